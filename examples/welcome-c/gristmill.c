@@ -18,14 +18,17 @@
 #define EXPORT(name)
 #endif
 
-/* result<string, enqueue-error> */
+/* result<string, linked-error> */
 typedef struct {
   bool failed;
   _Alignas(8) union {
     gm_text id;
     uint8_t error;
   };
-  uint64_t limit;
+  _Alignas(8) union {
+    uint64_t limit;
+    gm_text problem;
+  };
 } enqueued;
 
 /* result<_, checkpoint-error> */
@@ -78,7 +81,7 @@ IMPORT("context", "is-cancelled") bool gm_host_is_cancelled(void);
 IMPORT("context", "checkpoint") void gm_host_checkpoint(const char *state, size_t size, void *answer);
 IMPORT("context", "progress")
 void gm_host_progress(uint32_t basis_points, uint32_t some, const char *note, size_t note_size);
-IMPORT("queue", "enqueue") void gm_host_enqueue(const gm_new_job *job, void *answer);
+IMPORT("queue", "enqueue-linked") void gm_host_enqueue(const gm_new_job *job, void *answer);
 IMPORT("state", "get") void gm_host_state(void *answer);
 IMPORT("state", "set") void gm_host_set_state(uint32_t some, const char *state, size_t size, void *answer);
 IMPORT("http", "send")
@@ -93,7 +96,8 @@ IMPORT("config", "secret") void gm_host_secret(const char *name, size_t size, gm
 
 #ifdef __wasm__
 _Static_assert(sizeof(gm_job) == 112 && offsetof(gm_job, attempt) == 64 && offsetof(gm_job, checkpoint) == 96, "job");
-_Static_assert(sizeof(gm_new_job) == 96 && offsetof(gm_new_job, priority) == 76, "new-job");
+_Static_assert(offsetof(gm_new_job, links) == 96 && offsetof(gm_new_job, priority) == 76, "new-job");
+_Static_assert(sizeof(gm_links) == 28 && offsetof(gm_links, batch) == 12 && offsetof(gm_links, open) == 24, "links");
 _Static_assert(sizeof(gm_ending) == 72 && offsetof(gm_ending, failure.detail.after) == 56, "result<outcome, failure>");
 _Static_assert(offsetof(gm_ending, outcome.result.payload) == 20 && offsetof(gm_ending, outcome.snooze) == 16, "outcome");
 _Static_assert(sizeof(enqueued) == 24 && sizeof(checkpointed) == 24 && sizeof(state_answer) == 24, "answers");
@@ -216,7 +220,8 @@ gm_answer gm_enqueue(const gm_new_job *job) {
     case 0: return (gm_answer){GM_DENIED, GM("the manifest does not let this topic enqueue to that one")};
     case 1: return (gm_answer){GM_TOO_LARGE, GM("the body is larger than that topic accepts")};
     case 2: return (gm_answer){GM_TOO_MANY, GM("one attempt may not enqueue so many jobs")};
-    default: return (gm_answer){GM_UNKNOWN_TOPIC, GM("there is no such topic")};
+    case 3: return (gm_answer){GM_UNKNOWN_TOPIC, GM("there is no such topic")};
+    default: return (gm_answer){GM_INVALID_LINKS, gm_join(GM("the job has invalid links: "), answer.problem)};
   }
 }
 

@@ -134,6 +134,26 @@ bool gm_log_enabled(gm_level level);
 /* Which of a topic's ready jobs come first. Low ones wait longer, but not for ever. */
 typedef enum { GM_HIGH, GM_NORMAL, GM_LOW } gm_priority;
 
+typedef struct {
+  const gm_text *data;
+  size_t size;
+} gm_texts;
+
+/* job.links.after = GM_TEXTS(first, second) */
+#define GM_TEXTS(...) ((gm_texts){(gm_text[]){__VA_ARGS__}, sizeof((gm_text[]){__VA_ARGS__}) / sizeof(gm_text)})
+
+/* What becomes of a job if one that it waited for was not done: it is dead, too, or it runs. */
+typedef enum { GM_DEAD, GM_RUN } gm_after_failed;
+
+/* Which jobs a follow-up waits for, and which one waits for it, by their ids: of the job that runs, of what gm_enqueue answered
+ * before, or of any other job. */
+typedef struct {
+  gm_texts after;       /* these have to end first */
+  uint8_t after_failed; /* a gm_after_failed */
+  gm_optional_text batch; /* a job that waits, and waits for this one, too */
+  bool open; /* it waits until `gristmill job seal` or the HTTP API seals it, and all jobs that have it as their batch have ended */
+} gm_links;
+
 /* A follow-up job. Begin with gm_job_to. */
 typedef struct {
   gm_text topic;
@@ -144,9 +164,19 @@ typedef struct {
   gm_optional_text unique;    /* one job per topic and value: until it is done, or for the window */
   uint8_t priority;           /* a gm_priority */
   gm_optional_u64 unique_window;
+  gm_links links;
 } gm_new_job;
 
-typedef enum { GM_OK, GM_DENIED, GM_TOO_LARGE, GM_TOO_MANY, GM_UNKNOWN_TOPIC, GM_UNAVAILABLE, GM_NO_KEY } gm_error_kind;
+typedef enum {
+  GM_OK,
+  GM_DENIED,
+  GM_TOO_LARGE,
+  GM_TOO_MANY,
+  GM_UNKNOWN_TOPIC,
+  GM_UNAVAILABLE,
+  GM_NO_KEY,
+  GM_INVALID_LINKS
+} gm_error_kind;
 
 /* What the runner answered: the new job's id, or why it refused, in words. */
 typedef struct {

@@ -118,8 +118,13 @@ void gm_host_enqueue(const gm_new_job *job, void *answer) {
   }
   gm_new_job copy = *job;
   copy.metadata = gm_fake_copy_pairs(job->metadata);
+  gm_text *after = gm_alloc(job->links.after.size * sizeof *after);
+  for (size_t i = 0; i < job->links.after.size; i++) after[i] = gm_fake_copy(job->links.after.data[i]);
+  copy.links.after.data = after;
+  copy.links.batch.value = gm_fake_copy(job->links.batch.value);
   gm_fake.enqueued[gm_fake.enqueued_count++] = copy;
-  ((enqueued *)answer)->id = GM("01K10000000000000000000000");
+  gm_text count = number_text(gm_fake.enqueued_count), zeros = {"0000000000000000000000", 22 - count.size};
+  ((enqueued *)answer)->id = gm_join(GM("01K1"), zeros, count);
 }
 
 void gm_host_send(const char *method, size_t method_size, const char *url, size_t url_size, const gm_pair *headers,

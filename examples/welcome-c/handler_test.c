@@ -141,6 +141,19 @@ static void a_state_is_there_for_the_next_job_of_the_key(void) {
   CHECK(gm_set_state((gm_optional_text){0}).error == GM_OK && !gm_fake.state.some);
 }
 
+static void a_follow_up_waits_for_the_job_that_runs_and_is_a_batch_of_others(void) {
+  gm_new_job report = gm_job_to(GM("report")), row = gm_job_to(GM("row"));
+  report.links = (gm_links){.after = GM_TEXTS(GM("first"), GM("second")), .after_failed = GM_RUN};
+  gm_answer batch = gm_enqueue(&report);
+  CHECK(batch.error == GM_OK && is(batch.text, "01K10000000000000000000001"));
+  row.links.batch = gm_some(batch.text);
+  CHECK(is(gm_enqueue(&row).text, "01K10000000000000000000002"));
+  gm_links links = gm_fake.enqueued[0].links;
+  CHECK(links.after.size == 2 && is(links.after.data[1], "second") && links.after_failed == GM_RUN && !links.open);
+  links = gm_fake.enqueued[1].links;
+  CHECK(links.after.size == 0 && gm_equal(links.batch.value, batch.text));
+}
+
 static void a_request_is_answered(void) {
   gm_fake.response = (gm_response){.status = 200, .body = GM("fine"), .headers = {(gm_pair[]){{GM("x-kept"), GM("1")}}, 1}};
   gm_request request = gm_request_to(GM("GET"), GM("https://api.example.org"));
@@ -168,6 +181,7 @@ int main(void) {
       a_bad_signup_is_rejected,
       deep_nesting_is_rejected,
       a_state_is_there_for_the_next_job_of_the_key,
+      a_follow_up_waits_for_the_job_that_runs_and_is_a_batch_of_others,
       a_request_is_answered,
       a_request_that_is_not_granted_is_rejected,
   };

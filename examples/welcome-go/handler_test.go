@@ -167,6 +167,28 @@ func TestACompletedJobLeavesAStateToTheNextOneOfItsKey(t *testing.T) {
 	}
 }
 
+func TestAFollowUpWaitsForTheJobThatRunsAndIsABatchOfOthers(t *testing.T) {
+	fanOut := func(job *gristmill.Job) (any, error) {
+		report, err := gristmill.Enqueue(gristmill.NewJob{Topic: "report", AfterJobs: []string{job.ID}, RunAfterFailed: true})
+		if err != nil {
+			return nil, err
+		}
+		return gristmill.Enqueue(gristmill.NewJob{Topic: "row", Batch: report})
+	}
+	job := gristmill.Of("")
+	run := gristmill.Fake{}.Run(fanOut, job)
+	if len(run.Enqueued) != 2 {
+		t.Fatalf("enqueued %+v", run.Enqueued)
+	}
+	report, row := run.Enqueued[0], run.Enqueued[1]
+	if len(report.AfterJobs) != 1 || report.AfterJobs[0] != job.ID || !report.RunAfterFailed || report.Batch != "" {
+		t.Errorf("report is %+v", report)
+	}
+	if row.Batch != "01K1"+strings.Repeat("0", 21)+"1" || len(row.AfterJobs) > 0 || row.Open {
+		t.Errorf("row is %+v", row)
+	}
+}
+
 func TestRequestsAreAnswered(t *testing.T) {
 	ask := func(*gristmill.Job) (any, error) {
 		answer, err := gristmill.Send(gristmill.Request{URL: "https://api.example.org"})

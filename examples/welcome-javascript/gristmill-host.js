@@ -24,15 +24,16 @@ export function checkpoint(state, CheckpointError) {
   }
 }
 
-export function enqueue(job, EnqueueError) {
+export function enqueue({ links, ...job }, EnqueueError) {
   try {
-    return queue.enqueue(job);
+    return queue.enqueueLinked(job, links ?? { after: [], afterFailed: 'dead', batch: null, open: false });
   } catch ({ payload: { tag, val } }) {
     const why = {
       'denied': `this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`,
       'unknown-topic': `there is no topic \`${job.topic}\` to enqueue to`,
       'too-large': `the body is larger than the ${val} bytes that topic \`${job.topic}\` accepts`,
       'too-many': `one attempt may enqueue no more than ${val} jobs`,
+      'invalid-links': `the job for topic \`${job.topic}\` has invalid links: ${val}`,
     };
     throw new EnqueueError(why[tag]);
   }

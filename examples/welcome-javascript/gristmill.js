@@ -235,15 +235,20 @@ function requestRefused({ tag, val } = {}) {
  * @param {'high' | 'normal' | 'low'} [job.priority]
  * @param {string} [job.key] jobs of the topic with the same key run one at a time and in order
  * @param {Record<string, string> | [string, string][]} [job.metadata]
+ * @param {string[]} [job.afterJobs] ids of jobs that have to end first, such as `job.id` or what an earlier `enqueue` returned
+ * @param {'dead' | 'run'} [job.afterFailed] what becomes of it if one of those was not done: 'dead' unless it says otherwise
+ * @param {string} [job.batch] id of a job that waits, and waits for this one, too
+ * @param {boolean} [job.open] it waits until `gristmill job seal` or the HTTP API seals it, and all jobs that have it as their batch have ended
  * @returns {string} the id that the job will have
  * @throws {EnqueueError} the attempt may go on regardless
  */
-export function enqueue({ topic, body, json: value, after, at, unique, uniqueFor, priority = 'normal', key, metadata = [] }) {
+export function enqueue(job) {
+  const { topic, body, json: value, after, at, unique, uniqueFor, priority = 'normal', key, metadata = [] } = job;
   if (!['high', 'normal', 'low'].includes(priority)) {
     throw new TypeError(`priority ${describe(priority)}: allowed are 'high', 'normal' and 'low'`);
   }
   const pairs = Array.isArray(metadata) ? metadata : Object.entries(metadata);
-  const job = {
+  const wire = {
     topic: String(topic),
     body: (value === undefined ? payload(body) : json(value)) ?? bytes(new Uint8Array()),
     metadata: pairs.map(([name, text]) => [String(name), String(text)]),
@@ -252,8 +257,19 @@ export function enqueue({ topic, body, json: value, after, at, unique, uniqueFor
     unique: optional(unique, String),
     priority,
     uniqueWindow: optional(uniqueFor, (window) => millis('uniqueFor', window)),
+    ...linked(job),
   };
-  return host.enqueue(job, EnqueueError);
+  return host.enqueue(wire, EnqueueError);
+}
+
+/** `links`, if a job has any. */
+function linked({ afterJobs = [], afterFailed = 'dead', batch, open = false }) {
+  if (!['dead', 'run'].includes(afterFailed)) {
+    throw new TypeError(`afterFailed ${describe(afterFailed)}: allowed are 'dead' and 'run'`);
+  }
+  if (!Array.isArray(afterJobs)) throw new TypeError(`afterJobs ${describe(afterJobs)}: give an array of ids`);
+  const links = { after: afterJobs.map(String), afterFailed, batch: optional(batch, String), open: Boolean(open) };
+  return afterJobs.length > 0 || links.batch !== null || links.open ? { links } : {};
 }
 
 /** Log lines of the job; the runner adds topic, job and attempt. Values that are no text are written as JSON. */

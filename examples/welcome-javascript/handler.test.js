@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Payload, Reject, Retry, state } from './gristmill.js';
+import { Payload, Reject, Retry, enqueue, state } from './gristmill.js';
 import { Host, NOW } from './gristmill-testing.js';
 import { welcome } from './handler.js';
 
@@ -140,4 +140,18 @@ test('a completed job leaves a state to the next one of its key', () => {
   assert.equal(host.run(count, '').code, 'no-key');
   assert.equal(host.run(count, '', { key: 'k' }).code, 'state-too-large');
   assert.deepEqual(host.state, new TextEncoder().encode('9'));
+});
+
+test('a follow-up waits for the job that runs, and is a batch of others', () => {
+  const host = new Host();
+  const fanOut = (job) => {
+    const report = enqueue({ topic: 'report', afterJobs: [job.id], afterFailed: 'run' });
+    enqueue({ topic: 'row', batch: report });
+  };
+  host.run(fanOut, '', { id: 'first' });
+  const none = { after: [], afterFailed: 'dead', batch: null, open: false };
+  assert.deepEqual(
+    host.enqueued.map(({ links }) => links),
+    [{ ...none, after: ['first'], afterFailed: 'run' }, { ...none, batch: `01K1${'1'.padStart(22, '0')}` }],
+  );
 });

@@ -221,6 +221,16 @@ def payload(value: Result) -> Optional[Payload]:
 
 
 @dataclass(frozen=True)
+class Links:
+    """Which jobs a follow-up job waits for, and which one waits for it, as the runner gets it."""
+
+    after: list[str] = field(default_factory=list)
+    after_failed: str = "dead"
+    batch: Optional[str] = None
+    open: bool = False
+
+
+@dataclass(frozen=True)
 class NewJob:
     """A follow-up job as the runner gets it."""
 
@@ -232,6 +242,7 @@ class NewJob:
     unique: Optional[str]
     priority: str
     unique_window: Optional[int]
+    links: Links = Links()
 
 
 def enqueue(
@@ -246,13 +257,25 @@ def enqueue(
     priority: str = "normal",
     key: Optional[str] = None,
     metadata: Union[Mapping[str, str], Iterable[tuple[str, str]]] = (),
+    after_jobs: Iterable[str] = (),
+    after_failed: str = "dead",
+    batch: Optional[str] = None,
+    open: bool = False,
 ) -> str:
     """Adds a job that becomes visible in the step that acknowledges this one, or not at all; returns its id.
 
     `json` is any value, instead of `body`. It is due `after` so long from now, or `at` a time (with a time zone), or
     at once. `unique` allows one waiting or running job per topic and value; with `unique_for`, one within that time.
     `priority` is "high", "normal" or "low". Jobs with the same `key` run one at a time and in order. Raises `EnqueueError`; the attempt may go on regardless.
+
+    `after_jobs` are ids of jobs that have to end first, such as `job.id` or what an earlier `enqueue` returned; if one of them was
+    not done, the job is dead too, or runs with `after_failed="run"`. `batch` is the id of a job that waits, and waits for this one
+    too. With `open` the job waits until `gristmill job seal` or the HTTP API seals it, and all jobs that have it as their batch have ended.
     """
+    if isinstance(after_jobs, str):
+        raise TypeError("after_jobs: give a list of ids")
+    if after_failed not in ("dead", "run"):
+        raise ValueError(f'after_failed = "{after_failed}": allowed are "dead" and "run"')
     if priority not in ("high", "normal", "low"):
         raise ValueError(f'priority = "{priority}": allowed are "high", "normal" and "low"')
     if at is not None and at.tzinfo is None:
@@ -272,6 +295,7 @@ def enqueue(
             unique=unique,
             priority=priority,
             unique_window=None if unique_for is None else _millis(unique_for),
+            links=Links(list(after_jobs), after_failed, batch, open),
         ),
         EnqueueError,
     )

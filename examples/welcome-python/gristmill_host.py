@@ -54,18 +54,26 @@ def enqueue(job: Any, failed: Callable[[str], Exception]) -> str:
         priority=queue.Priority[job.priority.upper()],
         unique_window=job.unique_window,
     )
+    links = queue.Links(
+        after=job.links.after,
+        after_failed=queue.AfterFailed[job.links.after_failed.upper()],
+        batch=job.links.batch,
+        open=job.links.open,
+    )
     try:
-        return queue.enqueue(wire)
+        return queue.enqueue_linked(wire, links)
     except Err as error:
         raise failed(_why_not(error.value, job.topic)) from None
 
 
-def _why_not(error: queue.EnqueueError, topic: str) -> str:
-    if isinstance(error, queue.EnqueueError_TooLarge):
+def _why_not(error: queue.LinkedError, topic: str) -> str:
+    if isinstance(error, queue.LinkedError_InvalidLinks):
+        return f"the job for topic `{topic}` has invalid links: {error.value}"
+    if isinstance(error, queue.LinkedError_TooLarge):
         return f"the body is larger than the {error.value} bytes that topic `{topic}` accepts"
-    if isinstance(error, queue.EnqueueError_TooMany):
+    if isinstance(error, queue.LinkedError_TooMany):
         return f"one attempt may enqueue no more than {error.value} jobs"
-    if isinstance(error, queue.EnqueueError_UnknownTopic):
+    if isinstance(error, queue.LinkedError_UnknownTopic):
         return f"there is no topic `{topic}` to enqueue to"
     return f"this topic may not enqueue to `{topic}`; name it in the manifest's `enqueue` grant"
 

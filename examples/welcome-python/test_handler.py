@@ -2,7 +2,7 @@ import json
 import unittest
 from datetime import timedelta
 
-from gristmill import Payload, Reject, Retry, state
+from gristmill import Links, Payload, Reject, Retry, enqueue, state
 from gristmill_testing import NOW, Host
 from handler import welcome
 
@@ -114,6 +114,17 @@ class Welcome(unittest.TestCase):
         host.state = b"9"
         self.assertEqual(host.run(count, "", key="k").code, "state-too-large")
         self.assertEqual(host.state, b"9")
+
+    def test_a_follow_up_waits_for_the_job_that_runs_and_is_a_batch_of_others(self):
+        def fan_out(job):
+            report = enqueue("report", after_jobs=[job.id], after_failed="run")
+            enqueue("row", batch=report)
+
+        host = Host()
+        host.run(fan_out, id="first")
+        report, row = (job.links for job in host.enqueued)
+        self.assertEqual(report, Links(["first"], "run"))
+        self.assertEqual(row, Links(batch="01K1" + "1".rjust(22, "0")))
 
 
 if __name__ == "__main__":

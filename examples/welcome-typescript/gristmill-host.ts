@@ -60,9 +60,9 @@ function ofState<T>(call: () => T): T {
   }
 }
 
-export function enqueue(job: WireNewJob, Failed: typeof EnqueueError): string {
+export function enqueue({ links, ...job }: WireNewJob, Failed: typeof EnqueueError): string {
   try {
-    return queue.enqueue(job);
+    return queue.enqueueLinked(job, links ?? { after: [], afterFailed: 'dead', batch: null, open: false });
   } catch (error) {
     const { tag, val } = (error as Refusal).payload;
     const why: Record<string, string> = {
@@ -70,6 +70,7 @@ export function enqueue(job: WireNewJob, Failed: typeof EnqueueError): string {
       'unknown-topic': `there is no topic \`${job.topic}\` to enqueue to`,
       'too-large': `the body is larger than the ${val} bytes that topic \`${job.topic}\` accepts`,
       'too-many': `one attempt may enqueue no more than ${val} jobs`,
+      'invalid-links': `the job for topic \`${job.topic}\` has invalid links: ${val}`,
     };
     throw new Failed(why[tag] ?? tag);
   }

@@ -267,6 +267,22 @@ export interface NewJob {
   priority?: Priority;
   key?: string;
   metadata?: Record<string, string> | [string, string][];
+  /** Ids of jobs that have to end first, such as `job.id` or what an earlier {@link enqueue} returned. */
+  afterJobs?: string[];
+  /** What becomes of it if one of those was not done: it is dead, too, unless it says otherwise. */
+  afterFailed?: 'dead' | 'run';
+  /** Id of a job that waits, and waits for this one, too. */
+  batch?: string;
+  /** It waits until `gristmill job seal` or the HTTP API seals it, and all jobs that have it as their batch have ended. */
+  open?: boolean;
+}
+
+/** Which jobs a follow-up waits for, and which one waits for it, as the contract has it. */
+export interface Links {
+  after: string[];
+  afterFailed: 'dead' | 'run';
+  batch: string | null;
+  open: boolean;
 }
 
 /** A follow-up job as the contract has it. */
@@ -279,6 +295,8 @@ export interface WireNewJob {
   unique: string | null;
   priority: Priority;
   uniqueWindow: number | null;
+  /** Only of a job that has any. */
+  links?: Links;
 }
 
 /**
@@ -297,8 +315,13 @@ export function enqueue(job: NewJob): string {
     unique: job.unique ?? null,
     priority: job.priority ?? 'normal',
     uniqueWindow: optional(job.uniqueFor, (window) => millis('uniqueFor', window)),
+    ...linked(job),
   };
   return host.enqueue(wire, EnqueueError);
+}
+
+function linked({ afterJobs: after = [], afterFailed = 'dead', batch, open = false }: NewJob): { links?: Links } {
+  return after.length > 0 || batch !== undefined || open ? { links: { after, afterFailed, batch: batch ?? null, open } } : {};
 }
 
 /** Values that are no text are written as JSON. */

@@ -106,10 +106,14 @@ pub fn progress(basis_points: u32, _: ?[]const u8) void {
     state.progress = basis_points;
 }
 
-pub fn enqueue(job: gristmill.NewJob) gristmill.EnqueueError![]const u8 {
+pub fn enqueue(job: gristmill.NewJob, _: *[]const u8) gristmill.EnqueueError![]const u8 {
     if (state.denied) return error.Denied;
-    state.enqueued.append(arena.allocator(), job) catch @panic("out of memory");
-    return "01K10000000000000000000000";
+    const after = arena.allocator().alloc([]const u8, job.after_jobs.len) catch @panic("out of memory");
+    for (after, job.after_jobs) |*to, id| to.* = copy(id);
+    var kept = job;
+    kept.after_jobs = after;
+    state.enqueued.append(arena.allocator(), kept) catch @panic("out of memory");
+    return std.fmt.allocPrint(arena.allocator(), "01K1{d:0>22}", .{state.enqueued.items.len}) catch @panic("out of memory");
 }
 
 pub fn send(request: gristmill.Request, problem: *[]const u8) gristmill.HttpError!gristmill.Response {

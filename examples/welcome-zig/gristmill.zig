@@ -178,14 +178,28 @@ pub const NewJob = struct {
     unique: ?[]const u8 = null,
     priority: Priority = .normal,
     unique_window: ?u64 = null,
+    /// Ids of jobs that have to end first, such as that of the job that runs, or what `enqueue` returned before.
+    after_jobs: []const []const u8 = &.{},
+    /// What becomes of it if one of those was not done.
+    after_failed: AfterFailed = .dead,
+    /// Id of a job that waits, and waits for this one, too.
+    batch: ?[]const u8 = null,
+    /// It waits until `gristmill job seal` or the HTTP API seals it, and all jobs that have it as their batch have ended.
+    open: bool = false,
 };
 
-pub const EnqueueError = error{ Denied, TooLarge, TooMany, UnknownTopic };
+/// It is dead, too; or it runs.
+pub const AfterFailed = enum(u8) { dead, run };
+
+pub const EnqueueError = error{ Denied, TooLarge, TooMany, UnknownTopic, InvalidLinks };
+
+/// What is wrong with the links that the runner refused last.
+var links_problem: []const u8 = "";
 
 /// Hands a follow-up job to the runner and returns the id that it will have. Nothing is visible to anyone until the handler
 /// returns, and then only if the attempt did not fail. A refused job leaves the others as they are.
 pub fn enqueue(job: NewJob) EnqueueError![]const u8 {
-    return host.enqueue(job);
+    return host.enqueue(job, &links_problem);
 }
 
 /// A request over HTTP, to a host that the manifest grants this topic.
@@ -242,6 +256,7 @@ fn failed(cause: anyerror) Ending {
         error.HttpTooLarge => reject("http-too-large", "the request or its answer is larger than the topic is granted"),
         error.HttpTooMany => reject("http-too-many", "the attempt has sent as many requests as the topic is granted"),
         error.HttpUnreachable => retry("http-unreachable", http_problem),
+        error.InvalidLinks => retry("invalid-links", links_problem),
         error.NoKey => reject("no-key", "the job has no key, so it has no state: push it with one"),
         error.StateTooLarge => reject("state-too-large", "the state is larger than the topic allows"),
         error.StateUnavailable => retry("state-unavailable", "the state cannot be read now"),

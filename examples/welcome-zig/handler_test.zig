@@ -162,6 +162,23 @@ test "a completed job leaves a state to the next one of its key" {
     try expectEqualStrings("no-key", fake.run(keeping, "c", 1).reject.code);
 }
 
+fn fanOut(_: std.mem.Allocator, job: gristmill.Job) !gristmill.Ending {
+    const report = try gristmill.enqueue(.{ .topic = "report", .after_jobs = &.{job.id}, .after_failed = .run });
+    _ = try gristmill.enqueue(.{ .topic = "row", .batch = report });
+    return gristmill.complete(null);
+}
+
+test "a follow-up waits for the job that runs, and is a batch of others" {
+    defer fake.reset();
+    _ = fake.run(fanOut, "", 1);
+    const report = fake.state.enqueued.items[0];
+    try expectEqualStrings("01K00000000000000000000000", report.after_jobs[0]);
+    try expect(report.after_jobs.len == 1 and report.after_failed == .run and report.batch == null and !report.open);
+    const row = fake.state.enqueued.items[1];
+    try expectEqualStrings("01K10000000000000000000001", row.batch.?);
+    try expect(row.after_jobs.len == 0 and row.after_failed == .dead);
+}
+
 fn ask(_: std.mem.Allocator, _: gristmill.Job) !gristmill.Ending {
     const answer = try gristmill.send(.{ .url = "https://api.example.org" });
     return gristmill.complete(.text(answer.header("X-Kept").?));

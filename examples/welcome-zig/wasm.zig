@@ -60,6 +60,7 @@ const OptionPayload = extern struct {
 
 const Pair = extern struct { name: List, value: List };
 const PairList = extern struct { ptr: ?[*]const Pair = null, len: usize = 0 };
+const TextList = extern struct { ptr: ?[*]const List = null, len: usize = 0 };
 
 const Job = extern struct {
     id: List,
@@ -87,6 +88,10 @@ const NewJob = extern struct {
     unique_window: OptionU64,
 };
 
+/// The two parameters of `enqueue-linked`: what does not fit into registers lies in memory like a record.
+const Linked = extern struct { job: NewJob, links: Links };
+const Links = extern struct { after: TextList, after_failed: u8, batch: OptionList, open: bool };
+
 /// result<outcome, failure>
 const Ending = extern struct {
     failed: bool = false,
@@ -96,11 +101,11 @@ const Ending = extern struct {
 
 const Failure = extern struct { code: List, message: List, context: OptionPayload, after: OptionU64 };
 
-/// result<string, enqueue-error>
+/// result<string, linked-error>
 const Enqueued = extern struct {
     failed: bool = false,
     case: extern union { id: List, cause: u8 } align(8) = .{ .id = .{} },
-    limit: u64 = 0,
+    said: extern union { limit: u64, problem: List } align(8) = .{ .limit = 0 },
 };
 
 /// result<_, checkpoint-error>
@@ -134,6 +139,7 @@ comptime {
     std.debug.assert(@sizeOf(Answered) == 40 and @offsetOf(Answered, "case") == 8);
     std.debug.assert(@sizeOf(Job) == 112 and @offsetOf(Job, "attempt") == 64 and @offsetOf(Job, "checkpoint") == 96);
     std.debug.assert(@sizeOf(NewJob) == 96 and @offsetOf(NewJob, "priority") == 76);
+    std.debug.assert(@sizeOf(Links) == 28 and @offsetOf(Links, "batch") == 12 and @offsetOf(Linked, "links") == 96);
     std.debug.assert(@sizeOf(Ending) == 72 and @offsetOf(Ending, "case") == 16 and @offsetOf(Failure, "after") == 40);
     std.debug.assert(@sizeOf(Enqueued) == 24 and @sizeOf(Checkpointed) == 24 and @sizeOf(State) == 24);
 }
@@ -144,7 +150,7 @@ const imports = struct {
     extern "gristmill:job/context@0.1.0" fn @"is-cancelled"() bool;
     extern "gristmill:job/context@0.1.0" fn checkpoint(state: ?[*]const u8, len: usize, answer: *Checkpointed) void;
     extern "gristmill:job/context@0.1.0" fn progress(basis_points: u32, some: bool, note: ?[*]const u8, len: usize) void;
-    extern "gristmill:job/queue@0.1.0" fn enqueue(job: *const NewJob, answer: *Enqueued) void;
+    extern "gristmill:job/queue@0.1.0" fn @"enqueue-linked"(linked: *const Linked, answer: *Enqueued) void;
     const of_key = struct {
         extern "gristmill:job/state@0.1.0" fn get(answer: *State) void;
         extern "gristmill:job/state@0.1.0" fn set(some: bool, value: ?[*]const u8, len: usize, answer: *State) void;
@@ -294,24 +300,39 @@ pub fn progress(basis_points: u32, note: ?[]const u8) void {
     imports.progress(basis_points, text.some, text.list.ptr, text.list.len);
 }
 
-pub fn enqueue(job: gristmill.NewJob) gristmill.EnqueueError![]const u8 {
+/// `problem` is what the runner said of the links.
+pub fn enqueue(job: gristmill.NewJob, problem: *[]const u8) gristmill.EnqueueError![]const u8 {
     var answer: Enqueued = .{};
-    imports.enqueue(&.{
-        .topic = .of(job.topic),
-        .body = .of(job.body),
-        .metadata = writePairs(job.metadata),
-        .key = .of(job.key),
-        .not_before = .of(job.not_before),
-        .unique = .of(job.unique),
-        .priority = @intFromEnum(job.priority),
-        .unique_window = .of(job.unique_window),
+    const after = alloc(List, job.after_jobs.len);
+    for (after, job.after_jobs) |*to, id| to.* = .of(id);
+    imports.@"enqueue-linked"(&.{
+        .job = .{
+            .topic = .of(job.topic),
+            .body = .of(job.body),
+            .metadata = writePairs(job.metadata),
+            .key = .of(job.key),
+            .not_before = .of(job.not_before),
+            .unique = .of(job.unique),
+            .priority = @intFromEnum(job.priority),
+            .unique_window = .of(job.unique_window),
+        },
+        .links = .{
+            .after = if (after.len == 0) .{} else .{ .ptr = after.ptr, .len = after.len },
+            .after_failed = @intFromEnum(job.after_failed),
+            .batch = .of(job.batch),
+            .open = job.open,
+        },
     }, &answer);
     if (!answer.failed) return answer.case.id.slice();
     return switch (answer.case.cause) {
         0 => error.Denied,
         1 => error.TooLarge,
         2 => error.TooMany,
-        else => error.UnknownTopic,
+        3 => error.UnknownTopic,
+        else => {
+            problem.* = answer.said.problem.slice();
+            return error.InvalidLinks;
+        },
     };
 }
 

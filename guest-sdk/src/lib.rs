@@ -68,4 +68,4 @@ pub mod testing;
 pub use bindings::gristmill::job::types::{Job, Outcome, Payload};
 pub use failure::{Failure, OrFail};
 pub use outcome::{IntoOutcome, Json, snooze};
-pub use queue::{EnqueueError, NewJob, Priority};
+pub use queue::{AfterFailed, EnqueueError, NewJob, Priority};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::bindings::gristmill::job::queue as wire;
-pub use crate::bindings::gristmill::job::queue::Priority;
+pub use crate::bindings::gristmill::job::queue::{AfterFailed, Priority};
 use crate::host::{context, queue};
 use crate::outcome::whole_millis;
 use crate::{Failure, Payload};
@@ -28,6 +28,7 @@ use crate::{Failure, Payload};
 #[must_use = "a job is enqueued by `.enqueue()`"]
 pub struct NewJob {
     job: wire::NewJob,
+    links: wire::Links,
     due: Due,
 }
 
@@ -51,7 +52,8 @@ impl NewJob {
             priority: Priority::Normal,
             unique_window: None,
         };
-        Self { job, due: Due::Now }
+        let links = wire::Links { after: Vec::new(), after_failed: AfterFailed::Dead, batch: None, open: false };
+        Self { job, links, due: Due::Now }
     }
 
     /// Bytes, text, or a [`Payload`] with a content type of its own.
@@ -115,6 +117,54 @@ impl NewJob {
         self
     }
 
+    /// Adds jobs of the same tenant that have to end before this one starts: done, dead, expired or cancelled. Among them may be the job
+    /// that runs ([`Job::id`](crate::Job)), and follow-ups that it has enqueued before. At most 1,000 in all.
+    ///
+    /// ```
+    /// # use gristmill_guest::{Failure, Job, NewJob};
+    /// # fn handle(job: Job) -> Result<(), Failure> {
+    /// let resized = NewJob::to("resize").body(job.body).enqueue()?;
+    /// NewJob::to("publish").after_jobs([resized]).enqueue()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn after_jobs(mut self, ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.links.after.extend(ids.into_iter().map(Into::into));
+        self
+    }
+
+    /// What becomes of this job if one of those that it waited for was not done: by default it is dead, too.
+    pub fn after_failed(mut self, then: AfterFailed) -> Self {
+        self.links.after_failed = then;
+        self
+    }
+
+    /// Makes this job a member of a batch: a job that waits, which waits for this one, too.
+    ///
+    /// A job that waits for the one that runs takes members until this one has ended, and needs no seal:
+    ///
+    /// ```
+    /// # use gristmill_guest::{Failure, Job, NewJob};
+    /// # fn handle(job: Job) -> Result<(), Failure> {
+    /// let report = NewJob::to("report").after_jobs([&job.id]).enqueue()?;
+    /// for row in job.text()?.lines() {
+    ///     NewJob::to("import-row").body(row).batch(&report).enqueue()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn batch(mut self, id: impl Into<String>) -> Self {
+        self.links.batch = Some(id.into());
+        self
+    }
+
+    /// Makes this job a batch that other producers may add members to: it waits until it is sealed from outside, by `gristmill job seal` or
+    /// over HTTP, and all its members have ended.
+    pub fn open(mut self) -> Self {
+        self.links.open = true;
+        self
+    }
+
     /// Hands the job to the host and returns the id that it will have.
     ///
     /// # Errors
@@ -126,7 +176,7 @@ impl NewJob {
             Due::After(delay) => Some(context::now().saturating_add(whole_millis(delay))),
             Due::At(unix_millis) => Some(unix_millis),
         };
-        queue::enqueue(&self.job).map_err(|error| EnqueueError::new(error, self.job.topic))
+        queue::enqueue_linked(&self.job, &self.links).map_err(|error| EnqueueError::new(error, self.job.topic))
     }
 }
 
@@ -143,15 +193,18 @@ pub enum EnqueueError {
     TooLarge { topic: String, limit_bytes: u64 },
     /// This attempt has enqueued as many jobs as it may.
     TooMany { limit: u32 },
+    /// An id is invalid, there are too many ids, or the links contradict each other or those of an earlier follow-up.
+    InvalidLinks { topic: String, problem: String },
 }
 
 impl EnqueueError {
-    fn new(error: wire::EnqueueError, topic: String) -> Self {
+    fn new(error: wire::LinkedError, topic: String) -> Self {
         match error {
-            wire::EnqueueError::Denied => Self::Denied { topic },
-            wire::EnqueueError::UnknownTopic => Self::UnknownTopic { topic },
-            wire::EnqueueError::TooLarge(limit_bytes) => Self::TooLarge { topic, limit_bytes },
-            wire::EnqueueError::TooMany(limit) => Self::TooMany { limit },
+            wire::LinkedError::Denied => Self::Denied { topic },
+            wire::LinkedError::UnknownTopic => Self::UnknownTopic { topic },
+            wire::LinkedError::TooLarge(limit_bytes) => Self::TooLarge { topic, limit_bytes },
+            wire::LinkedError::TooMany(limit) => Self::TooMany { limit },
+            wire::LinkedError::InvalidLinks(problem) => Self::InvalidLinks { topic, problem },
         }
     }
 }
@@ -170,6 +223,9 @@ impl fmt::Display for EnqueueError {
                 )
             }
             Self::TooMany { limit } => write!(f, "one attempt may enqueue no more than {limit} jobs"),
+            Self::InvalidLinks { topic, problem } => {
+                write!(f, "the job for topic `{topic}` has invalid links: {problem}")
+            }
         }
     }
 }
@@ -216,6 +272,25 @@ mod tests {
     }
 
     #[test]
+    fn links_are_passed_on() {
+        let enqueue = |job: crate::Job| -> Result<(), Failure> {
+            let report = NewJob::to("report").after_jobs([&job.id]).after_jobs(["stored"]);
+            let report = report.after_failed(AfterFailed::Run).enqueue()?;
+            NewJob::to("import").batch(&report).open().enqueue()?;
+            NewJob::to("plain").enqueue()?;
+            Ok(())
+        };
+        let first = job("t").build();
+        let run = Host::new().run(enqueue, first.clone());
+        let [report, import, plain] = run.enqueued() else { panic!("three jobs: {run:?}") };
+        let none = wire::Links { after: vec![], after_failed: AfterFailed::Dead, batch: None, open: false };
+        let after = vec![first.id, "stored".into()];
+        assert_eq!(report.links, wire::Links { after, after_failed: AfterFailed::Run, ..none.clone() });
+        assert_eq!(import.links, wire::Links { batch: Some(report.id.clone()), open: true, ..none.clone() });
+        assert_eq!((plain.topic.as_str(), &plain.links), ("plain", &none));
+    }
+
+    #[test]
     fn refusals_say_what_to_do() {
         let enqueue = |_| -> Result<(), Failure> {
             NewJob::to("bank").enqueue()?;
@@ -224,5 +299,7 @@ mod tests {
         let run = Host::new().deny("bank").run(enqueue, job("t"));
         let failure = run.failure().expect("denied");
         assert!(failure.is_retry() && failure.message().contains("may not enqueue to `bank`"), "{failure:?}");
+        let invalid = EnqueueError::new(wire::LinkedError::InvalidLinks("`?` is no job id".into()), "bank".into());
+        assert_eq!(invalid.to_string(), "the job for topic `bank` has invalid links: `?` is no job id");
     }
 }

@@ -4,6 +4,7 @@
 mod cases;
 mod javascript;
 mod keeper;
+mod linker;
 mod requests;
 
 use std::collections::BTreeSet;
@@ -92,6 +93,12 @@ fn build(project: &Path, options: &[&str]) {
         .output()
         .unwrap();
     assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
+}
+
+fn replace(project: &Path, file: &str, from: &str, to: &str) {
+    let text = std::fs::read_to_string(project.join(file)).unwrap();
+    assert!(text.contains(from), "{text}");
+    std::fs::write(project.join(file), text.replace(from, to)).unwrap();
 }
 
 async fn tried(language: &str) {

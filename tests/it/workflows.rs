@@ -4,8 +4,9 @@ use gristmill::job::{AfterFailed, Due, JobId, JobSpec, Links};
 use gristmill::outcome::Reason;
 use gristmill::store::{JobState, JobView, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::test_runner::{On, TestRunner, spec};
-use puppet::{Cause, End, Report, Script};
+use gristmill_tests::test_runner::{On, TestRunner, spec, tenant};
+use gristmill_tests::wait::{SOON, until};
+use puppet::{Cause, End, Enqueue, Report, Script, Step};
 use serde_json::{Value, json};
 
 const MANIFEST: &str = r#"
@@ -15,6 +16,9 @@ const MANIFEST: &str = r#"
     [topics.puppet]
     [topics.later]
     handler = "puppet"
+    [topics.once]
+    handler = "puppet"
+    attempts = 1
     # Nobody works here.
     [topics.still]
     handler = "nobody"
@@ -26,6 +30,12 @@ on_both_stores! {
     a_job_may_run_though_the_one_before_it_is_dead
     a_batch_is_pushed_sealed_and_looked_at_over_http
     a_push_that_names_an_unknown_job_is_refused_over_http
+    a_component_fans_out_and_another_job_gathers_the_results
+    a_component_adds_to_a_batch_until_it_is_done
+    a_component_enqueues_a_chain
+    a_failed_attempt_leaves_neither_batch_nor_members
+    a_batch_of_a_component_waits_again_for_a_member_that_is_respawned
+    a_component_learns_that_its_links_contradict_each_other
 }
 
 async fn runner(on: On) -> TestRunner {
@@ -121,4 +131,157 @@ async fn a_push_that_names_an_unknown_job_is_refused_over_http(runner: TestRunne
     let waiting = client.post(jobs, &json!({ "after": [first] })).await.json();
     let links = client.get(&format!("/v1/tenants/default/jobs/{}/links", first.as_str().unwrap())).await.json();
     assert_eq!((&links["waits_for"], &links["waiters"]), (&Value::Null, &json!([waiting["id"]])));
+}
+
+fn play(steps: impl IntoIterator<Item = Step>) -> String {
+    String::from_utf8(Script::new(steps).to_json()).unwrap()
+}
+
+/// A follow-up for `topic` that ends like this.
+fn follow_up(topic: &str, end: End) -> Enqueue {
+    Enqueue { topic: topic.into(), data: play([Step::End(end)]), ..Enqueue::default() }
+}
+
+/// A follow-up that says what it learned of the jobs before it.
+fn gather(after: &[&str]) -> Enqueue {
+    let after = after.iter().map(|name| (*name).to_owned()).collect();
+    Enqueue { after, ..follow_up("later", End::Report { config: vec![], secrets: vec![] }) }
+}
+
+/// A member of the first job that the attempt has enqueued.
+fn member(text: &str) -> Enqueue {
+    Enqueue { batch: Some("0".into()), ..follow_up("puppet", End::Text(text.into())) }
+}
+
+/// The end of the first job of a topic that ends.
+async fn end_in(runner: &TestRunner, topic: &str) -> JobView {
+    let id = until(format!("the end of a job of {topic}"), SOON, async || {
+        let last = runner
+            .records()
+            .into_iter()
+            .find(|record| record.verdict.is_final() && record.claim.lease.topic.topic.as_str() == topic);
+        last.map(|record| record.claim.lease.job)
+    });
+    runner.end_of(&id.await).await
+}
+
+/// How many jobs were stored at a topic.
+async fn stored(runner: &TestRunner, topic: &str) -> u64 {
+    let counts = runner.store.counts(&tenant()).await.unwrap();
+    counts.into_iter().find(|counts| counts.topic.topic.as_str() == topic).map_or(0, |counts| counts.totals["pushed"])
+}
+
+/// What became of the jobs before one, without their ids, in no order.
+fn ends(view: &JobView) -> Vec<String> {
+    let found = predecessors(view);
+    let mut ends: Vec<_> =
+        found.as_array().unwrap().iter().map(|job| format!("{} {}", job["ended"], job["text"])).collect();
+    ends.sort();
+    ends.iter().map(|end| end.replace('"', "")).collect()
+}
+
+async fn a_component_fans_out_and_another_job_gathers_the_results(runner: TestRunner) {
+    let members = ["rye", "spelt", "wheat"].map(|text| Step::Enqueue(member(text)));
+    let steps =
+        [Step::Enqueue(gather(&["itself"]))].into_iter().chain(members).chain([Step::End(End::Text("sown".into()))]);
+    push(&runner, play(steps).as_bytes(), Links::default()).await;
+    assert_eq!(
+        ends(&end_in(&runner, "later").await),
+        ["complete rye", "complete sown", "complete spelt", "complete wheat"]
+    );
+}
+
+/// A member may add members, however late: its batch waits for it.
+async fn a_component_adds_to_a_batch_until_it_is_done(runner: TestRunner) {
+    let inner = Enqueue { topic: "puppet".into(), ..member("inner") };
+    let add = |batch: &JobId| play([Step::Enqueue(Enqueue { batch: Some(batch.as_str().into()), ..inner.clone() })]);
+    let batch = runner
+        .push_job(JobSpec { links: Links { open: true, ..Links::default() }, ..spec("later", &report()) }, Due::Now)
+        .await;
+    let links = Links { batch: Some(batch.clone()), ..Links::default() };
+    runner.push_job(JobSpec { links, ..spec("puppet", add(&batch).as_bytes()) }, Due::Now).await;
+    runner.store.seal(&tenant(), &batch).await.unwrap();
+    assert_eq!(ends(&runner.end_of(&batch).await), ["complete inner", "complete null"]);
+}
+
+async fn a_component_enqueues_a_chain(runner: TestRunner) {
+    let second = Enqueue { after: vec!["0".into()], ..follow_up("puppet", End::Text("second".into())) };
+    let chain = [follow_up("puppet", End::Text("first".into())), second, gather(&["1"])];
+    push(&runner, play(chain.map(Step::Enqueue)).as_bytes(), Links::default()).await;
+    assert_eq!(ends(&end_in(&runner, "later").await), ["complete second"]);
+    let finals = runner.records().into_iter().filter(|record| record.verdict.is_final());
+    let texts: Vec<_> = finals.map(|record| record.claim.job.spec.body.data.clone()).collect();
+    let place = |text: &str| {
+        texts
+            .iter()
+            .position(|body| String::from_utf8_lossy(body).starts_with(&play([Step::End(End::Text(text.into()))])))
+    };
+    assert_eq!((texts.len(), place("first"), place("second")), (4, Some(1), Some(2)));
+}
+
+async fn a_failed_attempt_leaves_neither_batch_nor_members(runner: TestRunner) {
+    let batch = Enqueue { topic: "still".into(), open: true, after: vec!["itself".into()], ..Enqueue::default() };
+    let linked = [batch, Enqueue { topic: "still".into(), ..member("") }].map(Step::Enqueue);
+    let ended = async |last: Step| {
+        push(&runner, play(linked.clone().into_iter().chain([last])).as_bytes(), Links::default()).await
+    };
+    let rejected = ended(Step::End(End::Reject(Cause::default()))).await;
+    let trapped = ended(Step::End(End::Unreachable)).await;
+    for id in [rejected, trapped] {
+        assert!(matches!(runner.end_of(&id).await.state, JobState::Dead { .. }));
+    }
+    assert_eq!(stored(&runner, "still").await, 0);
+    let retried = ended(Step::RetryUntilAttempt { attempt: 3, after_ms: Some(1) }).await;
+    runner.end_of(&retried).await;
+    assert_eq!((runner.attempts_at(&retried).len(), stored(&runner, "still").await), (3, 2));
+}
+
+async fn a_batch_of_a_component_waits_again_for_a_member_that_is_respawned(runner: TestRunner) {
+    let late = play([Step::RetryUntilCheckpoint("once".into()), Step::End(End::Text("late".into()))]);
+    let late = Enqueue { topic: "once".into(), data: late, ..member("") };
+    let steps = [gather(&["itself"]), late, member("early")].map(Step::Enqueue);
+    push(&runner, play(steps).as_bytes(), Links::default()).await;
+    let batch = end_in(&runner, "later").await;
+    assert_eq!(batch.last_failure.as_ref().map(|failure| failure.reason), Some(Reason::Predecessor));
+    let failed = end_in(&runner, "once").await;
+    for dead in [&failed, &batch] {
+        let topic = &dead.job.as_ref().unwrap().spec.topic;
+        assert_eq!(runner.store.respawn(topic, std::slice::from_ref(&dead.id)).await.unwrap(), [true]);
+    }
+    let gathered = until("the batch to be done", SOON, async || {
+        let view = runner.store.job(&tenant(), &batch.id).await.unwrap()?;
+        matches!(view.state, JobState::Finished).then_some(view)
+    });
+    assert_eq!(ends(&gathered.await), ["complete early", "complete late", "complete null"]);
+}
+
+async fn a_component_learns_that_its_links_contradict_each_other(runner: TestRunner) {
+    let plain = follow_up("later", End::Complete);
+    let linked = |after: &[&str], batch: Option<&str>, open| Enqueue {
+        batch: batch.map(str::to_owned),
+        open,
+        data: plain.data.clone(),
+        ..gather(after)
+    };
+    let no_batch = [plain.clone(), linked(&[], Some("0"), false)];
+    let circle = [linked(&[], None, true), linked(&["0"], Some("0"), false)];
+    let no_id = [plain.clone(), linked(&["no id!"], None, false)];
+    let many = [plain.clone(), linked(&vec!["0"; 1001], None, false)];
+    for (steps, problem) in [
+        (no_batch, "is no open batch"),
+        (circle, "waits for jobs outside of the batch"),
+        (no_id, "`no id!` is no job id"),
+        (many, "the job names 1001 jobs in `after`, but it may name 1000"),
+    ] {
+        let steps = steps.map(Step::Enqueue);
+        let id = runner
+            .push_job(JobSpec { max_attempts: Some(1), ..spec("puppet", play(steps).as_bytes()) }, Due::Now)
+            .await;
+        let message = runner.end_of(&id).await.last_failure.unwrap().detail.message;
+        assert!(
+            message.contains("the job for topic `later` has invalid links: ") && message.contains(problem),
+            "{message}"
+        );
+    }
+    assert_eq!(stored(&runner, "later").await, 0);
 }

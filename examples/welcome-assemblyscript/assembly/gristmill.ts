@@ -165,6 +165,14 @@ export class NewJob {
   unique: string | null = null;
   uniqueWindow: u64 = 0;
   priority: Priority = Priority.Normal;
+  /** Ids of jobs that have to end first, such as that of the job that runs, or what `enqueue` answered before. */
+  afterJobs: string[] = [];
+  /** It runs even if one of those was not done; otherwise it is dead, too. */
+  runAfterFailed: bool = false;
+  /** Id of a job that waits, and waits for this one, too. */
+  batch: string | null = null;
+  /** It waits until `gristmill job seal` or the HTTP API seals it, and all jobs that have it as their batch have ended. */
+  open: bool = false;
 
   constructor(
     public topic: string,

@@ -19,7 +19,7 @@ declare function hostCheckpoint(state: usize, size: usize, answer: usize): void;
 @external("gristmill:job/context@0.1.0", "progress")
 declare function hostProgress(basisPoints: u32, some: bool, note: usize, size: usize): void;
 
-@external("gristmill:job/queue@0.1.0", "enqueue")
+@external("gristmill:job/queue@0.1.0", "enqueue-linked")
 declare function hostEnqueue(job: usize, answer: usize): void;
 
 @external("gristmill:job/state@0.1.0", "get")
@@ -200,7 +200,7 @@ const REFUSALS: string[] = [
 ];
 
 export function enqueue(job: NewJob): Answer {
-  const at = lend(96);
+  const at = lend(124);
   storeText(at, job.topic);
   storePayload(at + 8, job.body);
   storePairs(at + 28, job.metadata);
@@ -209,11 +209,23 @@ export function enqueue(job: NewJob): Answer {
   storeOptionText(at + 64, job.unique);
   store<u8>(at, <u8>job.priority, 76);
   storeOptionU64(at + 80, job.uniqueWindow > 0, job.uniqueWindow);
+  const after = lend(job.afterJobs.length * 8);
+  for (let i = 0; i < job.afterJobs.length; i++) storeText(after + i * 8, job.afterJobs[i]);
+  store<usize>(at, after, 96);
+  store<usize>(at, job.afterJobs.length, 100);
+  store<bool>(at, job.runAfterFailed, 104);
+  storeOptionText(at + 108, job.batch);
+  store<bool>(at, job.open, 120);
   const answer = lend(24);
   hostEnqueue(at, answer);
-  const result = load<bool>(answer) ? new Answer("", REFUSALS[load<u8>(answer, 8)]) : new Answer(text(answer + 8));
+  const result = load<bool>(answer) ? new Answer("", enqueueRefused(answer + 8)) : new Answer(text(answer + 8));
   release();
   return result;
+}
+
+function enqueueRefused(at: usize): string {
+  const kind = load<u8>(at);
+  return kind < 4 ? REFUSALS[kind] : `the job has invalid links: ${text(at + 8)}`;
 }
 
 /** Its answer is a `result<response, http-error>`. */

@@ -32,6 +32,10 @@ test("a reminder is asked for", () => {
     unique: "reminder:ada@example.org",
     priority: 2,
     uniqueWindow: null,
+    afterJobs: [],
+    runAfterFailed: false,
+    batch: null,
+    open: false,
   });
 });
 

@@ -83,7 +83,7 @@ export function run(job, grants = {}) {
       },
     },
     queue: {
-      enqueue: (job, answer) => {
+      "enqueue-linked": (job, answer) => {
         memory().setUint8(answer, grants.denied ? 1 : 0);
         if (grants.denied) return memory().setUint8(answer + 8, 0);
         did.enqueued.push({
@@ -96,8 +96,12 @@ export function run(job, grants = {}) {
           unique: optionText(job + 64),
           priority: memory().getUint8(job + 76),
           uniqueWindow: optionU64(job + 80),
+          afterJobs: Array.from({ length: word(job + 100) }, (_, i) => text(word(job + 96) + 8 * i)),
+          runAfterFailed: memory().getUint8(job + 104) === 1,
+          batch: optionText(job + 108),
+          open: memory().getUint8(job + 120) === 1,
         });
-        give(answer + 8, "01K10000000000000000000000");
+        give(answer + 8, `01K1${String(did.enqueued.length).padStart(22, "0")}`);
       },
     },
   };

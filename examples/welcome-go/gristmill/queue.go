@@ -31,6 +31,15 @@ type NewJob struct {
 	Priority Priority
 	// UniqueWindow is how long Unique is held from the acknowledgement on, whatever becomes of the job; 0: until done.
 	UniqueWindow time.Duration
+	// AfterJobs are IDs of jobs that have to end before this one starts, such as that of the job that runs, or what an earlier
+	// Enqueue returned.
+	AfterJobs []string
+	// RunAfterFailed runs the job even if one of AfterJobs was not done; otherwise it is dead, too.
+	RunAfterFailed bool
+	// Batch is the ID of a job that waits, and waits for this one, too. Empty for none.
+	Batch string
+	// Open makes the job wait until `gristmill job seal` or the HTTP API seals it, and all jobs that have it as their Batch have ended.
+	Open bool
 }
 
 // Why the runner refused a follow-up job, or a checkpoint; for [errors.Is].
@@ -39,6 +48,7 @@ var (
 	ErrUnknownTopic = errors.New("there is no such topic")
 	ErrTooLarge     = errors.New("larger than the limit")
 	ErrTooMany      = errors.New("more jobs than one attempt may enqueue")
+	ErrInvalidLinks = errors.New("the job has invalid links")
 	ErrUnavailable  = errors.New("the store cannot take it now")
 )
 

@@ -58,6 +58,16 @@ type wireNewJob struct {
 	uniqueWindow wireOptionU64
 }
 
+// The two parameters of enqueue-linked: what does not fit into registers lies in memory like a record.
+type wireLinked struct {
+	_           structs.HostLayout
+	job         wireNewJob
+	after       wireList
+	afterFailed bool
+	batch       wireOptionList
+	open        bool
+}
+
 // result<outcome, failure>, once for each case. A tag is one byte and what follows it begins at the next multiple of 8.
 type wireComplete struct {
 	_               structs.HostLayout
@@ -81,13 +91,13 @@ type wireFailure struct {
 	after            wireOptionU64
 }
 
-// result<string, enqueue-error>
+// result<string, linked-error>
 type wireEnqueued struct {
-	_         structs.HostLayout
-	failed    bool
-	_         uint32
-	idOrError wireList // of an error, the first byte is its number
-	limit     uint64
+	_              structs.HostLayout
+	failed         bool
+	_              uint32
+	idOrError      wireList // of an error, the first byte is its number
+	limitOrProblem wireList
 }
 
 // result<_, checkpoint-error>
@@ -137,7 +147,7 @@ func wasmCheckpoint(state unsafe.Pointer, size uint32, answer unsafe.Pointer)
 //go:wasmimport gristmill:job/context@0.1.0 progress
 func wasmProgress(basisPoints uint32, some bool, note string)
 
-//go:wasmimport gristmill:job/queue@0.1.0 enqueue
+//go:wasmimport gristmill:job/queue@0.1.0 enqueue-linked
 func wasmEnqueue(job, answer unsafe.Pointer)
 
 //go:wasmimport gristmill:job/state@0.1.0 get
@@ -341,7 +351,18 @@ func lendFailure(end ending) wireFailure {
 
 func hostEnqueue(job *NewJob, body *Payload) (string, error) {
 	defer borrow()()
-	wire := &wireNewJob{
+	after := make([]wireList, len(job.AfterJobs))
+	for i, id := range job.AfterJobs {
+		after[i] = lendText(id)
+	}
+	linked := &wireLinked{
+		after:       wireList{lend(unsafe.Pointer(unsafe.SliceData(after))), uint32(len(after))},
+		afterFailed: job.RunAfterFailed,
+		batch:       lendOption(job.Batch),
+		open:        job.Open,
+	}
+	wire := &linked.job
+	*wire = wireNewJob{
 		topic:    lendText(job.Topic),
 		body:     lendPayload(body),
 		metadata: lendPairs(job.Metadata),
@@ -356,19 +377,22 @@ func hostEnqueue(job *NewJob, body *Payload) (string, error) {
 		wire.uniqueWindow = wireOptionU64{true, wholeMillis(job.UniqueWindow)}
 	}
 	answer := new(wireEnqueued)
-	ask(func() { wasmEnqueue(unsafe.Pointer(wire), unsafe.Pointer(answer)) })
+	ask(func() { wasmEnqueue(unsafe.Pointer(linked), unsafe.Pointer(answer)) })
 	if !answer.failed {
 		return text(answer.idOrError), nil
 	}
+	limit := uint64(answer.limitOrProblem.size)<<32 | uint64(answer.limitOrProblem.at)
 	switch uint8(answer.idOrError.at) {
 	case 0:
 		return "", ErrDenied
 	case 1:
-		return "", fmt.Errorf("%w of %d bytes", ErrTooLarge, answer.limit)
+		return "", fmt.Errorf("%w of %d bytes", ErrTooLarge, limit)
 	case 2:
-		return "", fmt.Errorf("%w, which is %d", ErrTooMany, answer.limit)
+		return "", fmt.Errorf("%w, which is %d", ErrTooMany, uint32(limit))
+	case 3:
+		return "", ErrUnknownTopic
 	}
-	return "", ErrUnknownTopic
+	return "", fmt.Errorf("%w: %s", ErrInvalidLinks, text(answer.limitOrProblem))
 }
 
 func hostCheckpoint(state []byte) error {

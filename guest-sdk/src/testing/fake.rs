@@ -112,18 +112,20 @@ pub(crate) mod context {
 
 pub(crate) mod queue {
     use super::state;
-    use crate::bindings::gristmill::job::queue::{EnqueueError, NewJob};
+    use crate::bindings::gristmill::job::queue::{LinkedError, Links, NewJob};
+    use crate::testing::EnqueuedJob;
 
-    pub(crate) fn enqueue(job: &NewJob) -> Result<String, EnqueueError> {
+    pub(crate) fn enqueue_linked(job: &NewJob, links: &Links) -> Result<String, LinkedError> {
         state(|host| {
             if host.denied.contains(&job.topic) {
-                return Err(EnqueueError::Denied);
+                return Err(LinkedError::Denied);
             }
             if host.enqueued.len() >= host.follow_ups_max as usize {
-                return Err(EnqueueError::TooMany(host.follow_ups_max));
+                return Err(LinkedError::TooMany(host.follow_ups_max));
             }
-            host.enqueued.push(job.clone());
-            Ok(format!("01K1{:022}", host.enqueued.len()))
+            let id = format!("01K1{:022}", host.enqueued.len() + 1);
+            host.enqueued.push(EnqueuedJob { id: id.clone(), links: links.clone(), job: job.clone() });
+            Ok(id)
         })
     }
 }

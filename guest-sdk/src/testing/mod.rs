@@ -17,8 +17,8 @@
 //! assert_eq!(run.logs()[0].field("name"), Some("Ada"));
 //! ```
 //!
-//! What it leaves out: fuel, memory, time and log limits, and the topics' payload limits. They are the host's, and its
-//! own tests cover them.
+//! What it leaves out: fuel, memory, time and log limits, the topics' payload limits, and whether a job can wait for those that it names.
+//! They are the host's, and its own tests cover them.
 
 mod answer;
 pub(crate) mod fake;
@@ -26,9 +26,8 @@ mod host;
 mod job;
 mod run;
 
-pub use crate::bindings::gristmill::job::queue::NewJob as EnqueuedJob;
 pub use crate::bindings::http::gristmill::job::http::Request as SentRequest;
 pub use answer::{AnswerBuilder, answer};
 pub use host::Host;
 pub use job::{JobBuilder, job};
-pub use run::{LogLine, Run};
+pub use run::{EnqueuedJob, LogLine, Run};

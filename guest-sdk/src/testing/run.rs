@@ -1,10 +1,13 @@
 //! What a handler did.
 
+use std::ops::Deref;
+
 use serde::de::DeserializeOwned;
 
+use crate::bindings::gristmill::job::queue::{Links, NewJob};
 use crate::log::Level;
+use crate::testing::SentRequest;
 use crate::testing::fake::State;
-use crate::testing::{EnqueuedJob, SentRequest};
 use crate::{Failure, Outcome, Payload};
 
 /// One attempt, ended. The methods that take a particular ending panic on any other, and show it.
@@ -12,6 +15,24 @@ use crate::{Failure, Outcome, Payload};
 pub struct Run {
     ending: Result<Outcome, Failure>,
     state: State,
+}
+
+/// A follow-up job, as the host got it. Its fields are those of the contract: `topic`, `body`, `key`, `unique` and so on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EnqueuedJob {
+    /// What [`NewJob::enqueue`](crate::NewJob::enqueue) returned.
+    pub id: String,
+    /// Which jobs it waits for, and which one waits for it.
+    pub links: Links,
+    pub(crate) job: NewJob,
+}
+
+impl Deref for EnqueuedJob {
+    type Target = NewJob;
+
+    fn deref(&self) -> &NewJob {
+        &self.job
+    }
 }
 
 /// A line that the handler logged.

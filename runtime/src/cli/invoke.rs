@@ -15,7 +15,7 @@ use super::table::facts;
 use super::{document, folder, job, sandbox, screen, used, wait};
 use gristmill_config::{Manifest, units};
 use gristmill_core::admission::Targets;
-use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId};
+use gristmill_core::job::{Due, JobSpec, Links, NewJob, Payload, TopicId};
 use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::topic::{Limits, Topic};
@@ -261,7 +261,21 @@ fn follow_up(new: &NewJob, began: Timestamp) -> String {
         wait => format!(" in {}", units::about_duration(wait)),
     };
     let body = screen::preview(&new.spec.body.data, PREVIEW_CHARS);
-    format!("{}{due}: {body}", new.spec.topic)
+    format!("{}{due}{}: {body}", new.spec.topic, linked(&new.spec.links))
+}
+
+/// Without ids, which differ from run to run.
+fn linked(links: &Links) -> String {
+    let after = match links.after.len() {
+        0 => String::new(),
+        1 => " after another job".into(),
+        jobs => format!(" after {jobs} jobs"),
+    };
+    format!(
+        "{}{after}{}",
+        if links.open { " once sealed" } else { "" },
+        if links.batch.is_some() { " in a batch" } else { "" }
+    )
 }
 
 /// From the beginning of the attempt: a minute is a minute, however long the guest ran on.

@@ -3,10 +3,10 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use gristmill::job::{AfterFailed, Due, Ended, JobId, Links, NewJob, NoLink, WAITERS};
+use gristmill::job::{AfterFailed, Due, Ended, JobId, Links, NewJob, NoLink};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{BatchSealed, Cancelled, DeadLimits, JobState, Pushed, Settlement, Signal, WaitsFor};
-use gristmill_tests::test_store::{TestStore, claimed, failure, ids, job, settlement, tenant, topic};
+use gristmill_tests::test_store::{TestStore, claimed, failure, ids, job, settlement, tenant, topic, worker};
 use gristmill_tests::wait::SOON;
 use tokio::time::timeout;
 
@@ -23,6 +23,7 @@ super::cases![
     a_job_counts_as_due_when_it_may_start,
     a_chain_is_pushed_at_once,
     a_follow_up_may_wait_for_the_job_that_enqueued_it,
+    a_job_that_waits_for_the_running_one_takes_members_from_it_until_that_has_ended,
     a_follow_up_that_cannot_wait_is_stored_and_says_so,
     a_batch_waits_until_it_is_sealed,
     a_batch_waits_for_all_of_its_members,
@@ -38,7 +39,6 @@ super::cases![
     ; in_order:
     a_job_waits_for_all_that_it_names,
     a_job_with_a_key_waits_for_its_key_after_the_others,
-    as_many_jobs_wait_for_one_as_may,
 ];
 
 fn after(topic: &str, named: &[&NewJob]) -> NewJob {
@@ -278,6 +278,29 @@ async fn a_follow_up_may_wait_for_the_job_that_enqueued_it(queue: TestStore) {
     assert_eq!(run, expected);
 }
 
+async fn a_job_that_waits_for_the_running_one_takes_members_from_it_until_that_has_ended(queue: TestStore) {
+    let (first, late) = (job("mail"), job("next"));
+    stored(&queue, from_ref(&first)).await;
+    let gather = after("later", &[&first]);
+    let claim = queue.claim_one().await;
+    let follow_ups = vec![gather.clone(), member(&gather)];
+    let snooze = Settlement { follow_ups, ..settlement(&claim, Verdict::Snooze(Duration::ZERO)) };
+    queue.settle_with(snooze).await;
+    assert_eq!(progress(&queue, &gather).await, (2, 0, 0));
+    let claims = queue.claim(9).await;
+    for claim in &claims {
+        let follow_ups = vec![member(&gather)];
+        queue.settle_with(Settlement { follow_ups, ..settlement(claim, Verdict::Ack(None)) }).await;
+    }
+    assert_eq!((claims.len(), progress(&queue, &gather).await), (2, (4, 2, 0)));
+    assert_eq!((run_all(&queue).await.len(), is_waiting(&queue, &gather).await), (2, false));
+    stored(&queue, from_ref(&late)).await;
+    let claim = queue.claim_as(&worker(), "next", 1).await.claims.remove(0);
+    let follow_ups = vec![member(&gather)];
+    queue.settle_with(Settlement { follow_ups, ..settlement(&claim, Verdict::Ack(None)) }).await;
+    assert_eq!(progress(&queue, &gather).await, (4, 4, 0), "a job of its own");
+}
+
 async fn a_follow_up_that_cannot_wait_is_stored_and_says_so(queue: TestStore) {
     let claim = queue.running().await;
     let unknown = job("mail");
@@ -470,17 +493,4 @@ async fn a_job_with_a_key_waits_for_its_key_after_the_others(queue: TestStore) {
     assert_eq!(queue.claim(9).await.len(), 0, "the other job of its key runs");
     queue.settle_with(Settlement::of(&claims[1], Verdict::Ack(None), Duration::ZERO)).await;
     assert_eq!(claimed(&queue.claim(9).await), ids([&second]));
-}
-
-async fn as_many_jobs_wait_for_one_as_may(queue: TestStore) {
-    let first = job("mail");
-    stored(&queue, from_ref(&first)).await;
-    let waiters: Vec<NewJob> = (0..WAITERS).map(|_| after("news", &[&first])).collect();
-    stored(&queue, &waiters).await;
-    let one_more = pushed(&queue, &after("news", &[&first])).await;
-    assert_eq!(one_more, Pushed::Refused(NoLink::Crowded(first.spec.id.clone())));
-    let claim = queue.claim_one().await;
-    queue.settle_with(settlement(&claim, Verdict::Ack(None))).await;
-    let counts = queue.counts("news").await;
-    assert_eq!((counts.ready, counts.waiting), (WAITERS as u64, 0));
 }

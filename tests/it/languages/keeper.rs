@@ -1,11 +1,9 @@
 //! The state of a key, in every language: what one job leaves, the next one of its key reads. (In Rust: `states`.)
 
-use std::path::Path;
-
 use gristmill_tests::process::{Process, command};
 use gristmill_tests::wait::{SOON, until};
 
-use super::{build, require, unbuilt_project};
+use super::{build, replace, require, unbuilt_project};
 
 macro_rules! keepers {
     ($($language:ident: $($program:literal)+, $file:literal = $source:literal;)*) => {$(
@@ -47,10 +45,4 @@ async fn keeps_a_state_for_each_key(language: &str, file: &str, source: &str) {
     assert_eq!(seen, ["1", "2", "1", "3"], "an attempt that fails leaves the state as it was");
     let refused = push(&[], "");
     assert!(refused.contains("no-key"), "{refused}");
-}
-
-fn replace(project: &Path, file: &str, from: &str, to: &str) {
-    let text = std::fs::read_to_string(project.join(file)).unwrap();
-    assert!(text.contains(from), "{text}");
-    std::fs::write(project.join(file), text.replace(from, to)).unwrap();
 }

@@ -320,6 +320,10 @@ async fn a_malformed_settle_is_refused_and_settles_nothing(runner: TestRunner) {
         json!({ "lease": claim["lease"], "ack": {}, "follow_ups": [
             { "spec": { "id": "next", "tenant": "other", "topic": "post" } }
         ] }),
+        json!({ "lease": claim["lease"], "ack": {}, "follow_ups": [
+            { "spec": { "id": "first", "tenant": "default", "topic": "post" } },
+            { "spec": { "id": "next", "tenant": "default", "topic": "post", "batch": "first" } }
+        ] }),
     ] {
         let refused = client.post("/v1/tenants/default/leases/settle", &json!({ "settlements": [good, bad] })).await;
         assert!(refused.status == 400 || refused.status == 413, "{}", refused.text());

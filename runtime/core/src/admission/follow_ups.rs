@@ -1,12 +1,17 @@
 //! The follow-ups of one attempt, and their rules: the same for components, native handlers and pull workers.
 
+use std::collections::HashMap;
+
 use super::{Refused, Targets};
-use crate::job::{Name, NewJob, TopicId};
+use crate::job::{JobId, JobSpec, Links, Name, NewJob, NoLink, TopicId};
 use crate::topic::Grants;
 
 /// Bytes of all follow-ups of one attempt, headers included: they wait in the host's memory and go to the store in one piece.
 /// The first follow-up is held to the rules of its topic only.
 pub const FOLLOW_UPS_BYTES: u64 = 16 << 20;
+
+/// Jobs that the follow-ups of one attempt name in `after`, together: the store looks for each of them in one step.
+const FOLLOW_UPS_AFTER: usize = 10_000;
 
 /// What the topic of an attempt says about its follow-ups.
 #[derive(Debug, Clone, Copy)]
@@ -32,10 +37,18 @@ pub enum NoFollowUp {
     UnknownTopic(TopicId),
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// What it says about other jobs contradicts itself, or what an earlier follow-up of the attempt says. Only the store knows jobs outside of the
+    /// attempt, and it refuses no follow-up because of them.
+    #[error(transparent)]
+    Links(#[from] NoLink),
     #[error("an attempt at the topic enqueues at most {0} jobs: see its `follow-ups`")]
     TooMany(u32),
     #[error("the follow-ups of an attempt have at most {FOLLOW_UPS_BYTES} bytes together")]
     TooLarge,
+    #[error(
+        "the follow-ups of an attempt wait for at most {FOLLOW_UPS_AFTER} jobs together: put jobs into a batch, and wait for that"
+    )]
+    TooManyLinks,
 }
 
 /// The follow-ups of one attempt.
@@ -43,6 +56,11 @@ pub enum NoFollowUp {
 pub struct FollowUps {
     jobs: Vec<NewJob>,
     bytes: u64,
+    /// How many jobs they name in `after`.
+    after: usize,
+    /// Where the first `found` jobs are: filled when a job with links needs it.
+    places: HashMap<JobId, usize>,
+    found: usize,
 }
 
 impl FollowUps {
@@ -65,9 +83,44 @@ impl FollowUps {
         if !self.jobs.is_empty() && bytes > FOLLOW_UPS_BYTES {
             return Err(NoFollowUp::TooLarge);
         }
-        self.bytes = bytes;
+        let after = self.after + job.spec.links.after.len();
+        if after > FOLLOW_UPS_AFTER {
+            return Err(NoFollowUp::TooManyLinks);
+        }
+        if !job.spec.links.is_none() {
+            self.check_links(&job.spec)?;
+        }
+        (self.bytes, self.after) = (bytes, after);
         self.jobs.push(job);
         Ok(())
+    }
+
+    /// Refuses links that could only lead to a job that waits for no other, or that is dead before it runs. The store has the same rules for what is pushed.
+    fn check_links(&mut self, JobSpec { id, links, .. }: &JobSpec) -> Result<(), NoLink> {
+        for (place, job) in self.jobs.iter().enumerate().skip(self.found) {
+            self.places.insert(job.spec.id.clone(), place);
+        }
+        self.found = self.jobs.len();
+        if links.named().any(|named| named == id) {
+            return Err(NoLink::Unknown(id.clone()));
+        }
+        let Some(batch) = &links.batch else { return Ok(()) };
+        let holder = self.links_of(batch);
+        if holder.is_some_and(|holder| !holder.waits()) {
+            return Err(NoLink::NotOpen(batch.clone()));
+        }
+        let beside = |job: &Links, id| {
+            job.waits() && job.batch.as_ref() != Some(batch) && !holder.is_some_and(|holder| holder.after.contains(id))
+        };
+        match links.after.iter().find(|id| *id == batch || self.links_of(id).is_some_and(|job| beside(job, id))) {
+            Some(tangled) => Err(NoLink::Tangled(tangled.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// The links of an earlier follow-up; `None` of a job that is none.
+    fn links_of(&self, id: &JobId) -> Option<&Links> {
+        Some(&self.jobs.get(*self.places.get(id)?)?.spec.links)
     }
 
     /// Whether the attempt enqueued nothing.
@@ -85,15 +138,29 @@ impl FollowUps {
 mod tests {
     use super::*;
     use crate::admission::{BODY_BYTES, Rules};
-    use crate::job::{Due, JobSpec, Payload};
+    use crate::job::{AFTER, Due, Payload};
 
     fn add(follow_ups: &mut FollowUps, topic: &str, bytes: u64, grants: &Grants) -> Result<(), NoFollowUp> {
+        let body = Payload { data: vec![7; bytes as usize], content_type: None };
+        add_job(follow_ups, JobSpec::new(topic.parse().unwrap(), body), 3, grants)
+    }
+
+    fn add_job(follow_ups: &mut FollowUps, spec: JobSpec, count: u32, grants: &Grants) -> Result<(), NoFollowUp> {
         let targets =
             Targets::from([("mail".parse().unwrap(), Rules { payload_bytes: BODY_BYTES, ..Rules::default() })]);
         let tenant = "acme".parse().unwrap();
-        let body = Payload { data: vec![7; bytes as usize], content_type: None };
-        let job = NewJob { spec: JobSpec::new(topic.parse().unwrap(), body), due: Due::Now };
-        follow_ups.add(job, &FollowUpRules { tenant: &tenant, grants, targets: &targets, count: 3 })
+        let job = NewJob { spec, due: Due::Now };
+        follow_ups.add(job, &FollowUpRules { tenant: &tenant, grants, targets: &targets, count })
+    }
+
+    /// What a job names in `after`, its batch or nothing, and whether it is open.
+    type Asked<'a> = (&'a [&'a str], &'a str, bool);
+
+    fn link(follow_ups: &mut FollowUps, id: &str, (after, batch, open): Asked<'_>) -> Result<(), NoFollowUp> {
+        let after = after.iter().map(|id| id.parse().unwrap()).collect();
+        let links = Links { after, batch: batch.parse().ok(), open, ..Links::default() };
+        let spec = JobSpec::new("acme/mail".parse().unwrap(), Payload::default());
+        add_job(follow_ups, JobSpec { id: id.parse().unwrap(), links, ..spec }, 1000, &Grants::default())
     }
 
     #[test]
@@ -120,5 +187,49 @@ mod tests {
         assert_eq!(sizes([1, 1, 1, 1]), [Ok(()), Ok(()), Ok(()), Err(NoFollowUp::TooMany(3))]);
         assert_eq!(sizes([half, half + 1, half, 0]), [Ok(()), Err(NoFollowUp::TooLarge), Ok(()), Ok(())]);
         assert_eq!(sizes([FOLLOW_UPS_BYTES + 1, 0, 0, 0]).map(|added| added.is_ok()), [true, false, false, false]);
+    }
+    #[test]
+    fn links_that_contradict_those_of_earlier_follow_ups_are_refused() {
+        let mut all = FollowUps::default();
+        let known: [(&str, Asked<'_>); 8] = [
+            ("plain", (&[], "", false)),
+            ("batch", (&[], "", true)),
+            ("gather", (&["running", "plain"], "", false)),
+            ("member", (&["plain", "stored"], "batch", false)),
+            ("second", (&["member"], "batch", false)),
+            ("third", (&["second"], "batch", true)),
+            ("inner", (&[], "third", false)),
+            ("elsewhere", (&["running"], "stored", false)),
+        ];
+        for (id, links) in known {
+            assert_eq!(link(&mut all, id, links), Ok(()), "{id}");
+        }
+        let no = |problem: fn(JobId) -> NoLink, id: &str| Err(NoFollowUp::Links(problem(id.parse().unwrap())));
+        let asked: [(Asked<'_>, _); 9] = [
+            ((&["self"], "", false), no(NoLink::Unknown, "self")),
+            ((&[], "self", true), no(NoLink::Unknown, "self")),
+            ((&[], "plain", false), no(NoLink::NotOpen, "plain")),
+            ((&["batch"], "batch", false), no(NoLink::Tangled, "batch")),
+            ((&["plain", "gather"], "batch", false), no(NoLink::Tangled, "gather")),
+            ((&["elsewhere"], "batch", false), no(NoLink::Tangled, "elsewhere")),
+            ((&["batch"], "gather", false), no(NoLink::Tangled, "batch")),
+            ((&["plain"], "member", false), Ok(())),
+            ((&["plain", "stored"], "gather", false), Ok(())),
+        ];
+        for (links, expected) in asked {
+            assert_eq!(link(&mut all, "self", links), expected, "{links:?}");
+        }
+        assert_eq!(all.jobs.len(), known.len() + 2, "what is refused is not kept");
+    }
+
+    #[test]
+    fn the_jobs_that_follow_ups_wait_for_are_bounded_together() {
+        let mut all = FollowUps::default();
+        let named = vec!["x"; AFTER];
+        for _ in 0..FOLLOW_UPS_AFTER / AFTER {
+            assert_eq!(link(&mut all, "a", (&named, "", false)), Ok(()));
+        }
+        assert_eq!(link(&mut all, "a", (&["x"], "", false)), Err(NoFollowUp::TooManyLinks));
+        assert_eq!(link(&mut all, "a", (&[], "", false)), Ok(()));
     }
 }

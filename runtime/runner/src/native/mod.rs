@@ -182,7 +182,8 @@ impl NativeJob {
     /// The topic's `ttl` holds for a job that brings none.
     ///
     /// # Errors
-    /// [`NoFollowUp`]: the target does not exist, is of another tenant, or is not granted; or a limit is reached.
+    /// [`NoFollowUp`]: the target does not exist, is of another tenant, or is not granted; its links contradict those of other follow-ups; or
+    /// a limit is reached.
     pub fn enqueue(&self, job: NewJob) -> Result<JobId, NoFollowUp> {
         let Attempt { grants, targets, limits, .. } = &self.attempt;
         let rules = FollowUpRules { tenant: &self.spec().topic.tenant, grants, targets, count: limits.follow_ups };

@@ -2,26 +2,40 @@
 
 use std::time::Duration;
 
-use super::super::bindings::queue::{EnqueueError, Host, NewJob as Request, Priority as Asked};
+use super::super::bindings::queue::{
+    self as wit, EnqueueError, Host, LinkedError, NewJob as Request, Priority as Asked,
+};
 use super::super::state::State;
-use gristmill_core::admission::{FOLLOW_UPS_BYTES, FollowUpRules, NoFollowUp};
-use gristmill_core::job::{Due, JobSpec, NewJob, Payload, Priority, TopicId, Unique};
+use gristmill_core::admission::{FOLLOW_UPS_BYTES, FollowUpRules, NoFollowUp, Refused};
+use gristmill_core::job::{AfterFailed, Due, JobId, JobSpec, Links, NewJob, Payload, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
 
 impl Host for State {
     fn enqueue(&mut self, request: Request) -> wasmtime::Result<Result<String, EnqueueError>> {
         self.charge(bytes_of(&request))?;
-        Ok(self.accept(request))
+        Ok(self.accept(request, Links::default()).map_err(|error| match error {
+            LinkedError::Denied => EnqueueError::Denied,
+            LinkedError::TooLarge(limit) => EnqueueError::TooLarge(limit),
+            LinkedError::TooMany(limit) => EnqueueError::TooMany(limit),
+            // A job without links has no wrong ones.
+            LinkedError::UnknownTopic | LinkedError::InvalidLinks(_) => EnqueueError::UnknownTopic,
+        }))
+    }
+
+    fn enqueue_linked(&mut self, request: Request, asked: wit::Links) -> wasmtime::Result<Result<String, LinkedError>> {
+        let ids = asked.after.iter().chain(&asked.batch).map(|id| id.len() + size_of::<String>());
+        self.charge(bytes_of(&request) + ids.sum::<usize>())?;
+        Ok(links(asked).and_then(|links| self.accept(request, links)))
     }
 }
 
 impl State {
     /// Keeps the follow-up, and returns its id.
-    fn accept(&mut self, request: Request) -> Result<String, EnqueueError> {
+    fn accept(&mut self, request: Request, links: Links) -> Result<String, LinkedError> {
         let is_limited = self.grants.enqueue.is_some();
-        let no_name = |_| if is_limited { EnqueueError::Denied } else { EnqueueError::UnknownTopic };
+        let no_name = |_| if is_limited { LinkedError::Denied } else { LinkedError::UnknownTopic };
         let topic = TopicId { tenant: self.topic.tenant.clone(), topic: request.topic.parse().map_err(no_name)? };
-        let job = new_job(topic, request);
+        let job = new_job(topic, request, links);
         let id = job.spec.id.as_str().to_owned();
         let rules = FollowUpRules {
             tenant: &self.topic.tenant,
@@ -30,17 +44,33 @@ impl State {
             count: self.limits.follow_ups,
         };
         self.follow_ups.add(job, &rules).map_err(|no| match no {
-            NoFollowUp::Denied(_) => EnqueueError::Denied,
-            NoFollowUp::UnknownTopic(_) => EnqueueError::UnknownTopic,
-            NoFollowUp::Refused(refused) => EnqueueError::TooLarge(refused.allowed()),
-            NoFollowUp::TooMany(most) => EnqueueError::TooMany(most),
-            NoFollowUp::TooLarge => EnqueueError::TooLarge(FOLLOW_UPS_BYTES),
+            NoFollowUp::Denied(_) => LinkedError::Denied,
+            NoFollowUp::UnknownTopic(_) => LinkedError::UnknownTopic,
+            NoFollowUp::Links(_) | NoFollowUp::TooManyLinks | NoFollowUp::Refused(Refused::After { .. }) => {
+                LinkedError::InvalidLinks(no.to_string())
+            }
+            NoFollowUp::Refused(refused) => LinkedError::TooLarge(refused.allowed()),
+            NoFollowUp::TooMany(most) => LinkedError::TooMany(most),
+            NoFollowUp::TooLarge => LinkedError::TooLarge(FOLLOW_UPS_BYTES),
         })?;
         Ok(id)
     }
 }
 
-fn new_job(topic: TopicId, request: Request) -> NewJob {
+fn links(asked: wit::Links) -> Result<Links, LinkedError> {
+    let id = |text: &String| text.parse::<JobId>().map_err(|bad| LinkedError::InvalidLinks(bad.to_string()));
+    Ok(Links {
+        after: asked.after.iter().map(id).collect::<Result<_, _>>()?,
+        after_failed: match asked.after_failed {
+            wit::AfterFailed::Dead => AfterFailed::Dead,
+            wit::AfterFailed::Run => AfterFailed::Run,
+        },
+        batch: asked.batch.as_ref().map(id).transpose()?,
+        open: asked.open,
+    })
+}
+
+fn new_job(topic: TopicId, request: Request, links: Links) -> NewJob {
     let body = Payload { data: request.body.data, content_type: request.body.content_type };
     let window = request.unique_window.map(Duration::from_millis);
     let spec = JobSpec {
@@ -48,6 +78,7 @@ fn new_job(topic: TopicId, request: Request) -> NewJob {
         key: request.key,
         priority: priority(request.priority),
         unique: request.unique.map(|value| Unique { value, window }),
+        links,
         ..JobSpec::new(topic, body)
     };
     NewJob { spec, due: request.not_before.map_or(Due::Now, |at| Due::At(Timestamp::from_millis(at))) }

@@ -51,6 +51,11 @@ pub(super) fn handler(functions: &str, handle: &str) -> Vec<u8> {
     component(&core(functions, handle), &[], "gristmill:job/job-handler")
 }
 
+/// The same, made with the contract as it was before something was added to it.
+pub(super) fn handler_of(contract: &str, functions: &str, handle: &str) -> Vec<u8> {
+    foreign(&core(functions, handle), contract, "job-handler")
+}
+
 /// The same as a core module, which carries no component type.
 pub(super) fn core_module(functions: &str, handle: &str) -> Vec<u8> {
     wat::parse_str(core(functions, handle)).unwrap()

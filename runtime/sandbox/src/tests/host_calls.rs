@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::guest::handler;
+use super::guest::{handler, handler_of};
 use super::{attempt, limited, listen, load};
 use crate::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, Report};
 use gristmill_core::admission::Rules;
-use gristmill_core::job::{Due, Lease, Priority, Unique, WorkerId};
+use gristmill_core::job::{AfterFailed, Due, Lease, Links, Priority, Unique, WorkerId};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::Grants;
@@ -130,8 +130,7 @@ async fn a_checkpoint_can_be_too_large_or_have_no_keeper() {
 }
 
 /// Enqueues a job to the topic that the body names, twice, and returns the second answer: `[is an error, which]`.
-fn enqueuer(end: &str) -> Vec<u8> {
-    let functions = "(func $twice (param $job i32)
+const TWICE: &str = "(func $twice (param $job i32)
         (i32.store (i32.const 5000) (call $body (local.get $job)))
         (i32.store (i32.const 5004) (call $body_n (local.get $job)))
         (i32.store (i32.const 5008) (i32.const 2100)) (i32.store (i32.const 5012) (i32.const 5))
@@ -142,7 +141,9 @@ fn enqueuer(end: &str) -> Vec<u8> {
         (call $enqueue (i32.const 5000) (i32.const 4000))
         (call $enqueue (i32.const 5000) (i32.const 4000))
         (i32.store8 (i32.const 4001) (i32.load8_u (i32.const 4008))))";
-    handler(functions, &format!("(call $twice (local.get $job)) {end}"))
+
+fn enqueuer(end: &str) -> Vec<u8> {
+    handler(TWICE, &format!("(call $twice (local.get $job)) {end}"))
 }
 
 fn enqueuing(topic: &str, payload_bytes: u64, follow_ups: u32, granted: Option<&str>) -> Attempt {
@@ -192,4 +193,63 @@ async fn follow_ups_are_refused_in_order() {
     for (attempt, which) in cases {
         assert_eq!(result(component.invoke(attempt).await), [1, which]);
     }
+}
+
+#[tokio::test]
+async fn a_component_that_was_made_before_jobs_had_links_enqueues_as_before() {
+    let contract = include_str!("../../../../wit/job.wit");
+    let (before, added) = contract.split_once("  /// What becomes of a job if one").unwrap();
+    let (_, after) = added.split_once("result<string, linked-error>;\n").unwrap();
+    let contract = [before, after].concat();
+    assert!(contract.contains("enqueue: func") && !contract.contains("links"), "{contract}");
+    let handle = "(call $twice (local.get $job)) (call $return (i32.const 4000) (i32.const 2))";
+    let component = load(&handler_of(&contract, TWICE, handle)).await;
+    let report = component.invoke(enqueuing("mail", 5, 2, None)).await;
+    assert_eq!((report.follow_ups.len(), report.follow_ups[1].spec.links.is_none()), (2, true));
+    let refused = component.invoke(enqueuing("mail", 5, 1, None)).await;
+    assert_eq!(result(refused), [1, 2], "too many");
+}
+
+/// Enqueues an open batch to `mail` that waits for the job that the body names, whatever becomes of it, and a member of it. Returns the
+/// member's id, or why the batch is refused.
+async fn linker() -> Component {
+    let functions = "(import \"gristmill:job/queue@0.1.0\" \"enqueue-linked\" (func $enqueue_linked (param i32 i32)))
+        (data (i32.const 3000) \"mail\")
+        (func $link (param $job i32)
+          (i32.store (i32.const 5000) (i32.const 3000)) (i32.store (i32.const 5004) (i32.const 4))
+          (i32.store8 (i32.const 5076) (i32.const 1))
+          (i32.store (i32.const 5200) (call $body (local.get $job))) (i32.store (i32.const 5204) (call $body_n (local.get $job)))
+          (i32.store (i32.const 5096) (i32.const 5200)) (i32.store (i32.const 5100) (i32.const 1))
+          (i32.store8 (i32.const 5104) (i32.const 1)) (i32.store8 (i32.const 5120) (i32.const 1))
+          (call $enqueue_linked (i32.const 5000) (i32.const 4000))
+          (i32.store (i32.const 5100) (i32.const 0)) (i32.store8 (i32.const 5104) (i32.const 0))
+          (i32.store8 (i32.const 5120) (i32.const 0)) (i32.store8 (i32.const 5108) (i32.const 1))
+          (i32.store (i32.const 5112) (i32.load (i32.const 4008))) (i32.store (i32.const 5116) (i32.load (i32.const 4012)))
+          (if (i32.eqz (i32.load8_u (i32.const 4000)))
+            (then (call $enqueue_linked (i32.const 5000) (i32.const 4008)))))";
+    let handle = "(call $link (local.get $job)) (call $return (i32.load (i32.const 4016)) (i32.load (i32.const 4020)))";
+    load(&handler(functions, handle)).await
+}
+
+fn linking(id: &str) -> Attempt {
+    let topic = enqueuing("mail", 5, 2, None);
+    Attempt { targets: topic.targets, grants: topic.grants, ..limited(id, |limits| limits.follow_ups = 2) }
+}
+
+#[tokio::test]
+async fn follow_ups_come_with_their_links() {
+    let report = linker().await.invoke(linking("stored")).await;
+    let [batch, member] = report.follow_ups.as_slice() else { panic!("{report:?}") };
+    let after = vec!["stored".parse().unwrap()];
+    assert_eq!(batch.spec.links, Links { after, after_failed: AfterFailed::Run, batch: None, open: true });
+    assert_eq!(member.spec.links, Links { batch: Some(batch.spec.id.clone()), ..Links::default() });
+    let id = member.spec.id.as_str().to_owned();
+    assert_eq!(result(report), id.as_bytes());
+}
+
+#[tokio::test]
+async fn links_that_name_no_job_are_refused() {
+    let report = linker().await.invoke(linking("no id!")).await;
+    assert!(report.follow_ups.is_empty(), "{report:?}");
+    assert_eq!(result(report), b"`no id!` is no job id: use 1 to 64 of A-Z a-z 0-9 - _ .");
 }

@@ -179,8 +179,12 @@ fn admit_follow_ups(
         follow_ups.add(job, &rules).map_err(|no| {
             let problem = match no {
                 NoFollowUp::Refused(refused) => Problem::from(refused),
-                NoFollowUp::TooMany(_) | NoFollowUp::TooLarge => Problem::new(Code::TooLarge, no.to_string()),
-                NoFollowUp::Denied(_) | NoFollowUp::UnknownTopic(_) => Problem::new(Code::BadRequest, no.to_string()),
+                NoFollowUp::TooMany(_) | NoFollowUp::TooLarge | NoFollowUp::TooManyLinks => {
+                    Problem::new(Code::TooLarge, no.to_string())
+                }
+                NoFollowUp::Denied(_) | NoFollowUp::UnknownTopic(_) | NoFollowUp::Links(_) => {
+                    Problem::new(Code::BadRequest, no.to_string())
+                }
             };
             Problem { detail: format!("follow_ups[{index}]: {}", problem.detail), ..problem }
         })?;

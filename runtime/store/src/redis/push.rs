@@ -34,6 +34,17 @@ impl Partition {
 
 impl Partition {
     pub(super) async fn push_batch(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+        self.push_all(jobs, false).await
+    }
+
+    /// Pushes jobs that follow attempts that have ended. What one cannot wait for counts as ended, as [`Ended::Unknown`]: none is refused.
+    ///
+    /// [`Ended::Unknown`]: gristmill_core::job::Ended::Unknown
+    pub(super) async fn push_followers(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+        self.push_all(jobs, true).await
+    }
+
+    async fn push_all(&self, jobs: &[NewJob], follow: bool) -> Result<Vec<Pushed>, StoreError> {
         let groups = by_tenant(jobs, |job| &job.spec.topic.tenant);
         self.list_tenants(DOING, groups.keys().copied()).await?;
         let some_linked = jobs.iter().any(|job| !job.spec.links.is_none());
@@ -48,7 +59,7 @@ impl Partition {
                 } else {
                     Named::default()
                 };
-                let call = self.push_call(&keys, &part, &named);
+                let call = self.push_call(&keys, &part, &named, follow);
                 let positions = positions(&part);
                 if some_linked {
                     // One after the other: a job may be in one step, and what waits for it in the next.
@@ -69,7 +80,7 @@ impl Partition {
         envelope::write(&job.spec).map_err(|error| self.refused(doing, error))
     }
 
-    fn push_call(&self, keys: &Keys, jobs: &[Packed<'_>], named: &Named) -> Call {
+    fn push_call(&self, keys: &Keys, jobs: &[Packed<'_>], named: &Named, follow: bool) -> Call {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         for (_, (job, _)) in jobs {
             topics.number(&job.spec.topic.topic);
@@ -77,7 +88,7 @@ impl Partition {
         let mut names = keys.with_rows([], topics.0.iter().copied());
         let named = named.add_keys(keys, &mut names, jobs.iter().map(|(_, (job, _))| *job));
         let mut call = Call::new(script!("waiting.lua", "links.lua", "insert.lua", "push.lua"), &names);
-        call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(yes(follow)).topics(&topics.0);
         let jobs: Vec<_> = jobs
             .iter()
             .map(|(_, (job, packed))| NewJobArgument { job, packed, follows: None, is_elsewhere: false })

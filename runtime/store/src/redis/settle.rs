@@ -107,9 +107,9 @@ pub(super) fn read_settled(reply: Reply, settlements: usize) -> RedisResult<Vec<
 
 /// Cuts settlements into what one script call may carry each; one settlement stays whole, however many follow-ups it has.
 fn parts_of(settlements: Vec<Placed<'_>>) -> Vec<(Vec<Placed<'_>>, Weight)> {
-    parts(settlements, SCRIPT, |(_, settlement)| Weight {
-        jobs: 1 + settlement.visible_follow_ups().len(),
-        bytes: settlement.bytes(),
+    parts(settlements, SCRIPT, |(_, settlement)| {
+        let follow_ups = settlement.visible_follow_ups().iter().map(|job| Weight::of_new(job).jobs);
+        Weight { jobs: follow_ups.fold(1, usize::saturating_add), bytes: settlement.bytes() }
     })
 }
 

@@ -5,7 +5,9 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gristmill_guest::{EnqueueError, Failure, IntoOutcome, Job, Json, NewJob, Outcome, Payload, context, log, snooze};
+use gristmill_guest::{
+    AfterFailed, EnqueueError, Failure, IntoOutcome, Job, Json, NewJob, Outcome, Payload, context, log, snooze,
+};
 
 use crate::script::{Cause, Count, End, Enqueue, Script, Step};
 use crate::{Report, evil, version};
@@ -19,16 +21,18 @@ pub(crate) fn play(job: Job) -> Result<Outcome, Failure> {
     let script: Script = job.json()?;
     // What a step allocates to keep lives until the attempt ends.
     let mut kept = Vec::new();
+    let mut ids = Vec::new();
     for step in script.steps {
         if let Step::End(ending) = step {
             return end(ending, &job);
         }
-        act(step, &job, &mut kept)?;
+        act(step, &job, &mut kept, &mut ids)?;
     }
     ().into_outcome()
 }
 
-fn act(step: Step, job: &Job, kept: &mut Vec<Vec<u8>>) -> Result<(), Failure> {
+/// `ids` are those of the jobs that the attempt has enqueued.
+fn act(step: Step, job: &Job, kept: &mut Vec<Vec<u8>>, ids: &mut Vec<String>) -> Result<(), Failure> {
     match step {
         Step::Log(text) => log::info(&text, &[("puppet", &"yes")]),
         Step::LogFlood { lines, bytes } => {
@@ -41,9 +45,9 @@ fn act(step: Step, job: &Job, kept: &mut Vec<Vec<u8>>) -> Result<(), Failure> {
             let line = "x".repeat(bytes) + "\n";
             (0..lines).for_each(|_| print(std::io::stdout(), &line));
         }
-        Step::Enqueue(job) => enqueue(&job).try_for_each(|refusal| refusal.map(drop))?,
-        Step::EnqueueIgnoringErrors(job) => enqueue(&job).for_each(drop),
-        Step::EnqueueUntilRefused(job) => drop(enqueue(&job).find(Result::is_err)),
+        Step::Enqueue(new) => enqueue(&new, job, ids).try_for_each(|answer| answer)?,
+        Step::EnqueueIgnoringErrors(new) => enqueue(&new, job, ids).for_each(drop),
+        Step::EnqueueUntilRefused(new) => drop(enqueue(&new, job, ids).find(Result::is_err)),
         Step::Checkpoint(state) => context::checkpoint(state)?,
         Step::CheckpointBytes(bytes) => {
             if let Err(error) = context::checkpoint(vec![b'x'; bytes]) {
@@ -110,14 +114,20 @@ fn context_of(cause: &Cause, failure: Failure) -> Failure {
 }
 
 /// One answer of the host for each job.
-fn enqueue(job: &Enqueue) -> impl Iterator<Item = Result<String, EnqueueError>> {
+fn enqueue(job: &Enqueue, runs: &Job, ids: &mut Vec<String>) -> impl Iterator<Item = Result<(), EnqueueError>> {
     let count = match job.count {
         Count::Once => 1,
         Count::Times(times) => times,
         Count::Forever => u64::MAX,
     };
-    (0..count).map(|_| {
-        let mut new = NewJob::to(&job.topic).body(job.data.as_str());
+    let named = |name: &String| match name.parse::<usize>() {
+        Ok(nth) => ids.get(nth).unwrap_or(name).clone(),
+        Err(_) if name == "itself" => runs.id.clone(),
+        Err(_) => name.clone(),
+    };
+    let (after, batch) = (job.after.iter().map(named).collect::<Vec<_>>(), job.batch.as_ref().map(named));
+    (0..count).map(move |_| {
+        let mut new = NewJob::to(&job.topic).body(job.data.as_str()).after_jobs(&after);
         if let Some(unique) = &job.unique {
             new = new.unique(unique);
         }
@@ -127,7 +137,17 @@ fn enqueue(job: &Enqueue) -> impl Iterator<Item = Result<String, EnqueueError>> 
         if let Some(millis) = job.delay_ms {
             new = new.after(Duration::from_millis(millis));
         }
-        new.enqueue()
+        if let Some(batch) = &batch {
+            new = new.batch(batch);
+        }
+        if job.run_after_failed {
+            new = new.after_failed(AfterFailed::Run);
+        }
+        if job.open {
+            new = new.open();
+        }
+        ids.push(new.enqueue()?);
+        Ok(())
     })
 }
 

@@ -98,6 +98,17 @@ pub struct Enqueue {
     pub delay_ms: Option<u64>,
     #[serde(default)]
     pub count: Count,
+    /// What it waits for: `itself` is the job that runs, `0` the first job that this attempt has enqueued, all else an id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// It runs even if one of them was not done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub run_after_failed: bool,
+    /// Named like those in `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use super::{Partition, PartitionMap, RedisStore};
 use crate::redis::envelope;
 use crate::redis::store::SCRIPT_JOBS;
 use crate::{PollTenant, Push, Pushed, Settled, Settlement, StoreError};
-use gristmill_core::job::{Due, JobId, Name, NewJob};
+use gristmill_core::job::{Due, JobId, Name, NewJob, NoLink};
 use gristmill_core::time::Timestamp;
 
 const DOING: &str = "push follow-up jobs";
@@ -77,16 +77,28 @@ impl RedisStore {
             let mut sent = pipe();
             sent.cmd("HDEL").arg(&key).arg("");
             for (job, pushed) in jobs.iter().zip(pushed) {
-                match pushed {
-                    Pushed::Refused(no) => {
-                        tracing::error!(%tenant, job = %job.spec.id, "a follow-up job stays in the outbox: {no}")
-                    }
-                    _ => {
-                        sent.arg(job.spec.id.as_str());
-                    }
+                if let Pushed::Refused(no) = pushed {
+                    self.send_refused(job, no).await?;
                 }
+                sent.arg(job.spec.id.as_str());
             }
             self.server.link.query::<Value>(DOING, &sent).await?;
+        }
+        Ok(())
+    }
+}
+
+impl RedisStore {
+    /// Pushes a follow-up that was refused. The attempt has ended, so what it cannot wait for counts as ended, as unknown. What it was to wait for may
+    /// have been refused before it, and be stored by now.
+    async fn send_refused(&self, job: &NewJob, no: NoLink) -> Result<(), StoreError> {
+        let again = self.push(std::slice::from_ref(job)).await?;
+        if matches!(again[..], [Pushed::Refused(_)]) {
+            let (tenant, id) = (&job.spec.topic.tenant, &job.spec.id);
+            tracing::warn!(%tenant, job = %id, "a follow-up job cannot wait as its handler asked: {no}");
+            let map = self.map().await?;
+            let partition = self.partition(map.of_job(&job.spec, map.now()));
+            partition.push_followers(std::slice::from_ref(job)).await?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::prelude::*;
 use crate::redis::{DEFAULT_PREFIX, RedisStore};
 use crate::tests::{bury, job, retry, tenant, topic, unique, with, worker};
 use crate::{Cancelled, ClaimFrom, Imported, PollTenant, Pushed, ScheduleChange, Settled, Settlement, StateWrite};
-use gristmill_core::job::{JobId, NewJob};
+use gristmill_core::job::{Ended, JobId, NewJob};
 use gristmill_core::outcome::{StateChange, Verdict};
 use gristmill_core::schedule::{Overlap, Schedule, ScheduleId};
 
@@ -199,6 +199,32 @@ async fn a_follow_up_for_another_partition_comes_at_once_and_also_from_a_process
     redis.poll(&[]).await;
     assert!(redis.state(&follow_up.spec).await.is_some());
     assert_eq!(redis.raw(cmd("EXISTS").arg(outbox(&ended))).await, Value::Int(0));
+}
+
+#[tokio::test]
+async fn a_follow_up_that_cannot_wait_for_a_job_of_another_partition_is_stored_all_the_same() {
+    let redis = TestRedis::new().await;
+    redis.spread(8).await;
+    let map = redis.store.map().await.unwrap();
+    // Its topic is not spread, and so in the first partition.
+    let mut report = job("audit");
+    let first = map.of_job(&report.spec, map.now());
+    let (claim, number) = loop {
+        let claim = redis.running().await;
+        let number = map.of_lease(&claim.lease);
+        if number != first {
+            break (claim, number);
+        }
+    };
+    report.spec.links.after = vec![claim.lease.job.clone()];
+    let settlement =
+        Settlement { follow_ups: vec![report.clone()], ..Settlement::of(&claim, Verdict::Ack(None), Duration::ZERO) };
+    assert_eq!(redis.settle_with(settlement).await, Settled::Done);
+    let outbox = redis.store.partition(number).keys(&tenant()).outbox();
+    assert_eq!(redis.raw(cmd("EXISTS").arg(outbox)).await, Value::Int(0));
+    let waited = redis.store.waits_for(&tenant(), &report.spec.id, 10).await.unwrap().unwrap();
+    assert_eq!((waited.total, waited.jobs[0].ended), (1, Some(Ended::Unknown)));
+    assert_eq!(redis.places("audit").await, [1, 0, 0, 0]);
 }
 
 #[tokio::test]

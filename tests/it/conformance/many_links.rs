@@ -1,12 +1,13 @@
-//! A batch with as many members as one may have.
+//! As many links as a job may have.
 
-use gristmill::job::{MEMBERS, NewJob, NoLink};
+use gristmill::job::{MEMBERS, NewJob, NoLink, WAITERS};
 use gristmill::outcome::Verdict;
 use gristmill::store::{BatchSealed, Pushed, Settlement};
 use gristmill_tests::test_store::{TestStore, claimed, ids, job, settlement, tenant};
 
 super::cases![
     ; in_order:
+    as_many_jobs_wait_for_one_as_may,
     a_batch_with_as_many_members_as_may_starts_after_the_last,
 ];
 
@@ -34,4 +35,21 @@ async fn a_batch_with_as_many_members_as_may_starts_after_the_last(queue: TestSt
         assert_eq!((found.total, found.ended), (MEMBERS as u64, run as u64));
     }
     assert_eq!(claimed(&queue.claim(9).await), ids([&batch]));
+}
+
+async fn as_many_jobs_wait_for_one_as_may(queue: TestStore) {
+    let first = job("mail");
+    queue.push(std::slice::from_ref(&first)).await;
+    let waiter = || {
+        let mut waiter = job("news");
+        waiter.spec.links.after = vec![first.spec.id.clone()];
+        waiter
+    };
+    let waiters: Vec<NewJob> = (0..WAITERS).map(|_| waiter()).collect();
+    assert!(queue.push(&waiters).await.iter().all(|pushed| *pushed == Pushed::Stored));
+    assert_eq!(queue.push(&[waiter()]).await, [Pushed::Refused(NoLink::Crowded(first.spec.id.clone()))]);
+    let claim = queue.claim_one().await;
+    queue.settle_with(settlement(&claim, Verdict::Ack(None))).await;
+    let counts = queue.counts("news").await;
+    assert_eq!((counts.ready, counts.waiting), (WAITERS as u64, 0));
 }
