@@ -1,6 +1,6 @@
 // @ts-check
 // What a person can do to topics and jobs. Each action says what became of it.
-import { inTenant, inTopic, post, remove } from './api.js'
+import { get, inTenant, inTopic, post, remove } from './api.js'
 import { counted, number } from './format.js'
 import { refresh } from './live.js'
 import { draw, now, say, state } from './state.js'
@@ -23,8 +23,8 @@ export function ask(question) {
 
 export const setPaused = (topic, paused) =>
   act(async () => {
-    await post(inTenant(topic.tenant, 'topics', topic.topic, paused ? 'pause' : 'resume'), {})
-    return paused ? `${topic.topic} is paused.` : `${topic.topic} goes on.`
+    await post(inTopic(topic, paused ? 'pause' : 'resume'), {})
+    return `${topic.topic} ${paused ? 'is paused' : 'goes on'}.`
   })
 
 export const cancel = (tenant, id) =>
@@ -38,32 +38,56 @@ export const cancel = (tenant, id) =>
     },
   })
 
-export const respawn = (topic, id) =>
-  act(async () => {
-    const answer = await post(inTopic(topic, 'dead', 'respawn'), { ids: [id] })
-    return answer.were_dead[0] ? `${id} is ready again.` : `${id} is not dead any more.`
+/** The most jobs that are cancelled together. */
+const TREE = 1000
+
+/** Cancels a job and all that wait for it. Those come first, so none of them starts meanwhile. */
+export const cancelTree = (tenant, id) =>
+  ask({
+    title: 'Cancel the job and all that wait for it?',
+    text: `${id}, the jobs that wait for it, and those that wait for them are removed.`,
+    verb: 'Cancel them all',
+    run: async () => {
+      const ids = new Set([id])
+      for (const one of ids) {
+        for (const waiter of (await get(inTenant(tenant, 'jobs', one, 'links') + '?limit=0')).waiters) ids.add(waiter)
+        if (ids.size > TREE) throw new Error(`Failed to cancel: more than ${TREE} jobs. Run gristmill job cancel ${id} --tree.`)
+      }
+      const { cancelled } = await post(inTenant(tenant, 'cancel'), { ids: [...ids].reverse() })
+      return `${counted(cancelled.filter((one) => one !== 'too-late').length, 'job')} cancelled.`
+    },
   })
+
+export const seal = (tenant, id) =>
+  act(async () => {
+    const { status } = await post(inTenant(tenant, 'jobs', id, 'seal'), {})
+    return status === 'sealed' ? `${id} is sealed.` : `${id} was sealed before.`
+  })
+
+/** Respawns or deletes a dead job. */
+async function oneDead(topic, verb, id, done) {
+  const { were_dead: [was] } = await post(inTopic(topic, 'dead', verb), { ids: [id] })
+  return `${id} is ${was ? done : 'not dead any more'}.`
+}
+
+export const respawn = (topic, id) => act(() => oneDead(topic, 'respawn', id, 'ready again'))
 
 export const deleteDead = (topic, id) =>
   ask({
     title: 'Delete the dead job?',
     text: `${id} is gone then, with its body and its failure.`,
     verb: 'Delete the job',
-    run: async () => {
-      const answer = await post(inTopic(topic, 'dead', 'delete'), { ids: [id] })
-      return answer.were_dead[0] ? `${id} is deleted.` : `${id} is not dead any more.`
-    },
+    run: () => oneDead(topic, 'delete', id, 'deleted'),
   })
 
-/** All dead jobs of a topic, or those of a query. */
-export function allDead(topic, what, count, q) {
-  const respawns = what === 'respawn'
-  const jobs = counted(count, 'dead job')
+/** All dead jobs of a topic, or those of a query: `verb` is Respawn or Delete. */
+export function allDead(topic, verb, count, q) {
+  const respawns = verb === 'Respawn'
   ask({
-    title: respawns ? `Respawn ${jobs} of ${topic.topic}?` : `Delete ${jobs} of ${topic.topic}?`,
+    title: `${verb} ${counted(count, 'dead job')} of ${topic.topic}?`,
     text: respawns ? 'They become ready again, with all their attempts.' : 'They are gone then, with their bodies and failures.',
-    verb: respawns ? 'Respawn all' : 'Delete all',
-    run: () => allDeadNow(inTopic(topic, 'dead', what), respawns ? 'respawned' : 'deleted', q),
+    verb: `${verb} all`,
+    run: () => allDeadNow(inTopic(topic, 'dead', verb.toLowerCase()), respawns ? 'respawned' : 'deleted', q),
   })
 }
 

@@ -2,23 +2,16 @@
 // Requests to the server that this page came from, at addresses relative to it, so that any path before it works.
 import { state } from './state.js'
 
-const KEY = 'gristmill-token'
+const TOKEN_KEY = 'gristmill-token'
 
-/** An answer that is no success: the fields of a problem document. */
-export class Problem extends Error {
-  /** @param {{ code: string, status: number, detail: string }} fields */
-  constructor({ code, status, detail }) {
-    super(detail)
-    this.code = code
-    this.status = status
-  }
-}
+/** What an answer that is no success says. Status 0: there was no answer. */
+export const problem = (detail, status = 0) => Object.assign(new Error(detail), { status })
 
-export const token = () => sessionStorage.getItem(KEY)
+export const token = () => sessionStorage.getItem(TOKEN_KEY)
 
 export function keepToken(text) {
-  if (text) sessionStorage.setItem(KEY, text)
-  else sessionStorage.removeItem(KEY)
+  if (text) sessionStorage.setItem(TOKEN_KEY, text)
+  else sessionStorage.removeItem(TOKEN_KEY)
 }
 
 /** Takes a token from `#token=…` and removes it from the address at once. Returns whether there was one. */
@@ -49,15 +42,14 @@ export async function send(where, options = {}) {
     response = await fetch(where, { ...options, headers, cache: 'no-store', credentials: 'omit' })
   } catch (error) {
     if (options.signal?.aborted) throw error
-    throw new Problem({ code: 'unreachable', status: 0, detail: 'The server does not answer.' })
+    throw problem('The server does not answer.')
   }
   const date = Date.parse(response.headers.get('Date') ?? '')
   // The header has whole seconds: a smaller difference says nothing.
   if (date) state.skew = Math.abs(date - Date.now()) > 2000 ? date - Date.now() : 0
   if (response.ok) return response
-  const problem = await response.json().catch(() => ({}))
-  const { code = 'unknown', detail = response.statusText } = problem
-  throw new Problem({ code, status: response.status, detail })
+  const { detail = response.statusText } = await response.json().catch(() => ({}))
+  throw problem(detail, response.status)
 }
 
 /** Gets a JSON document. */

@@ -3,13 +3,14 @@
 import { get, takeToken } from './api.js'
 import { Dialog, Login } from './dialog.js'
 import { Frame } from './frame.js'
-import { html, render } from './html.js'
+import { html } from './html.js'
 import { onKey, tenantNow } from './keys.js'
 import { arrive } from './live.js'
 import { pages } from './pages/all.js'
 import { placeOf, to } from './route.js'
 import { draw, isOperator, may, onDraw, state } from './state.js'
 import { applyTheme, nameTab } from './theme.js'
+import { render } from './vendor/preact.js'
 
 /** When to ask again for a server that does not answer, and how old a message is that does not belong to a new place. */
 const AGAIN = 3000

@@ -5,7 +5,7 @@ import { html } from './html.js'
 import { diesPerSecond } from './words.js'
 
 /** Points that are kept for a topic: five minutes, one every two seconds. */
-const KEPT = 150
+const POINTS = 150
 /** Topics whose points are kept. */
 const TOPICS = 1000
 
@@ -22,7 +22,7 @@ export function record(topics, at = Date.now()) {
     if (!per) continue
     const points = seen.get(key(topic)) ?? []
     points.push({ at, done: per.acked ?? 0, failed: (per.retried ?? 0) + diesPerSecond(topic) })
-    if (points.length > KEPT) points.shift()
+    if (points.length > POINTS) points.shift()
     seen.set(key(topic), points)
   }
 }
@@ -48,7 +48,7 @@ export function Spark({ topic }) {
 /** Jobs done and attempts failed a second, with a table of the same numbers. */
 export function Throughput({ topic }) {
   const points = pointsOf(topic)
-  if (points.length < 2) return html`<p class="empty">The chart begins when this page has seen the topic for a few seconds.</p>`
+  if (points.length < 2) return html`<p class="empty">The chart begins in a few seconds.</p>`
   const most = Math.max(0.001, ...points.map((p) => Math.max(p.done, p.failed)))
   return html`
     <figure class="chart">

@@ -3,7 +3,7 @@
 import { act } from './actions.js'
 import { keepToken } from './api.js'
 import { html } from './html.js'
-import { Field } from './parts.js'
+import { Field, Form } from './parts.js'
 import { draw, state } from './state.js'
 
 /** Opens as a modal dialog: the browser keeps the focus in it and closes it on Escape. */
@@ -25,14 +25,13 @@ export function Dialog() {
     <dialog ref=${open} onClose=${close} aria-labelledby="question">
       <h2 id="question">${question.title}</h2>
       <p class="text">${question.text}</p>
-      <p class="actions"><button type="button" class="main" onClick=${() => confirm(question)}>${question.verb}</button>
-        <button type="button" autofocus onClick=${close}>Leave it</button></p>
+      <p class="actions"><button class="main" onClick=${() => confirm(question)}>${question.verb}</button>
+        <button autofocus onClick=${close}>Leave it</button></p>
     </dialog>`
 }
 
-function enter(event) {
-  event.preventDefault()
-  keepToken(String(new FormData(event.target).get('token')).trim())
+function enter(form) {
+  keepToken(String(form.get('token')).trim())
   location.reload()
 }
 
@@ -40,9 +39,8 @@ export const Login = () => html`
   <main class="login" id="main">
     <h1>Gristmill</h1>
     <p role="alert">${state.login}</p>
-    <form class="form" onSubmit=${enter}>
+    <${Form} run=${enter} verb="Log in">
       <${Field} label="Token" hint="It stays in this tab and is sent to this server only."><input name="token" type="password" autocomplete="off" required /><//>
-      <p class="actions"><button class="main">Log in</button></p>
-    </form>
+    <//>
     <p class="none"><code>gristmill token create</code> makes one.</p>
   </main>`

@@ -2,8 +2,11 @@
 // Numbers, times and sizes, for people.
 
 const NUMBER = new Intl.NumberFormat('en')
+/** In milliseconds. */
+export const DAY = 86_400_000
+
 const UNITS = /** @type {const} */ ([
-  ['d', 86_400_000],
+  ['d', DAY],
   ['h', 3_600_000],
   ['m', 60_000],
   ['s', 1000],
@@ -41,10 +44,17 @@ function scaled(value, base, units) {
   return `${Number((value / base ** step).toPrecision(3))} ${units[step]}`.trim()
 }
 
-export const bytes = (count) => scaled(count, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB'])
+export const size = (count) => scaled(count, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB'])
 
 /** A large count in short, such as `2 G`. */
 export const short = (count) => scaled(count, 1000, ['', 'k', 'M', 'G', 'T'])
+
+/** Members of an answer as pairs of words; the end of a name says in what unit its value is. */
+export const facts = (of) =>
+  Object.entries(of).map(([name, value]) => [
+    name.replace(/_(ms|bytes)$/, '').replaceAll('_', ' '),
+    typeof value !== 'number' ? value : name.endsWith('_ms') ? span(value) : name.endsWith('_bytes') ? size(value) : name === 'fuel' ? short(value) : number(value),
+  ])
 
 /** `1 job`, `2 jobs`. */
 export const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? '' : 's'}`

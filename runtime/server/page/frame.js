@@ -7,12 +7,12 @@ import { links, tenantNow } from './keys.js'
 import { refresh, setLive, showNewer } from './live.js'
 import { pages } from './pages/all.js'
 import { Banner, Button } from './parts.js'
-import { to } from './route.js'
+import { to, toFind, toJob, toTopic } from './route.js'
 import { draw, state } from './state.js'
 import { inkOn, nextTheme, theme } from './theme.js'
 
 const Nav = () => html`
-  <nav class="nav" aria-label="Pages"><ul>${[...links(), { words: 'Help', page: 'help', href: to('help') }].map(({ words, page, href }) => html`
+  <nav class="nav" aria-label="Pages"><ul>${links().map(({ words, page, href }) => html`
     <li><a href=${href} aria-current=${state.place?.page === page ? 'page' : undefined}>${words}</a></li>`)}</ul></nav>`
 
 /** Opens what was searched for: a topic of that name, else the job of that id, else the jobs that fit the query. */
@@ -23,9 +23,9 @@ async function search(event) {
   const tenant = tenantNow()
   if (!wanted) return
   const found = (where) => !/[:<>"\s]/.test(wanted) && get(where).then(() => true, () => false)
-  if (await found(inTenant(tenant, 'topics', wanted))) location.hash = to('t', tenant, 'topics', wanted)
-  else if (await found(inTenant(tenant, 'jobs', wanted))) location.hash = to('t', tenant, 'jobs', wanted)
-  else location.hash = to('t', tenant, 'find') + `?q=${encodeURIComponent(wanted)}`
+  if (await found(inTenant(tenant, 'topics', wanted))) location.hash = toTopic({ tenant, topic: wanted })
+  else if (await found(inTenant(tenant, 'jobs', wanted))) location.hash = toJob(tenant, wanted)
+  else location.hash = toFind(tenant, wanted)
   field.value = ''
   field.blur()
 }
@@ -58,8 +58,10 @@ const Trouble = ({ problem }) => html`
   <${Banner} kind="bad" button=${html`<${Button} run=${refresh}>Try again<//>`}>
     <strong>${problem.status === 403 ? 'Your token does not allow this.' : 'The server did not answer as wanted.'}</strong> <span class="text">${problem.message}</span><//>`
 
+const LOADING = html`<p class="empty">Loading …</p>`
+
 function Main() {
-  if (!state.me) return html`<main id="main"><h1>Gristmill</h1>${state.problem ? html`<${Trouble} problem=${state.problem} />` : html`<p class="empty">Loading …</p>`}</main>`
+  if (!state.me) return html`<main id="main"><h1>Gristmill</h1>${state.problem ? html`<${Trouble} problem=${state.problem} />` : LOADING}</main>`
   const page = state.place && pages[state.place.page]
   if (!page || !state.place) return html`<main id="main" tabindex="-1"><h1>There is no such page</h1><p><a href=${to('t', tenantNow())}>Overview</a></p></main>`
   const ready = !page.load || state.data
@@ -68,7 +70,7 @@ function Main() {
       <h1 tabindex="-1">${page.title(state.place)}</h1>
       ${state.problem && html`<${Trouble} problem=${state.problem} />`}
       ${state.newer && html`<${Banner} button=${html`<${Button} run=${showNewer}>Show them<//>`}>The rows have changed.<//>`}
-      ${ready ? html`<${page.view} key=${state.place.path} place=${state.place} data=${state.data} />` : !state.problem && html`<p class="empty">Loading …</p>`}
+      ${ready ? html`<${page.view} key=${state.place.path} place=${state.place} data=${state.data} />` : !state.problem && LOADING}
     </main>`
 }
 
@@ -76,7 +78,7 @@ function Main() {
 const Notice = () => html`
   <div class="notices" role="status" aria-live="polite">${state.notice && html`
     <div class=${`notice ${state.notice.bad ? 'bad' : ''}`}><${Icon} name=${state.notice.bad ? 'bad' : 'good'} /><span class="text">${state.notice.text}</span>
-      <button type="button" aria-label="Close the message" onClick=${() => ((state.notice = null), draw())}>×</button></div>`}</div>`
+      <button aria-label="Close the message" onClick=${() => ((state.notice = null), draw())}>×</button></div>`}</div>`
 
 function skip(event) {
   event.preventDefault()

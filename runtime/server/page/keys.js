@@ -5,34 +5,28 @@ import { to } from './route.js'
 import { isOperator, may, state } from './state.js'
 import { nextTheme } from './theme.js'
 
-/** The pages that have a link and a key after `g`: the key, and the word. */
-const LINKS = [
-  ['o', 'Overview'],
-  ['t', 'Topics'],
-  ['r', 'Running'],
-  ['d', 'Dead'],
-  ['h', 'Handlers'],
-  ['e', 'Events'],
-  ['k', 'Tokens'],
-  ['n', 'Tenants'],
-]
+/** The pages that have a link, and the key after `g` of each. */
+const LINKS = { Overview: 'o', Topics: 't', Running: 'r', Dead: 'd', Schedules: 's', Handlers: 'h', Events: 'e', Bill: 'b', Tokens: 'k', Workers: 'w', Tenants: 'n', Help: '?' }
+
+/** Those that are of no tenant. */
+const ABOVE = 'wn?'
 
 /** Those that the token may use, with their addresses. */
 export function links() {
-  const shown = LINKS.filter(([key]) => (key !== 'k' || may('admin')) && (key !== 'n' || isOperator()))
-  return shown.map(([key, words]) => {
+  const shown = Object.entries(LINKS).filter(([, key]) => (key !== 'k' || may('admin')) && (!'wn'.includes(key) || isOperator()))
+  return shown.map(([words, key]) => {
     const page = words.toLowerCase()
-    return { key, words, page, href: page === 'tenants' ? to(page) : to('t', tenantNow(), ...(page === 'overview' ? [] : [page])) }
+    return { key, words, page, href: ABOVE.includes(key) ? to(page) : to('t', tenantNow(), ...(page === 'overview' ? [] : [page])) }
   })
 }
 
 /** Keys and what they do, for the help page. */
 export const KEYS = [
-  ...LINKS.map(([key, words]) => [`g ${key}`, words]),
+  ...Object.entries(LINKS).map(([words, key]) => [`g ${key}`, words]),
   ['/', 'Search for a topic or a job'],
   ['j k', 'Next and previous row'],
   ['Enter', 'Open the row'],
-  ['r', 'Load again, and show rows that were held back'],
+  ['r', 'Load again, and show new rows'],
   ['p', 'Pause and resume the loading'],
   ['c', 'Change between light and dark'],
   ['?', 'This help'],

@@ -1,6 +1,5 @@
 // @ts-check
 // Loads what the place shows, and again every two seconds while the page can be seen.
-import { Problem } from './api.js'
 import { pages } from './pages/all.js'
 import { draw, state } from './state.js'
 
@@ -61,7 +60,7 @@ function accept(data, hold = false) {
 
 function refuse(error) {
   failures = Math.min(failures + 1, 4)
-  if (error instanceof Problem && error.status === 401) state.login = error.message
+  if (error.status === 401) state.login = error.message
   state.problem = error
 }
 

@@ -3,12 +3,12 @@
 import { absolute, number, relative } from './format.js'
 import { html } from './html.js'
 import { Icon } from './icons.js'
-import { to, toTopic } from './route.js'
-import { now } from './state.js'
-import { CALM, STATES } from './words.js'
+import { toJob, toTopic } from './route.js'
+import { may, now } from './state.js'
+import { CALM, stateWord } from './words.js'
 
-/** A state as an icon and a word. */
-export const State = ({ name, word }) => html`<span class=${`state ${name}`}><${Icon} name=${name} />${word ?? STATES[name] ?? name}</span>`
+/** A state as an icon and a word, or for the eye the icon alone. */
+export const State = ({ name, word, short }) => html`<span class=${`state ${name}`}><${Icon} name=${name} /><span class=${short && 'unseen'}>${word ?? stateWord(name)}</span></span>`
 
 /** A point in time, as people say it; the whole of it on hover. */
 export const Time = ({ at }) => html`<time datetime=${new Date(at).toISOString()} title=${absolute(at)}>${relative(at, now())}</time>`
@@ -18,7 +18,7 @@ export const Count = ({ count, href, what, kind }) =>
   count ? html`<a class=${kind} href=${href} aria-label=${`${number(count)} ${what}`}>${number(count)}</a>` : html`<span class="none">0</span>`
 
 /** The link to a job. */
-export const JobLink = ({ tenant, id }) => html`<a class="id" href=${to('t', tenant, 'jobs', id)}>${id}</a>`
+export const JobLink = ({ tenant, id }) => html`<a class="id" href=${toJob(tenant, id)}>${id}</a>`
 
 /** The link to a topic. */
 export const TopicLink = ({ of }) => html`<a href=${toTopic(of)}>${of.topic}</a>`
@@ -38,16 +38,20 @@ export const Handler = ({ topic }) =>
 
 /**
  * A table that can be moved sideways where it does not fit. A head that begins with `#` stands above numbers, one with `~` above
- * texts that may be cut, `!` is that of the buttons. A row is its key and its cells, of which the first names the row.
- * @typedef {[string | number, ...any[]]} Row
+ * texts that may be cut, `!` is that of the buttons, the last one, for who may change something. A row is its key and its cells, of which
+ * the first names the row. Without rows, `none` is said.
  */
-export const Table = ({ label, heads, rows }) => html`
+export function Table({ label, heads, rows, none }) {
+  if (none && !rows.length) return html`<p class="empty">${none}</p>`
+  const shown = heads.filter((head) => head !== '!' || may('admin'))
+  return html`
   <div class="scroll" role="region" aria-label=${label} tabindex="0">
     <table>
-      <thead><tr>${heads.map((head) => html`<th scope="col" class=${KINDS[head[0]]}>${head === '!' ? html`<span class="unseen">Actions</span>` : head.replace(/^[#~]/, '')}</th>`)}</tr></thead>
-      <tbody>${rows.map(([key, first, ...cells]) => html`<tr key=${key}><th scope="row" class=${KINDS[heads[0][0]]}>${first}</th>${cells.map((cell, n) => html`<td class=${KINDS[heads[n + 1][0]]}>${cell}</td>`)}</tr>`)}</tbody>
+      <thead><tr>${shown.map((head) => html`<th scope="col" class=${KINDS[head[0]]}>${head === '!' ? html`<span class="unseen">Actions</span>` : head.replace(/^[#~]/, '')}</th>`)}</tr></thead>
+      <tbody>${rows.map(([key, first, ...cells]) => html`<tr key=${key}><th scope="row" class=${KINDS[heads[0][0]]}>${first}</th>${shown.slice(1).map((head, n) => html`<td class=${KINDS[head[0]]}>${cells[n]}</td>`)}</tr>`)}</tbody>
     </table>
   </div>`
+}
 
 const KINDS = { '#': 'n', '~': 'short', '!': 'actions' }
 
@@ -69,5 +73,12 @@ export const Facts = ({ of }) => html`
 export const Field = ({ label, hint, children }) => html`
   <label class="field"><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`
 
-/** A text that says that there is nothing. */
-export const Empty = ({ children }) => html`<p class="empty">${children}</p>`
+/** A form: `run` gets what its fields say, and the form. */
+export const Form = ({ run, verb, children }) => html`
+  <form class="form" onSubmit=${(event) => (event.preventDefault(), run(new FormData(event.target), event.target))}>
+    ${children}${verb && html`<p class="actions"><button class="main">${verb}</button></p>`}
+  </form>`
+
+/** Links to lists beside this one: address, words, and whether it is this one. */
+export const Tabs = ({ label, of }) => html`
+  <nav class="tabs" aria-label=${label}>${of.map(([href, words, here]) => html`<a href=${href} aria-current=${here ? 'page' : undefined}>${words}</a>`)}</nav>`

@@ -1,7 +1,7 @@
 // @ts-check
 // Bytes of a job, as JSON, text or hexadecimal digits, and as a file.
 import { asHex, asJson, asText, decoded, SHOWN } from './bytes.js'
-import { bytes as size } from './format.js'
+import { size } from './format.js'
 import { html } from './html.js'
 import { Button } from './parts.js'
 import { draw } from './state.js'
@@ -41,7 +41,7 @@ export function Payload({ of, name }) {
   const facts = [size(shown.bytes.length), of.content_type].filter(Boolean).join(' · ')
   if (shown.bytes.length === 0) return html`<p class="empty">Empty.</p>`
   return html`<div class="payload">
-    <div class="bar">${kinds.map((one) => html`<button type="button" aria-pressed=${one === kind} onClick=${() => (chosen.set(name, one), draw())}>${one}</button>`)}
+    <div class="bar">${kinds.map((one) => html`<button aria-pressed=${one === kind} onClick=${() => (chosen.set(name, one), draw())}>${one}</button>`)}
       <span class="none">${facts}</span><${Button} run=${() => save(shown.bytes, name)} label=${`Save the ${name}`}>Save<//></div>
     <pre tabindex="0" aria-label=${`${name} as ${kind}`} role="region">${shown[kind]}</pre>
     ${shown.cut && kind === 'Text' && html`<p class="none">Only the beginning is shown: save it to see all.</p>`}

@@ -3,26 +3,30 @@
 
 /** @typedef {{ page: string, params: any, query: URLSearchParams, path: string }} Place */
 
-/** Each page's name and path. A part that begins with `:` is a parameter. */
+/** Pages with paths of their own. A part that begins with `:` is a parameter. */
 const PAGES = {
   overview: 't/:tenant',
-  topics: 't/:tenant/topics',
   topic: 't/:tenant/topics/:topic',
   push: 't/:tenant/topics/:topic/push',
   jobs: 't/:tenant/topics/:topic/:state',
   job: 't/:tenant/jobs/:id',
-  find: 't/:tenant/find',
-  running: 't/:tenant/running',
-  dead: 't/:tenant/dead',
-  handlers: 't/:tenant/handlers',
-  events: 't/:tenant/events',
-  tokens: 't/:tenant/tokens',
-  tenants: 'tenants',
-  help: 'help',
 }
+/** Those whose paths are their names, below a tenant or above all. */
+for (const name of ['topics', 'find', 'running', 'dead', 'schedules', 'bill', 'handlers', 'events', 'tokens']) PAGES[name] = `t/:tenant/${name}`
+for (const name of ['workers', 'tenants', 'help']) PAGES[name] = name
 
 /** A link to a place, of its parts. */
 export const to = (...parts) => '#/' + parts.map(encodeURIComponent).join('/')
+
+/** A link to a job. */
+export const toJob = (tenant, id) => to('t', tenant, 'jobs', id)
+
+/** A link to the jobs that fit a query. */
+export const toFind = (tenant, q) => `${to('t', tenant, 'find')}?q=${encodeURIComponent(q)}`
+
+/** A link to a topic's jobs of a state. Those that wait for others are in the list of the delayed ones. */
+export const toState = (topic, state) =>
+  topic.waiting && /wait|delay/.test(state) ? toFind(topic.tenant, `state:${state} topic:${topic.topic}`) : toTopic(topic, state)
 
 /** A link to a topic, or to what is below it. */
 export const toTopic = ({ tenant, topic }, ...below) => to('t', tenant, 'topics', topic, ...below)
@@ -33,7 +37,7 @@ export const toTopic = ({ tenant, topic }, ...below) => to('t', tenant, 'topics'
  */
 export function placeOf(hash) {
   const [path, query] = hash.replace(/^#\/?/, '').split('?')
-  const given = path.split('/').map(decoded)
+  const given = path.split('/').map(unescaped)
   for (const [page, pattern] of Object.entries(PAGES)) {
     const wanted = pattern.split('/')
     const fits = wanted.length === given.length && wanted.every((part, n) => (part[0] === ':' ? given[n] : part === given[n]))
@@ -44,7 +48,7 @@ export function placeOf(hash) {
   return null
 }
 
-function decoded(part) {
+function unescaped(part) {
   try {
     return decodeURIComponent(part)
   } catch {

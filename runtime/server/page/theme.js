@@ -2,10 +2,10 @@
 // Light or dark: as the system says, or as the person has chosen.
 import { say, state } from './state.js'
 
-const KEY = 'gristmill-theme'
+const THEME_KEY = 'gristmill-theme'
 const THEMES = ['system', 'light', 'dark']
 
-export const theme = () => localStorage.getItem(KEY) ?? 'system'
+export const theme = () => localStorage.getItem(THEME_KEY) ?? 'system'
 
 export function applyTheme() {
   document.documentElement.dataset.theme = theme()
@@ -13,7 +13,7 @@ export function applyTheme() {
 
 export function nextTheme() {
   const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length]
-  localStorage.setItem(KEY, next)
+  localStorage.setItem(THEME_KEY, next)
   applyTheme()
   say(next === 'system' ? 'Colours follow the system.' : `Colours are ${next}.`)
 }

@@ -3,14 +3,17 @@
 import { counted, number, relative } from './format.js'
 import { toTopic } from './route.js'
 
-/** The states of a job, in the order of its life. @type {Record<string, string>} */
-export const STATES = {
-  ready: 'Ready',
-  delayed: 'Delayed',
-  running: 'Running',
-  dead: 'Dead',
-  finished: 'Finished',
-}
+/** The states of a job that is not over, in the order of its life. */
+export const WAYS = ['ready', 'delayed', 'waiting', 'running', 'dead']
+
+/** A state, what became of a job, or of the tick of a schedule, in words. */
+export const stateWord = (name) => ({ complete: 'Completed', overlap: 'Skipped' })[name] ?? name[0].toUpperCase() + name.slice(1)
+
+/** The states that are counted of topics; jobs wait for others in few. */
+export const statesIn = (topics) => WAYS.filter((state) => state !== 'waiting' || topics.some((topic) => topic.waiting))
+
+/** How many jobs of a topic are in a state. Those that wait for others are among the delayed ones there. */
+export const countOf = (topic, state) => topic[state] - (state === 'delayed' ? topic.waiting : 0)
 
 /** What to do about a topic that begins no job, by the reason. @type {Record<string, string>} */
 export const REMEDY = {
@@ -20,17 +23,9 @@ export const REMEDY = {
   'lacks-grants': 'Grant the imports in the section of this topic in the manifest, or build the component without them.',
 }
 
-/** Reasons of failures, in words. @type {Record<string, string>} */
+/** Reasons of failures that say little, in words. @type {Record<string, string>} */
 export const REASONS = {
-  failed: 'the handler failed until no attempts were left',
-  rejected: 'the handler said that it can never succeed',
-  'fuel-exhausted': 'the attempt used up its fuel',
-  'memory-exceeded': 'the guest asked for more memory than it may have',
-  timeout: 'the attempt took longer than its timeout',
-  trap: 'the guest trapped',
-  limit: 'another limit of the topic was exceeded',
   'lease-expired': 'the lease ended before the attempt was settled',
-  'worker-died': 'the worker ended before the attempt did',
   predecessor: 'a job that it waited for was not done',
 }
 

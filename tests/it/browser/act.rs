@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{TOPICS, runner, state_of, url, visit};
 
 /// The button that says this.
-async fn press(browser: &Browser, words: &str) {
+pub(super) async fn press(browser: &Browser, words: &str) {
     let found = format!(
         "[...document.querySelectorAll('main button, dialog button')].find(one => one.innerText === {})",
         json!(words)

@@ -1,9 +1,11 @@
 //! The page, in a real browser.
 
 mod act;
+mod flow;
 mod keys;
 mod safe;
 mod see;
+mod times;
 
 use gristmill::config::PageSettings;
 use gristmill::server::HttpServerSettings;
@@ -23,13 +25,16 @@ const MANIFEST: &str = r#"
     [topics.stuck]
     [topics.paused]
     handler = "echo"
+    [topics.echo.schedule.nightly]
+    cron = "0 3 1 1 *"
+    timezone = "Europe/Berlin"
 "#;
 const TOPICS: &str = "/v1/tenants/default/topics";
 
 /// A text that would show itself if it became markup or a script.
 const EVIL: &str = r#"<img src=x onerror="window.hit=1"><script>window.hit=1</script>"#;
 
-/// A runner with something of everything: jobs in each state, whose every text is [`EVIL`], and a paused topic.
+/// A runner with something of everything: jobs in each state, whose every text is [`EVIL`], a schedule, and a paused topic.
 async fn runner() -> TestRunner {
     let page = PageSettings { name: Some("staging".parse().unwrap()), colour: Some("#7a3e9d".into()), enabled: true };
     let settings = HttpServerSettings { page, ..HttpServerSettings::default() };
@@ -46,6 +51,10 @@ async fn runner() -> TestRunner {
     push(&runner, "stuck", with(json!({ "id": "ready" }))).await;
     push(&runner, "stuck", with(json!({ "id": "ready-2" }))).await;
     push(&runner, "echo", with(json!({ "id": "delayed", "delay_ms": 3_600_000 }))).await;
+    // A batch with a member, and a job that waits for the batch.
+    push(&runner, "echo", with(json!({ "id": "batch", "open": true }))).await;
+    push(&runner, "echo", with(json!({ "id": "member", "batch": "batch", "delay_ms": 3_600_000 }))).await;
+    push(&runner, "echo", with(json!({ "id": "after", "after": ["batch", "delayed"] }))).await;
     push(&runner, "echo", with(json!({ "id": "finished", "keep_result_ms": 600_000 }))).await;
     let wait = json!({ "do": ["wait-until-cancelled"] });
     push(&runner, "puppet", with(json!({ "id": "running", "body": wait, "content_type": null }))).await;

@@ -33,6 +33,9 @@ async fn a_token_that_only_reads_sees_a_page_that_only_reads() {
         "/t/default/find",
         "/t/default/topics/stuck",
         "/t/default/topics/stuck/ready",
+        "/t/default/jobs/batch",
+        "/t/default/schedules",
+        "/t/default/bill",
     ] {
         browser.run(&format!("location.hash = '{place}'")).await;
         browser.until(&format!("location.hash === '#{place}'")).await;

@@ -1,5 +1,6 @@
 // @ts-check
 // The pages by the names that `route.js` gives them.
+import { bill } from './bill.js'
 import { dead } from './dead.js'
 import { events } from './events.js'
 import { handlers } from './handlers.js'
@@ -8,9 +9,11 @@ import { job } from './job.js'
 import { find, jobs, running } from './jobs.js'
 import { overview, topics } from './overview.js'
 import { push } from './push.js'
+import { schedules } from './schedules.js'
 import { tenants } from './tenants.js'
 import { tokens } from './tokens.js'
 import { topic } from './topic.js'
+import { workers } from './workers.js'
 
 /**
  * A page: its title, what it loads, and how it looks. `rows` names the rows of its table, which are not moved while a person
@@ -26,4 +29,4 @@ import { topic } from './topic.js'
  */
 
 /** @type {Record<string, Page>} */
-export const pages = { overview, topics, topic, push, jobs, job, find, running, dead, handlers, events, tokens, tenants, help }
+export const pages = { overview, topics, topic, push, jobs, job, find, running, dead, handlers, events, schedules, bill, tokens, workers, tenants, help }

@@ -1,9 +1,9 @@
 // @ts-check
 // What happens now: the events of a tenant, the latest first.
 import { inTenant } from '../api.js'
-import { bytes, short, span } from '../format.js'
+import { facts } from '../format.js'
 import { html } from '../html.js'
-import { Empty, JobLink, State, Table, Time, TopicLink } from '../parts.js'
+import { JobLink, State, Table, Time, TopicLink } from '../parts.js'
 import { draw, state } from '../state.js'
 import { follow } from '../stream.js'
 
@@ -14,9 +14,6 @@ const LONGEST_WAIT = 30_000
 /** @type {{ all: any[], missed: number, open: boolean, why: string }} */
 const log = { all: [], missed: 0, open: false, why: '' }
 let next = 0
-
-/** Icons of kinds of events. @type {Record<string, string>} */
-const ICONS = { started: 'running', completed: 'finished', retried: 'warn', snoozed: 'delayed', released: 'delayed', expired: 'dead', cancelled: 'dead', respawned: 'pushed', resumed: 'ready', refused: 'bad', loaded: 'good', replaced: 'good' }
 
 function take(event) {
   if (event.missed) log.missed += event.missed
@@ -48,27 +45,16 @@ async function read(tenant, signal) {
   }
 }
 
-const facts = (event) =>
-  [
-    event.reason,
-    event.attempt && `attempt ${event.attempt}`,
-    event.duration_ms !== undefined && span(event.duration_ms),
-    event.fuel && `${short(event.fuel)} fuel`,
-    event.memory_peak_bytes && bytes(event.memory_peak_bytes),
-    event.again_in_ms !== undefined && `again in ${span(event.again_in_ms)}`,
-    event.version && `@${event.version}`,
-    event.worker,
-  ].filter(Boolean).join(' · ')
-
-const last = (kind) => kind.split('-').pop()
+/** What an event says besides what has a column. */
+const details = ({ n, at_ms, kind, tenant, topic, job, ...others }) => facts(others).map((pair) => pair.join(' ')).join(' · ')
 
 const row = (event, tenant) => [
   event.n,
   html`<${Time} at=${event.at_ms} />`,
-  html`<${State} name=${ICONS[last(event.kind)] ?? last(event.kind)} word=${event.kind} />`,
+  html`<${State} name=${event.kind.split('-').pop()} word=${event.kind} />`,
   event.topic ? html`<${TopicLink} of=${event} />` : event.handler,
   event.job && html`<${JobLink} tenant=${tenant} id=${event.job} />`,
-  facts(event),
+  details(event),
 ]
 
 /** @type {import('./all.js').Page} */
@@ -81,5 +67,5 @@ export const events = {
   view: ({ place: { params } }) => html`
     <p>${log.open ? html`<${State} name="running" word="listening" />` : html`<${State} name="warn" word=${log.why || 'connecting …'} />`}
       <span class="none"> The latest ${KEPT} since this page was opened; a paused page takes no more. ${log.missed ? `${log.missed} were missed.` : ''}</span></p>
-    ${log.all.length ? html`<${Table} label="Events" heads=${['When', 'What', 'Topic', 'Job', '~Details']} rows=${log.all.map((event) => row(event, params.tenant))} />` : html`<${Empty}>Nothing has happened yet.<//>`}`,
+    <${Table} label="Events" none="Nothing has happened yet." heads=${['When', 'What', 'Topic', 'Job', '~Details']} rows=${log.all.map((event) => row(event, params.tenant))} />`,
 }

@@ -3,7 +3,7 @@
 import { act } from '../actions.js'
 import { inTopic, send } from '../api.js'
 import { html } from '../html.js'
-import { Empty, Field, State, Table, TopicLink } from '../parts.js'
+import { Field, Form, State, Table, TopicLink } from '../parts.js'
 import { may } from '../state.js'
 import { topicsOf } from './overview.js'
 
@@ -22,9 +22,7 @@ function Condition({ topic }) {
   return topic.version ? html`<${State} name="good" word="serves" />` : html`<${State} name="warn" word="no component" />`
 }
 
-function upload(event, tenant) {
-  event.preventDefault()
-  const form = new FormData(event.target)
+function upload(form, tenant) {
   const topic = form.get('topic')
   act(async () => {
     const options = { method: 'PUT', body: form.get('file'), headers: { 'Content-Type': 'application/wasm' } }
@@ -35,23 +33,22 @@ function upload(event, tenant) {
 
 const Upload = ({ tenant, topics }) => html`
   <h2>Upload a component</h2>
-  <form class="form" onSubmit=${(event) => upload(event, tenant)}>
+  <${Form} run=${(form) => upload(form, tenant)} verb="Upload">
     <${Field} label="Topic"><select name="topic" required>${topics.map((topic) => html`<option>${topic.topic}</option>`)}</select><//>
-    <${Field} label="Component" hint="A .wasm file. It is checked first; a file that fails changes nothing."><input type="file" name="file" accept=".wasm,application/wasm" required /><//>
-    <p class="actions"><button class="main">Upload</button></p>
-  </form>`
+    <${Field} label="Component" hint="It is checked first; one that fails changes nothing."><input type="file" name="file" accept=".wasm,application/wasm" required /><//>
+  <//>`
 
 /** @type {import('./all.js').Page} */
 export const handlers = {
   title: () => 'Handlers',
   load: ({ params }, signal) => topicsOf(params.tenant, signal),
   view: ({ place: { params }, data }) => html`
-    ${data.length ? html`<${Table} label="Handlers" heads=${['Handler', 'Version', 'Topics', 'State']} rows=${byHandler(data).map(([name, topics]) => [
+    <${Table} label="Handlers" none="No handlers." heads=${['Handler', 'Version', 'Topics', 'State']} rows=${byHandler(data).map(([name, topics]) => [
       name,
       name,
       html`<span class="id">${topics[0].version ?? '–'}</span>`,
       topics.map((topic) => html`<${TopicLink} of=${topic} /> `),
       html`<${Condition} topic=${topics.find((topic) => topic.lacking.length) ?? topics[0]} />`,
-    ])} />` : html`<${Empty}>No handlers.<//>`}
+    ])} />
     ${may('admin') && data.length > 0 && html`<${Upload} tenant=${params.tenant} topics=${data} />`}`,
 }

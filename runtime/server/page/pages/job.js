@@ -1,18 +1,16 @@
 // @ts-check
 // One job: where it is and why, its life so far, its failure, its body and its result.
-import { cancel, deleteDead, respawn } from '../actions.js'
+import { cancel, cancelTree, deleteDead, respawn, seal } from '../actions.js'
 import { get, inTenant } from '../api.js'
 import { absolute, span } from '../format.js'
+import { Flow, flowOf } from '../flow.js'
 import { html } from '../html.js'
 import { Icon } from '../icons.js'
-import { Banner, Button, Facts, Table, Time, TopicLink } from '../parts.js'
+import { Banner, Button, Facts, JobLink, Table, Time, TopicLink } from '../parts.js'
 import { Payload } from '../payload.js'
 import { toTopic } from '../route.js'
 import { may, now } from '../state.js'
-import { REASONS } from '../words.js'
-
-/** @type {Record<string, string>} */
-const OUTCOMES = { complete: 'Completed', dead: 'Given up', expired: 'Expired: it was not begun in time', cancelled: 'Cancelled' }
+import { REASONS, stateWord, WAYS } from '../words.js'
 
 /**
  * The steps of a job's life that are known: icon, words, and when.
@@ -28,9 +26,10 @@ function steps(view) {
   if (failure) found.push(['warn', `Attempt ${Math.max(1, failed)} failed: ${REASONS[failure.reason] ?? failure.reason}`, null])
   if (state === 'ready') found.push(['ready', attempts ? 'Ready for its next attempt' : 'Ready', null])
   if (state === 'delayed' && attempts) found.push(['delayed', 'Next attempt', view.until_ms])
+  if (state === 'waiting') found.push(['waiting', 'Waits for other jobs', null])
   if (state === 'running') found.push(['running', html`Attempt ${attempts} runs on <span class="id">${view.worker}</span>${view.cancelled ? '; it was asked to stop' : ''}. Its lease ends`, view.lease_until_ms])
   if (state === 'dead') found.push(['dead', 'Given up', view.since_ms])
-  if (state === 'finished') found.push(['finished', OUTCOMES[result?.outcome] ?? 'Over', null])
+  if (state === 'finished') found.push(['finished', stateWord(result?.outcome ?? 'over'), null])
   return found
 }
 
@@ -46,14 +45,16 @@ const Failure = ({ failure }) => html`
     ${failure.context && html`<h3>Context</h3><${Payload} of=${failure.context} name="context" />`}
   </section>`
 
-function Actions({ view, tenant }) {
+function JobActions({ view, tenant, flow }) {
   const { state, id, job } = view
   const spec = job?.spec
-  const waits = ['ready', 'delayed', 'running'].includes(state)
+  const waits = state !== 'dead' && WAYS.includes(state)
   return html`<p class="actions">
     ${may('admin') && state === 'dead' && html`<${Button} kind="main" run=${() => respawn(spec, id)}>Respawn<//>`}
     ${may('push') && spec && html`<a class="button" href=${toTopic(spec, 'push') + `?from=${encodeURIComponent(id)}`}>Edit and push anew</a>`}
     ${may('admin') && waits && html`<${Button} run=${() => cancel(tenant, id)}>Cancel<//>`}
+    ${may('admin') && waits && flow?.after.length > 0 && html`<${Button} run=${() => cancelTree(tenant, id)}>Cancel with all that wait for it<//>`}
+    ${may('push') && state === 'waiting' && flow?.before.open && html`<${Button} kind="main" run=${() => seal(tenant, id)}>Seal<//>`}
     ${may('admin') && state === 'dead' && html`<${Button} kind="danger" run=${() => deleteDead(spec, id)}>Delete<//>`}
   </p>`
 }
@@ -62,6 +63,7 @@ const About = ({ spec, tenant, attempts }) => html`<${Facts} of=${[
   ['Topic', html`<${TopicLink} of=${spec} />`],
   ['Attempts', spec.attempts_max ? `${attempts} of ${spec.attempts_max}` : attempts],
   ['Priority', spec.priority],
+  ['Batch', spec.batch && html`<${JobLink} tenant=${tenant} id=${spec.batch} />`],
   ['Key', spec.key],
   ['Unique value', spec.unique?.value],
   ['May start within', spec.ttl_ms !== null ? span(spec.ttl_ms) : null],
@@ -76,13 +78,15 @@ export const job = {
   title: ({ params }) => `Job ${params.id}`,
   load: async ({ params: { tenant, id } }, signal) => {
     const view = await get(inTenant(tenant, 'jobs', id), signal)
-    const waits = ['ready', 'delayed'].includes(view.state)
-    return { view, why: waits ? await get(inTenant(tenant, 'jobs', id, 'why'), signal).catch(() => null) : null }
+    const waits = ['ready', 'delayed', 'waiting'].includes(view.state)
+    const why = waits ? get(inTenant(tenant, 'jobs', id, 'why'), signal).catch(() => null) : null
+    return { view, why: await why, flow: await flowOf(tenant, id, signal) }
   },
-  view: ({ place: { params }, data: { view, why } }) => html`
+  view: ({ place: { params }, data: { view, why, flow } }) => html`
     ${why && html`<${Banner} kind=${why.idle && why.idle.reason !== 'empty' ? 'warn' : ''} icon=${view.state}>${why.detail}<//>`}
-    <${Actions} view=${view} tenant=${params.tenant} />
+    <${JobActions} view=${view} tenant=${params.tenant} flow=${flow} />
     ${view.job && html`<${About} spec=${view.job.spec} tenant=${params.tenant} attempts=${view.attempts} />`}
+    ${flow && html`<${Flow} tenant=${params.tenant} view=${view} flow=${flow} />`}
     <h2>Life so far</h2><${Timeline} view=${view} />
     ${view.last_failure && html`<${Failure} failure=${view.last_failure} />`}
     ${view.result?.failure && !view.last_failure && html`<${Failure} failure=${view.result.failure} />`}

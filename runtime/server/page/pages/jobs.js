@@ -4,10 +4,10 @@ import { allDead, cancel, deleteDead, respawn } from '../actions.js'
 import { get, inTenant } from '../api.js'
 import { counted, number } from '../format.js'
 import { html } from '../html.js'
-import { Button, Empty, Field, JobLink, State, Table, Time, TopicLink } from '../parts.js'
+import { Button, Field, Form, JobLink, State, Table, Tabs, Time, TopicLink } from '../parts.js'
 import { toTopic } from '../route.js'
 import { may, state } from '../state.js'
-import { STATES } from '../words.js'
+import { stateWord } from '../words.js'
 
 const PAGE = 50
 
@@ -19,7 +19,7 @@ const WHEN = {
   dead: ['Dead', (job) => job.since_ms],
 }
 
-const Actions = ({ job: { id, state, job } }) =>
+const RowActions = ({ job: { id, state, job } }) =>
   state === 'dead'
     ? html`<${Button} run=${() => respawn(job.spec, id)} label=${`Respawn ${id}`}>Respawn<//><${Button} run=${() => deleteDead(job.spec, id)} label=${`Delete ${id}`}>Delete<//>`
     : html`<${Button} run=${() => cancel(job.spec.tenant, id)} label=${`Cancel ${id}`}>Cancel<//>`
@@ -28,39 +28,38 @@ const Actions = ({ job: { id, state, job } }) =>
 export function Jobs({ jobs, state, any }) {
   const runs = state === 'running'
   const when = state ? WHEN[state][0] : 'When'
-  const heads = ['Job', ...(any ? ['Topic'] : []), ...(state ? [] : ['State']), when, '#Attempts', 'Priority', '~Key', runs ? '~Worker' : '~Last failure', ...(may('admin') ? ['!'] : [])]
+  const heads = ['Job', ...(any ? ['Topic'] : []), ...(state ? [] : ['State']), when, '#Attempts', 'Priority', '~Key', runs ? '~Worker' : '~Last failure', '!']
   const rows = jobs.map((view) => {
     const { id, attempts, worker, last_failure: failure, job: { spec } } = view
-    const cells = [
+    return [
+      id,
       html`<${JobLink} tenant=${spec.tenant} id=${id} />`,
       ...(any ? [html`<${TopicLink} of=${spec} />`] : []),
       ...(state ? [] : [html`<${State} name=${view.state} />`]),
-      html`<${Time} at=${WHEN[view.state][1](view)} />`,
+      view.state === 'waiting' ? 'after others' : html`<${Time} at=${WHEN[view.state][1](view)} />`,
       attempts,
       spec.priority,
       spec.key,
       runs ? worker : failure && html`<b>${failure.code}</b> ${failure.message}`,
-      html`<${Actions} job=${view} />`,
+      html`<${RowActions} job=${view} />`,
     ]
-    return [id, ...cells.slice(0, heads.length)]
   })
-  return jobs.length ? html`<${Table} label="Jobs" heads=${heads} rows=${rows} />` : html`<${Empty}>No jobs here.<//>`
+  return html`<${Table} label="Jobs" heads=${heads} rows=${rows} none="No jobs here." />`
 }
 
 /** Respawn and delete for all dead jobs of a topic. @param {{ topic: { tenant: string, topic: string }, count: number }} props */
 const AllDead = ({ topic, count }) => may('admin') && count > 0 && html`
-  <${Button} run=${() => allDead(topic, 'respawn', count)}>Respawn all<//>
-  <${Button} kind="danger" run=${() => allDead(topic, 'delete', count)}>Delete all<//>`
+  <${Button} run=${() => allDead(topic, 'Respawn', count)}>Respawn all<//>
+  <${Button} kind="danger" run=${() => allDead(topic, 'Delete', count)}>Delete all<//>`
 
-function search(event) {
-  event.preventDefault()
-  const q = String(new FormData(event.target).get('q')).trim()
+function askFor(form) {
+  const q = String(form.get('q')).trim()
   location.hash = `/${state.place?.path}` + (q && `?q=${encodeURIComponent(q)}`)
 }
 
 /** The field of a query. */
 export const QueryField = ({ place: { query } }) => html`
-  <form onSubmit=${search}><${Field} label="Query" hint="Such as reason:timeout age>1h body.user.id:42. Press Enter."><input name="q" type="search" key=${query.get('q')} defaultValue=${query.get('q')} autocomplete="off" /><//></form>`
+  <${Form} run=${askFor}><${Field} label="Query" hint="Such as reason:timeout age>1h body.user.id:42. Press Enter."><input name="q" type="search" key=${query.get('q')} defaultValue=${query.get('q')} autocomplete="off" /><//><//>`
 
 /** The links of a list, and how far a query came. */
 export const Pages = ({ place: { path, query }, data: { next, looked_at: looked } }) => {
@@ -80,7 +79,7 @@ const rows = (data) => data.jobs.map((job) => job.id)
 
 /** @type {import('./all.js').Page} */
 export const jobs = {
-  title: ({ params }) => `${STATES[params.state] ?? 'No such'} jobs of ${params.topic}`,
+  title: ({ params }) => `${stateWord(params.state)} jobs of ${params.topic}`,
   load: async ({ params: { tenant, topic, state }, query }, signal) => {
     const [listed, counts] = await Promise.all([
       get(`${inTenant(tenant, 'topics', topic, 'jobs')}?${asked(query, { state, limit: PAGE })}`, signal),
@@ -91,8 +90,7 @@ export const jobs = {
   rows,
   once,
   view: ({ place, data }) => html`
-    <nav class="tabs" aria-label="States">${Object.keys(WHEN).map((state) => html`
-      <a href=${toTopic(place.params, state)} aria-current=${state === place.params.state ? 'page' : undefined}>${STATES[state]} ${data.counts[state]}</a>`)}</nav>
+    <${Tabs} label="States" of=${Object.keys(WHEN).map((state) => [toTopic(place.params, state), `${stateWord(state)} ${data.counts[state]}`, state === place.params.state])} />
     <${QueryField} place=${place} />
     ${place.params.state === 'dead' && html`<p class="actions"><${AllDead} topic=${place.params} count=${data.counts.dead} /></p>`}
     <${Jobs} jobs=${data.jobs} state=${place.params.state} />

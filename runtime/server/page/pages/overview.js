@@ -5,13 +5,13 @@ import { record, Spark } from '../chart.js'
 import { number, rate } from '../format.js'
 import { html } from '../html.js'
 import { Icon } from '../icons.js'
-import { Count, Empty, Handler, Idle, Table, Tiles, Time, TopicLink } from '../parts.js'
-import { to, toTopic } from '../route.js'
+import { Count, Handler, Idle, Table, Tiles, Time, TopicLink } from '../parts.js'
+import { to, toFind, toState } from '../route.js'
 import { isOperator, now } from '../state.js'
-import { concerns, STATES } from '../words.js'
+import { concerns, countOf, statesIn, stateWord } from '../words.js'
 
 /** Rows of the table that are drawn at once; a filter finds the others. */
-const SHOWN = 300
+const ROWS = 300
 
 /** The topics of a tenant, by name. */
 export async function topicsOf(tenant, signal) {
@@ -38,30 +38,30 @@ const Attention = ({ of }) => html`
     ${of.length === 0 && html`<p class="well"><${Icon} name="good" />Nothing does.</p>`}
     <ul class="concerns">
       ${of.map((one) => html`
-        <li class=${one.bad ? 'bad' : 'warn'}><${Icon} name=${one.bad ? 'bad' : 'warn'} />
+        <li class=${`banner ${one.bad ? 'bad' : 'warn'}`}><${Icon} name=${one.bad ? 'bad' : 'warn'} />
           <div>${one.href ? html`<a href=${one.href}>${one.what}</a>` : html`<strong>${one.what}</strong> `}<span>${one.why}</span></div></li>`)}
     </ul>
   </section>`
 
 function Sums({ tenant, topics }) {
   const sum = (of) => topics.reduce((all, topic) => all + of(topic), 0)
-  const tile = (state, page) => [state, STATES[state], number(sum((topic) => topic[state])), to('t', tenant, page)]
+  const tiles = statesIn(topics).map((state) => [state, stateWord(state), number(sum((topic) => countOf(topic, state))), /run|dead/.test(state) ? to('t', tenant, state) : toFind(tenant, `state:${state}`)])
   const done = rate(sum((topic) => topic.rates?.per_second.acked ?? 0))
-  return html`<${Tiles} of=${[tile('ready', 'topics'), tile('delayed', 'topics'), tile('running', 'running'), tile('dead', 'dead'), ['finished', 'Done a second', done, to('t', tenant, 'events')]]} />`
+  return html`<${Tiles} of=${[...tiles, ['finished', 'Done a second', done, to('t', tenant, 'events')]]} />`
 }
 
-const Topics = ({ topics }) => html`
-  <${Table} label="Topics" heads=${['Topic', '#Ready', '#Delayed', '#Running', '#Dead', '#Oldest', '#Done/s', 'State', 'Handler']}
-    rows=${topics.slice(0, SHOWN).map((topic) => [
+const Topics = ({ topics, none = NONE }) => html`
+  <${Table} label="Topics" none=${none} heads=${['Topic', ...statesIn(topics).map((state) => `#${stateWord(state)}`), '#Oldest', '#Done/s', 'State', 'Handler']}
+    rows=${topics.slice(0, ROWS).map((topic) => [
       topic.topic,
       html`<${TopicLink} of=${topic} />`,
-      ...['ready', 'delayed', 'running', 'dead'].map((state) => html`<${Count} count=${topic[state]} href=${toTopic(topic, state)} what=${state} kind=${state} />`),
+      ...statesIn(topics).map((state) => html`<${Count} count=${countOf(topic, state)} href=${toState(topic, state)} what=${state} kind=${state} />`),
       topic.oldest_ready_ms ? html`<${Time} at=${topic.oldest_ready_ms} />` : '–',
       html`<${Spark} topic=${topic} />`,
       html`<${Idle} topic=${topic} />`,
       html`<${Handler} topic=${topic} />`,
     ])} />
-  ${topics.length > SHOWN && html`<p class="none">${number(topics.length - SHOWN)} more topics: narrow the list by a name.</p>`}`
+  ${topics.length > ROWS && html`<p class="none">${number(topics.length - ROWS)} more topics: narrow the list by a name.</p>`}`
 
 const NONE = html`No topics yet. Put a component, such as <code>greet.wasm</code>, into the handlers folder, or write a <code>[topics.greet]</code> into the manifest.`
 
@@ -77,7 +77,7 @@ export const overview = {
     <${Attention} of=${[...(data.ready ? [data.ready] : []), ...concerns(data.topics, now())]} />
     <${Sums} tenant=${place.params.tenant} topics=${data.topics} />
     <h2>Topics</h2>
-    ${data.topics.length ? html`<${Topics} topics=${data.topics} />` : html`<${Empty}>${NONE}<//>`}`,
+    <${Topics} topics=${data.topics} />`,
 }
 
 function narrow(event) {
@@ -97,6 +97,6 @@ export const topics = {
     const shown = data.topics.filter((topic) => topic.topic.includes(name))
     return html`
       <label class="field inline"><span>Name contains</span><input type="search" defaultValue=${name} onInput=${narrow} /></label>
-      ${shown.length ? html`<${Topics} topics=${shown} />` : html`<${Empty}>${data.topics.length ? 'No topic has such a name.' : NONE}<//>`}`
+      <${Topics} topics=${shown} none=${data.topics.length ? 'No topic has such a name.' : NONE} />`
   },
 }

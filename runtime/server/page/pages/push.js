@@ -3,8 +3,8 @@
 import { get, inTenant, post } from '../api.js'
 import { asJson, asText, decoded, encoded } from '../bytes.js'
 import { html } from '../html.js'
-import { Field } from '../parts.js'
-import { to } from '../route.js'
+import { Field, Form } from '../parts.js'
+import { toJob } from '../route.js'
 import { draw, say } from '../state.js'
 
 /** What a form begins with. */
@@ -31,7 +31,7 @@ function members(kind, body) {
 function metadata(lines) {
   const pairs = lines.split('\n').filter((line) => line.trim()).map((line) => {
     const at = line.indexOf(':')
-    if (at < 1) throw new Error(`Metadata is a line of \`name: value\` each; this one has no colon: ${line}`)
+    if (at < 1) throw new Error(`This line of the metadata has no colon: ${line}`)
     return `${JSON.stringify(line.slice(0, at).trim())}:${JSON.stringify(line.slice(at + 1).trim())}`
   })
   return `{${pairs.join(',')}}`
@@ -50,13 +50,12 @@ function written(form) {
   return `{${members(of('kind'), of('body'))},"metadata":${metadata(of('metadata'))},${JSON.stringify(options).slice(1)}`
 }
 
-async function submit(event, { tenant, topic }) {
-  event.preventDefault()
+async function submit(form, { tenant, topic }) {
   try {
-    const text = written(new FormData(event.target))
+    const text = written(form)
     const { id, status, warnings = [] } = await post(inTenant(tenant, 'topics', topic, 'jobs'), text)
     const words = status === 'stored' ? `${id} is pushed.` : `Nothing is stored: ${id} ${status === 'exists' ? 'exists already' : 'holds the unique value'}.`
-    location.hash = to('t', tenant, 'jobs', id)
+    location.hash = toJob(tenant, id)
     say([words, ...warnings].join(' '), status !== 'stored')
   } catch (error) {
     say(error instanceof SyntaxError ? `The body is no JSON: ${error.message}` : error.message, true)
@@ -77,8 +76,8 @@ export const push = {
     return view.job ? filled(view.job.spec) : BLANK
   },
   view: ({ place: { params, query }, data }) => html`
-    ${query.has('from') && html`<p>With the content of <a class="id" href=${to('t', params.tenant, 'jobs', query.get('from') ?? '')}>${query.get('from')}</a>. The new job has an id of its own.</p>`}
-    <form class="form" onSubmit=${(event) => submit(event, params)}>
+    ${query.has('from') && html`<p>With the content of <a class="id" href=${toJob(params.tenant, query.get('from') ?? '')}>${query.get('from')}</a>. The new job has an id of its own.</p>`}
+    <${Form} run=${(form) => submit(form, params)} verb="Push">
       <${Field} label="Body"><textarea name="body" rows="10" defaultValue=${data.body} /><//>
       <div class="row">
         <${Field} label="The body is">${choice('kind', data.kind, [['json', 'JSON'], ['text', 'Text'], ['base64', 'Bytes, as base64']])}<//>
@@ -91,6 +90,5 @@ export const push = {
         <${Field} label="Key"><input name="key" defaultValue=${data.key} /><//>
       </div>
       <${Field} label="Metadata" hint="A line of name: value each."><textarea name="metadata" rows="3" defaultValue=${data.metadata.map((pair) => pair.join(': ')).join('\n')} /><//>
-      <p class="actions"><button class="main">Push</button></p>
-    </form>`,
+    <//>`,
 }

@@ -15,7 +15,7 @@ export const tenants = {
     return new Map(placed?.residences.map((one) => [one.tenant, one]) ?? [])
   },
   view: ({ data }) => html`
-    <p>Every tenant that has or had jobs. The manifest sets their limits, in <code>[tenants.NAME.limits]</code>.</p>
+    <p>Every tenant that has or had jobs.</p>
     <${Table} label="Tenants" heads=${['Tenant', 'Store', 'Tokens']} rows=${state.tenants.map((name) => [
       name,
       html`<a href=${to('t', name)}>${name}</a>`,

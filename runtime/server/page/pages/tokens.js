@@ -2,20 +2,17 @@
 // The tokens of a tenant: list, make, revoke.
 import { act, ask } from '../actions.js'
 import { get, inTenant, post, remove } from '../api.js'
+import { DAY } from '../format.js'
 import { html } from '../html.js'
-import { Banner, Button, Empty, Field, Table, Time } from '../parts.js'
+import { Banner, Button, Field, Form, Table, Time } from '../parts.js'
 import { state } from '../state.js'
 
-const DAY = 86_400_000
 const SCOPES = ['push', 'work', 'read', 'admin']
 
 /** The text of a token that was made just now. The server shows it this once. @type {string | null} */
 let made = null
 
-function make(event, tenant) {
-  event.preventDefault()
-  const target = event.target
-  const form = new FormData(target)
+function make(form, target, tenant) {
   const days = Number(form.get('days'))
   const wanted = { scopes: form.getAll('scope'), description: form.get('description'), ...(days && { expires_in_ms: days * DAY }) }
   act(async () => {
@@ -33,15 +30,14 @@ const revoke = (tenant, token) =>
     run: async () => ((await remove(inTenant(tenant, 'tokens', token.id))).revoked ? `${token.id} is revoked.` : `${token.id} was revoked before.`),
   })
 
-const Form = ({ tenant }) => html`
+const NewToken = ({ tenant }) => html`
   <h2>Make a token</h2>
-  <form class="form" onSubmit=${(event) => make(event, tenant)}>
+  <${Form} run=${(form, target) => make(form, target, tenant)} verb="Make the token">
     <fieldset><legend>It may</legend>${SCOPES.filter((scope) => state.me.scopes.includes(scope)).map((scope) => html`
       <label class="check"><input type="checkbox" name="scope" value=${scope} /> ${scope}</label>`)}</fieldset>
     <${Field} label="What it is for"><input name="description" maxlength="200" /><//>
     <${Field} label="Days until it expires" hint="Left empty: it is valid until it is revoked."><input name="days" type="number" min="1" max="3650" /><//>
-    <p class="actions"><button class="main">Make the token</button></p>
-  </form>`
+  <//>`
 
 /** @type {import('./all.js').Page} */
 export const tokens = {
@@ -50,7 +46,7 @@ export const tokens = {
   load: async ({ params }, signal) => (await get(inTenant(params.tenant, 'tokens'), signal)).tokens,
   view: ({ place: { params }, data }) => html`
     ${made && html`<${Banner}><strong>The new token:</strong> <code class="id">${made}</code><//>`}
-    ${data.length ? html`<${Table} label="Tokens" heads=${['Token', '~What it is for', 'It may', 'Made', 'Expires', '!']} rows=${data.map((token) => [
+    <${Table} label="Tokens" none="The tenant has no tokens of its own." heads=${['Token', '~What it is for', 'It may', 'Made', 'Expires', '!']} rows=${data.map((token) => [
       token.id,
       html`<span class="id">${token.id}</span>`,
       token.description,
@@ -58,6 +54,6 @@ export const tokens = {
       html`<${Time} at=${token.created_at_ms} />`,
       token.expires_at_ms ? html`<${Time} at=${token.expires_at_ms} />` : 'never',
       html`<${Button} run=${() => revoke(params.tenant, token)} label=${`Revoke ${token.id}`}>Revoke<//>`,
-    ])} />` : html`<${Empty}>The tenant has no tokens of its own.<//>`}
-    <${Form} tenant=${params.tenant} />`,
+    ])} />
+    <${NewToken} tenant=${params.tenant} />`,
 }

@@ -1,15 +1,15 @@
 // @ts-check
 // One topic: its counts, why it begins no further job, what it does, and what a person can do with it.
 import { setPaused } from '../actions.js'
+import { problem } from '../api.js'
 import { Throughput } from '../chart.js'
-import { bytes, number, rate, short, span } from '../format.js'
+import { facts, number, rate } from '../format.js'
 import { html } from '../html.js'
 import { Banner, Button, Facts, Handler, Table, Tiles } from '../parts.js'
-import { to, toTopic } from '../route.js'
+import { to, toState, toTopic } from '../route.js'
 import { may } from '../state.js'
-import { CALM, REMEDY, STATES } from '../words.js'
+import { CALM, countOf, REMEDY, statesIn, stateWord } from '../words.js'
 import { topicsOf } from './overview.js'
-import { Problem } from '../api.js'
 
 function WhyIdle({ topic }) {
   const { reason, detail } = topic.idle ?? {}
@@ -18,7 +18,7 @@ function WhyIdle({ topic }) {
   return html`<${Banner} kind=${calm ? '' : 'warn'} icon=${calm ? 'delayed' : 'warn'}><strong>No further job is begun here: ${detail}.</strong> ${REMEDY[reason] ?? 'It goes on by itself.'}<//>`
 }
 
-const Actions = ({ topic }) => html`
+const TopicActions = ({ topic }) => html`
   <p class="actions">
     ${may('push') && html`<a class="button" href=${toTopic(topic, 'push')}>Push a job</a>`}
     ${may('admin') && (topic.paused
@@ -27,26 +27,9 @@ const Actions = ({ topic }) => html`
   </p>`
 
 const Counts = ({ topic }) => html`
-  <${Tiles} of=${['ready', 'delayed', 'running', 'dead'].map((state) => [state, STATES[state], number(topic[state]), toTopic(topic, state)])} />`
+  <${Tiles} of=${statesIn([topic]).map((state) => [state, stateWord(state), number(countOf(topic, state)), toState(topic, state)])} />`
 
-function Limits({ topic }) {
-  const limits = topic.limits
-  if (!limits) return null
-  const of = [
-    ['Attempts at once in one runner', number(limits.concurrency)],
-    ['In all runners', limits.max_running],
-    ['Started at most', limits.rate],
-    ['Attempts of a job', number(limits.attempts)],
-    ['Wait after a failure', `${span(limits.backoff_base_ms)} to ${span(limits.backoff_max_ms)}`],
-    ['Timeout', span(limits.timeout_ms)],
-    ['Fuel', short(limits.fuel)],
-    ['Memory', bytes(limits.memory_bytes)],
-    ['Body', bytes(limits.payload_bytes)],
-    ['Result', bytes(limits.output_bytes)],
-    ['Results are kept', limits.result_retention_ms ? span(limits.result_retention_ms) : 'no'],
-  ]
-  return html`<h2>Limits</h2><${Facts} of=${of} />`
-}
+const Limits = ({ topic: { limits } }) => limits && html`<h2>Limits</h2><${Facts} of=${facts(limits)} />`
 
 function Totals({ topic }) {
   const names = Object.keys(topic.totals).sort()
@@ -62,13 +45,13 @@ export const topic = {
   load: async ({ params }, signal) => {
     const all = await topicsOf(params.tenant, signal)
     const found = all.find((one) => one.topic === params.topic)
-    if (!found) throw new Problem({ code: 'topic-unknown', status: 404, detail: `There is no topic ${params.topic}.` })
+    if (!found) throw problem(`There is no topic ${params.topic}.`)
     return found
   },
   view: ({ data: topic }) => html`
     <${WhyIdle} topic=${topic} />
     ${topic.refused && topic.version && html`<${Banner} kind="warn"><strong>The component in the folder is not used:</strong> <span class="text">${topic.refused}</span><//>`}
-    <${Actions} topic=${topic} />
+    <${TopicActions} topic=${topic} />
     <${Counts} topic=${topic} />
     <h2>Jobs a second</h2>
     <${Throughput} topic=${topic} />

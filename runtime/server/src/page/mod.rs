@@ -2,6 +2,7 @@
 //! they need no token; a person without one sees only a form that asks for it.
 
 mod files;
+mod script;
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -10,7 +11,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use self::files::{FILES, File};
+use self::files::{File, served};
 use crate::state::AppState;
 use gristmill_config::PageSettings;
 
@@ -20,7 +21,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// `/` and, below `/page/`, the files that it names. Nothing if the manifest turns the page off.
 pub(crate) fn routes(settings: &PageSettings) -> Router<AppState> {
-    let files = if settings.enabled { FILES } else { &[] };
+    let files = if settings.enabled { served() } else { Vec::new() };
     files.iter().fold(Router::new(), |router, file| {
         let page = Page::of(file);
         router.route(&file.path(), get(async move |headers: HeaderMap| page.answer(&headers)))
@@ -36,7 +37,7 @@ struct Page {
 
 impl Page {
     fn of(file: &File) -> Self {
-        let text = file.served();
+        let text = file.text();
         let mut headers = HeaderMap::new();
         for (name, value) in [
             (header::CONTENT_TYPE, file.media_type()),
@@ -50,9 +51,9 @@ impl Page {
         ] {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        let tag = format!("W/\"{}\"", hex::encode(Sha256::digest(&text)));
+        let tag = format!("W/\"{}\"", hex::encode(Sha256::digest(text)));
         headers.extend(HeaderValue::from_str(&tag).ok().map(|tag| (header::ETAG, tag)));
-        Self { bytes: text.into(), headers }
+        Self { bytes: Bytes::copy_from_slice(text.as_bytes()), headers }
     }
 
     /// The file, or 304 if the browser has it.

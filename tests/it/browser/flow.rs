@@ -1,0 +1,60 @@
+//! Jobs that wait for others: what the page shows of them, and what a person can do.
+
+use gristmill_tests::browser::Browser;
+use serde_json::{Value, json};
+
+use super::act::press;
+use super::{push, runner, state_of, url, visit};
+
+/// What the graph of a job says of another one, or of the job itself.
+async fn until_node(browser: &Browser, job: &str, state: &str) {
+    let node =
+        format!("[...document.querySelectorAll('.flow li')].find(one => one.innerText.startsWith({}))", json!(job));
+    browser.until(&format!("{node}?.innerText.endsWith({})", json!(state))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_followed_sealed_and_started() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    visit(&browser, &url(&runner, "/t/default")).await;
+    browser.click("main a[aria-label='2 waiting']").await;
+    browser.until_text("after others").await;
+    push(&runner, "echo", json!({ "id": "quick", "batch": "batch" })).await;
+    visit(&browser, &url(&runner, "/t/default/jobs/batch")).await;
+    browser.until_text("1 of 2 jobs ended; not sealed").await;
+    until_node(&browser, "quick", "Completed").await;
+    until_node(&browser, "member", "Delayed").await;
+    until_node(&browser, "batch", "Waiting").await;
+    until_node(&browser, "after", "Waiting").await;
+    press(&browser, "Seal").await;
+    browser.until_text("batch is sealed.").await;
+    browser.until("!document.body.innerText.includes('not sealed')").await;
+    // Each node leads to its job.
+    browser.click(".flow a[href$=member]").await;
+    browser.until_text("Job member").await;
+    until_node(&browser, "batch", "Waiting").await;
+    press(&browser, "Cancel").await;
+    press(&browser, "Cancel the job").await;
+    crate::http_api::until_it_is(&runner, "batch", "dead").await;
+    visit(&browser, &url(&runner, "/t/default/jobs/batch")).await;
+    browser.until_text("2 of 2 jobs ended, 1 of them not done").await;
+    until_node(&browser, "member", "Cancelled").await;
+    browser.until_text("a job that it waited for was not done").await;
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_cancelled_with_all_that_wait_for_it() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    visit(&browser, &url(&runner, "/t/default/jobs/member")).await;
+    press(&browser, "Cancel with all that wait for it").await;
+    press(&browser, "Leave it").await;
+    press(&browser, "Cancel with all that wait for it").await;
+    press(&browser, "Cancel them all").await;
+    browser.until_text("3 jobs cancelled.").await;
+    for id in ["member", "batch", "after"] {
+        assert_eq!(state_of(&runner, id).await, Value::Null, "{id}");
+    }
+    assert_eq!(state_of(&runner, "delayed").await, "delayed");
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+}
