@@ -37,6 +37,7 @@ enum Command {
     Run(run::Args),
     Push(push::Args),
     New(project::new::Args),
+    Update(project::update::Args),
     Build(project::build::Args),
     Dev(dev::Args),
     Check(check::Args),
@@ -106,6 +107,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Run(args) => run::run(global, args).await,
         Command::Push(args) => push::run(global, args).await,
         Command::New(args) => project::new::run(global, args),
+        Command::Update(args) => project::update::run(global, args),
         Command::Build(args) => project::build::run(global, args).await,
         Command::Dev(args) => dev::run(global, args).await,
         Command::Check(args) => check::run(global, args).await,
@@ -138,6 +140,7 @@ impl Command {
         match self {
             Self::Run(_)
             | Self::New(_)
+            | Self::Update(_)
             | Self::Build(_)
             | Self::Dev(_)
             | Self::Check(_)

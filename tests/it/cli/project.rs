@@ -49,7 +49,11 @@ async fn the_last_line_of_a_failed_build_is_short_and_stands_below_what_the_comp
 }
 
 fn new(folder: &Path, arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(program()).arg("new").args(arguments).current_dir(folder).output().unwrap();
+    run(folder, "new", arguments)
+}
+
+fn run(folder: &Path, command: &str, arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(program()).arg(command).args(arguments).current_dir(folder).output().unwrap();
     (output.status.success(), String::from_utf8(output.stderr).unwrap())
 }
 
@@ -82,4 +86,54 @@ fn a_minimal_project_has_the_files_of_the_full_one_and_passes_its_tests() {
     assert!(!made && said.contains("there is no minimal project in C: leave out --minimal"), "{said}");
     let (made, said) = new(folder.path(), &["My Topic", "--lang", "js"]);
     assert!(!made && said.contains("`my-topic` is one"), "{said}");
+}
+
+#[test]
+fn an_update_replaces_the_sdk_of_a_project_and_nothing_else() {
+    let folder = TempDir::with_prefix("gristmill-").unwrap();
+    for (language, sdk, others, handler) in [
+        ("rust", "gristmill-guest/src/http.rs", "gristmill-guest/Cargo.toml", "src/lib.rs"),
+        ("js", "gristmill-web/fetch.js", "gristmill-build.js", "handler.js"),
+        ("ts", "gristmill.ts", "gristmill-testing.ts", "handler.ts"),
+        ("py", "gristmill_host.py", "gristmill.py", "handler.py"),
+        ("go", "gristmill/state.go", "gristmill/fake.go", "handler.go"),
+        ("c", "json.c", "gristmill_fake.h", "handler.c"),
+        ("as", "assembly/wire.ts", "tests/host.mjs", "assembly/handler.ts"),
+        ("zig", "wasm.zig", "fake.zig", "handler.zig"),
+    ] {
+        let (made, said) = new(folder.path(), &[language, "--lang", language]);
+        assert!(made, "{said}");
+        let project = folder.path().join(language);
+        let read = |path: &str| std::fs::read_to_string(project.join(path)).unwrap();
+        let write = |path: &str, text: &str| std::fs::write(project.join(path), text).unwrap();
+        let update = |arguments: &[&str]| run(&project, "update", arguments);
+        assert_eq!(update(&[]), (true, ". has the SDK of this version\n".to_owned()));
+
+        let (before, settings) = (read(sdk), read("handler.toml") + "# mine\n");
+        write(sdk, "old");
+        write("handler.toml", &settings);
+        std::fs::remove_file(project.join("wit/job.wit")).unwrap();
+        let (done, said) = update(&[]);
+        let begin =
+            format!("would be updated: {sdk}\nwould be updated: wit/job.wit\nyours, and not changed: handler.toml. ");
+        assert!(
+            done && said.starts_with(&begin) && said.ends_with("nothing was written: add --yes to do it\n"),
+            "{said}"
+        );
+        assert_eq!(read(sdk), "old");
+        let (done, said) = update(&["--yes"]);
+        assert!(done && said.starts_with(&format!("updated: {sdk}\nupdated: wit/job.wit\n")), "{said}");
+        assert_eq!((read(sdk), read("handler.toml")), (before, settings));
+
+        for path in [sdk, others, handler, "README.md", "gristmill.toml"] {
+            write(path, "");
+        }
+        assert!(update(&["--yes"]).0);
+        assert!([sdk, others].iter().all(|path| !read(path).is_empty()), "{language}");
+        assert!([handler, "README.md", "gristmill.toml"].iter().all(|path| read(path).is_empty()), "{language}");
+    }
+    let strange = "name = \"a\"\nlanguage = \"cobol\"\nbuild = []\ncomponent = \"a\"\n";
+    std::fs::write(folder.path().join("handler.toml"), strange).unwrap();
+    let (done, said) = run(folder.path(), "update", &[]);
+    assert!(!done && said.contains("`language = \"cobol\"` in ./handler.toml is none of those"), "{said}");
 }

@@ -1,6 +1,7 @@
 //! A handler's project: the folder in which it is written, in any language.
 //!
-//! `gristmill new` writes it, from the very files of `examples/welcome-*`; `gristmill build` has the language's own tools
+//! `gristmill new` writes it, from the very files of `examples/welcome-*`, and `gristmill update` brings the SDK in it to this version;
+//! `gristmill build` has the language's own tools
 //! make a component of it, as its `handler.toml` says, and drops that into the handlers folder. `watch` says when the sources have
 //! changed.
 
@@ -12,6 +13,7 @@ pub(super) mod new;
 mod serving;
 mod sources;
 mod template;
+pub(super) mod update;
 pub(super) mod watch;
 
 use std::path::Path;

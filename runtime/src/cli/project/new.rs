@@ -102,7 +102,7 @@ fn check_free(folder: &Path) -> anyhow::Result<()> {
     Err(Usage(format!("{} is there and not empty: name another with --path", folder.display())).into())
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }

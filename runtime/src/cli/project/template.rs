@@ -40,6 +40,18 @@ pub(super) fn minimal_files(language: Language, name: &str) -> Option<Vec<(Strin
     Some(of(&files, language, name))
 }
 
+/// What a handler does not change: what connects its language to the contract.
+pub(super) fn is_sdk(path: &str) -> bool {
+    let own = ["assembly/", "fake.zig", "json.", "names.mjs", "tests/host.mjs", "wasm.zig"];
+    let is_named = path.starts_with("gristmill") && path != "gristmill.toml";
+    is_named || path.starts_with("wit/") || own.iter().any(|own| path.starts_with(own)) && path != "assembly/handler.ts"
+}
+
+/// What says how the handler is built, beside what its author adds.
+pub(super) fn is_build_setting(path: &str) -> bool {
+    path.ends_with(".toml") && path != "gristmill.toml" || path.ends_with(".json") || path == "go.mod"
+}
+
 fn of(example: &[(&str, &str)], language: Language, name: &str) -> Vec<(String, String)> {
     let mut files: Vec<_> =
         example.iter().map(|(path, text)| ((*path).to_owned(), rendered(path, text, name))).collect();
