@@ -7,7 +7,8 @@
         log.info("greet", attempt=job.attempt)
         return {"hello": job.json()["name"]}
 
-In a component the calls go to the runner (`gristmill_host`), anywhere else to a fake (`gristmill_testing`).
+In a component the calls go to the runner (`gristmill_host`), under `gristmill dev --native` too (`gristmill_native`), anywhere else to a
+fake (`gristmill_testing`).
 """
 
 from __future__ import annotations
@@ -77,6 +78,14 @@ class StateUnavailable(Retry):
 
     def __init__(self, message: str) -> None:
         super().__init__("state-unavailable", f"the state cannot be read now: {message}")
+
+
+class RequestRefused(Reject):
+    """The runner refused a request over HTTP, and would again: `http-denied`, `-invalid`, `-too-large` or `-too-many`."""
+
+
+class NoAnswer(Retry):
+    """No whole answer came to a request: `http-timeout` or `http-unreachable`."""
 
 
 @dataclass(frozen=True)
@@ -177,8 +186,8 @@ def attempt(function: Function, job: Job) -> Union[Payload, Snooze, Failure, Non
 
 #: Letters of a traceback that are kept with the attempt, the last ones.
 _TRACE_MAX = 4000
-#: Where a component has the files of the project.
-_PROJECT = "/0/"
+#: Where the files of the project are: in a component, unless the host says another place.
+_PROJECT = getattr(_host, "PROJECT", "/0/")
 #: What the runner says of a request over HTTP that another try would not change.
 _REFUSED = {
     "HttpError_Denied": ("http-denied", "the request is not granted: {}"),
@@ -190,8 +199,18 @@ _REFUSED = {
 
 def _request_refused(error: BaseException) -> Optional[Reject]:
     refusal = getattr(error, "value", None)
-    code, why = _REFUSED.get(type(refusal).__name__, (None, ""))
-    return Reject(code, why.format(refusal.value)) if code and refusal else None
+    failure = _http_failure(type(refusal).__name__, getattr(refusal, "value", None))
+    return failure if isinstance(failure, Reject) else None
+
+
+def _http_failure(kind: str, about: Any) -> Failure:
+    """What an error of the contract's `http` is to a handler; `kind` is its name there."""
+    if kind in _REFUSED:
+        code, why = _REFUSED[kind]
+        return RequestRefused(code, why.format(about))
+    if kind == "HttpError_Timeout":
+        return NoAnswer("http-timeout", "no answer in time")
+    return NoAnswer("http-unreachable", f"nothing answers: {about}")
 
 
 def _exception(error: BaseException) -> Retry:
@@ -199,10 +218,14 @@ def _exception(error: BaseException) -> Retry:
     text = "".join(_traceback.format_exception(type(error), error, trace)).rstrip().replace(f'"{_PROJECT}', '"')
     log.error("uncaught exception", traceback=text)
     message = "".join(_traceback.format_exception_only(type(error), error)).strip()
-    places = [frame for frame in _traceback.extract_tb(trace) if frame.filename.startswith(_PROJECT)]
+    places = [frame for frame in _traceback.extract_tb(trace) if _is_of_project(frame.filename)]
     if places:
         message += f" ({places[-1].filename.removeprefix(_PROJECT)}:{places[-1].lineno})"
     return Retry("exception", message, context=text[-_TRACE_MAX:])
+
+
+def _is_of_project(file: str) -> bool:
+    return file.startswith(_PROJECT) and "/site-packages/" not in file
 
 
 def payload(value: Result) -> Optional[Payload]:
@@ -380,9 +403,82 @@ class _State:
         self.set(_json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode())
 
 
+@dataclass(frozen=True)
+class Request:
+    """A request over HTTP as the runner gets it."""
+
+    method: str
+    url: str
+    headers: list[tuple[str, str]]
+    body: Optional[bytes]
+    timeout: Optional[int]
+    redirects: int
+
+
+@dataclass(frozen=True)
+class Response:
+    """A whole answer, whatever its status. Names of headers are in lower case, and may repeat."""
+
+    status: int
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    body: bytes = b""
+    #: Where it came from: the request's own, unless a redirect was followed.
+    url: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is one of 200 to 299."""
+        return 200 <= self.status < 300
+
+    def header(self, name: str) -> Optional[str]:
+        """The first header of this name, in whatever case it is asked for."""
+        return next((value for found, value in self.headers if found == name.lower()), None)
+
+    def text(self) -> str:
+        """The body as text; what is not UTF-8 is replaced."""
+        return self.body.decode(errors="replace")
+
+    def json(self) -> Any:
+        """The body as JSON; a body that is none is a retry: `bad-answer`."""
+        try:
+            return _json.loads(self.body)
+        except ValueError as error:
+            raise Retry("bad-answer", f"the answer is not JSON: {error}") from None
+
+
+class _Http:
+    """Requests over HTTP, to the hosts that the manifest grants this topic."""
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Union[Mapping[str, str], Iterable[tuple[str, str]]] = (),
+        body: Union[None, str, bytes, Payload] = None,
+        json: Any = _ABSENT,
+        timeout: Optional[timedelta] = None,
+        redirects: int = 0,
+    ) -> Response:
+        """Sends a request and waits for the whole answer, whatever its status.
+
+        `json` is any value, instead of `body`. `timeout` is for all of it; None, or more than is granted: what is granted. It follows so many
+        `redirects`, 20 at most; the next one is the answer. Raises `RequestRefused` and `NoAnswer`. The component is to be built for the
+        world `job-handler-http`, and runs only in topics that grant requests.
+        """
+        content = payload(body if json is _ABSENT else Json(json))
+        pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+        if content and content.content_type and not any(name.lower() == "content-type" for name, _ in pairs):
+            pairs.append(("content-type", content.content_type))
+        limit = None if timeout is None else _millis(timeout)
+        request = Request(method, url, pairs, content and content.data, limit, redirects)
+        return Response(**_host.send(request, _http_failure))
+
+
 log = _Log()
 config = _Config()
 state = _State()
+http = _Http()
 
 
 def now() -> int:

@@ -18,6 +18,11 @@ try:
 except ImportError:  # built for a world without it
     state = None  # type: ignore[assignment]
 
+try:
+    from wit_world.imports import http
+except ImportError:
+    http = None  # type: ignore[assignment]
+
 get = config.get
 secret = config.secret
 now = context.now
@@ -99,6 +104,16 @@ def _of_state(function: str, given: tuple[Any, ...], refused: Any, unavailable: 
         if isinstance(error.value, state.StateError_TooLarge):
             raise refused("state-too-large", f"the state is larger than {error.value.value} bytes") from None
         raise unavailable(error.value.value) from None
+
+
+def send(request: Any, failed: Callable[[str, Any], Exception]) -> dict[str, Any]:
+    if http is None:
+        raise RuntimeError("this component cannot send requests: in handler.toml, build it for the world job-handler-http")
+    try:
+        answer = http.send(http.Request(**vars(request)))
+    except Err as error:
+        raise failed(type(error.value).__name__, getattr(error.value, "value", None)) from None
+    return vars(answer)
 
 
 def exported(attempt: Callable[[Any], Any]) -> type:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import traceback
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional
+from importlib.machinery import ExtensionFileLoader, PathFinder
+from typing import Any, Callable, Iterator, Optional
 
 #: The fake clock stands still: 2026-01-01T00:00:00Z.
 NOW = 1_767_225_600_000
@@ -30,7 +31,11 @@ class Host:
     state: Optional[bytes] = None
     #: The most bytes that a state may have.
     state_limit: int = 65_536
+    #: What requests over HTTP are answered with, one after the other: a `Response`, or a `NoAnswer` to raise. Then none is granted.
+    answers: list[Any] = field(default_factory=list)
 
+    #: Requests over HTTP.
+    requests: list[Any] = field(default_factory=list)
     enqueued: list[Any] = field(default_factory=list)
     #: (level, message, fields)
     logs: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
@@ -132,8 +137,33 @@ def _check_key(refused: Callable[[str, str], Exception]) -> None:
         raise refused("no-key", "the job has no key, so it has no state: push it with one")
 
 
+def send(request: Any, failed: Callable[[str, Any], Exception]) -> dict[str, Any]:
+    _current.requests.append(request)
+    if not _current.answers:
+        raise failed("HttpError_Denied", f"{request.url}: the fake has no answer, give it one with Host(answers=[…])")
+    answer = _current.answers.pop(0)
+    if isinstance(answer, Exception):
+        raise answer
+    return vars(answer)
+
+
+class NativeCode(ModuleNotFoundError):
+    """A module that is compiled for this machine: a component does not find it."""
+
+
+class _ComponentFinder:
+    """Finds no module that a component would not find, but for those of CPython itself."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        spec = PathFinder.find_spec(name, path, target)
+        is_native = spec is not None and isinstance(spec.loader, ExtensionFileLoader)
+        if is_native and name.partition(".")[0] not in sys.stdlib_module_names:
+            raise NativeCode(f"No module named {name!r}", name=name)
+
+
 def check(name: str) -> None:
     """Ends the build of a module that cannot be a handler, with what CPython says of it."""
+    sys.meta_path.insert(0, _ComponentFinder())
     try:
         module = __import__(name)
     except ModuleNotFoundError as missing:
@@ -143,14 +173,40 @@ def check(name: str) -> None:
     except BaseException as error:
         fail(error)
     else:
-        if not hasattr(module, "Handler"):
-            sys.exit(f"{name}.py has no handler: write @handler above the function that does the jobs")
+        exported_by(module, name)
+
+
+def exported_by(module: Any, name: str) -> Callable[[Any], Any]:
+    if not hasattr(module, "Handler"):
+        sys.exit(f"{name}.py has no handler: write @handler above the function that does the jobs")
+    return module.Handler
 
 
 def fail(error: BaseException) -> None:
     trace = error.__traceback__ and error.__traceback__.tb_next  # without this file's own line
     traceback.print_exception(type(error), error, trace)
+    native = next((cause for cause in _causes(error) if isinstance(cause, NativeCode)), None)
+    if native is not None:
+        sys.exit(
+            f"error: the package `{_package_of(native.name)}` needs `{native.name}`, which is compiled for this machine, and a component cannot "
+            "load it: use a package of pure Python, or do these jobs in a pull worker"
+        )
     sys.exit(1)
+
+
+def _causes(error: Optional[BaseException]) -> Iterator[BaseException]:
+    """The error, and those that led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _package_of(module: str) -> str:
+    """The name by which requirements.txt asks for it."""
+    from importlib.metadata import packages_distributions  # it takes long to import
+
+    top = module.partition(".")[0]
+    return packages_distributions().get(top, [top])[0]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@ import json
 import unittest
 from datetime import timedelta
 
-from gristmill import Links, Payload, Reject, Retry, enqueue, state
+from gristmill import Links, NoAnswer, Payload, Reject, Response, Retry, enqueue, http, state
 from gristmill_testing import NOW, Host
 from handler import welcome
 
@@ -99,6 +99,20 @@ class Welcome(unittest.TestCase):
         ending = Host().run(ask, ADA)
         self.assertIsInstance(ending, Reject)
         self.assertEqual(ending.code, "http-denied")
+
+    def test_a_request_is_answered_by_the_fake(self):
+        def ask(job):
+            return http.send("POST", "https://example.org", json={"a": 1}, timeout=timedelta(seconds=2)).json()["b"]
+
+        host = Host(answers=[Response(201, body=b'{"b": "fine"}'), NoAnswer("http-timeout", "no answer in time")])
+        self.assertEqual(host.run(ask).data, b"fine")
+        (request,) = host.requests
+        self.assertEqual((request.method, request.body, request.timeout), ("POST", b'{"a":1}', 2000))
+        self.assertEqual(request.headers, [("content-type", "application/json")])
+        self.assertEqual(host.run(ask).code, "http-timeout")
+        refused = host.run(ask)
+        self.assertIsInstance(refused, Reject)
+        self.assertEqual(refused.code, "http-denied")
 
     def test_a_completed_job_leaves_a_state_to_the_next_one_of_its_key(self):
         def count(job):

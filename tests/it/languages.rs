@@ -5,6 +5,7 @@ mod cases;
 mod javascript;
 mod keeper;
 mod linker;
+mod python;
 mod requests;
 
 use std::collections::BTreeSet;
@@ -63,6 +64,9 @@ async fn built(language: &str, file: &str, handler: &str, manifest: &str) -> (Te
     let folder = unbuilt_project(language);
     let project = folder.path().join("welcome");
     std::fs::write(project.join(file), handler).unwrap();
+    if language == "python" && manifest.contains(".http]") {
+        replace(&project, "handler.toml", "--world job-handler ", "--world job-handler-http ");
+    }
     std::fs::write(project.join("gristmill.toml"), manifest).unwrap();
     build(&project, &[]);
     let (component, topic) = loaded(&project).await;

@@ -96,6 +96,11 @@ impl Attempt {
             trace: None,
         }
     }
+
+    /// The store's clock.
+    pub fn now(&self) -> Timestamp {
+        store_time(self.clock_offset_ms)
+    }
 }
 
 /// The store's clock, from this host's and the difference between them.

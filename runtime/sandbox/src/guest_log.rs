@@ -1,4 +1,4 @@
-//! The log lines of a guest: bounded, and forwarded with the attempt that they belong to.
+//! The log lines of a handler: bounded, and forwarded with the attempt that they belong to.
 
 use std::mem;
 
@@ -26,7 +26,7 @@ const READ_WHEN_FULL: usize = 2 * LAST_WORDS_BYTES;
 
 /// The log of one attempt. What is over the limit is dropped and counted, never an error of the guest.
 #[derive(Debug)]
-pub(super) struct GuestLog {
+pub struct GuestLog {
     sink: LogSink,
     attempt: AttemptName,
     bytes_left: u64,
@@ -55,12 +55,14 @@ struct AttemptName {
     topic: gristmill_core::job::Name,
     job: gristmill_core::job::JobId,
     attempt: u32,
-    version: Version,
+    /// None: the handler is no component.
+    version: Option<Version>,
     trace_id: Option<String>,
 }
 
 impl GuestLog {
-    pub(super) fn new(attempt: &Attempt, version: Version) -> Self {
+    /// Empty, with the limit of the attempt's topic. `version` is that of the component, if it is one that logs.
+    pub fn new(attempt: &Attempt, version: Option<Version>) -> Self {
         let spec = &attempt.job.spec;
         Self {
             sink: attempt.logs.clone(),
@@ -103,7 +105,7 @@ impl GuestLog {
 
     /// Writes a line, unless it does not fit any more. An empty line says nothing and is left out, but it counts as one
     /// byte: no line is free.
-    pub(super) fn write(&mut self, line: LogLine) {
+    pub fn write(&mut self, line: LogLine) {
         self.note_last_words(line.level, line.source, &line.message);
         let bytes = line.bytes();
         match self.bytes_left.checked_sub(bytes.max(1) as u64) {
@@ -188,7 +190,7 @@ impl GuestLog {
     }
 
     /// Says how many lines were dropped, and returns that number.
-    pub(super) fn close(&mut self) -> u64 {
+    pub fn close(&mut self) -> u64 {
         if self.dropped > 0 {
             let message = format!("{} log lines dropped", self.dropped);
             self.forward(LogLine { level: Level::WARN, source: "log", message, fields: Vec::new() });
@@ -227,6 +229,7 @@ impl GuestLog {
     fn trace(&self, line: &LogLine) {
         let fields = (!line.fields.is_empty()).then(|| line.fields_in_words());
         let fields = fields.as_ref().map(tracing::field::display);
+        let version = self.attempt.version.as_ref().map(tracing::field::display);
         // `log` is the usual source, so it is left out.
         let source = (line.source != "log").then(|| tracing::field::display(line.source));
         // The level of an event is part of its call site, hence one site for each.
@@ -240,7 +243,7 @@ impl GuestLog {
                     topic = %self.attempt.topic,
                     job = %self.attempt.job,
                     attempt = self.attempt.attempt,
-                    version = %self.attempt.version,
+                    version,
                     trace_id = self.attempt.trace_id,
                     source,
                     "{}", line.message
@@ -294,7 +297,7 @@ mod tests {
     fn empty_lines_cost_the_log_a_byte_each_and_leave_the_last_words_alone() {
         let mut attempt = super::super::tests::attempt("");
         attempt.limits.log_bytes = 3000;
-        let mut log = GuestLog::new(&attempt, Version([0; 32]));
+        let mut log = GuestLog::new(&attempt, None);
         log.print(Stream::Error, b"out of cheese\n");
         log.print(Stream::Error, &[b'\n'; 2000]);
         assert_eq!((log.bytes_left, log.last_words()), (3000 - 13 - 2000, "out of cheese"));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use wasmtime::Store;
 
 use super::adapters::Entry;
-use super::attempt::{Attempt, Report, store_time};
+use super::attempt::{Attempt, Report};
 use super::classify::{self, Stopped};
 use super::code::Code;
 use super::component::Component;
@@ -142,7 +142,7 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub(super) fn begin(code: &'a Code, attempt: &'a Attempt) -> Self {
-        let deadline = store_time(attempt.clock_offset_ms).plus(attempt.limits.timeout);
+        let deadline = attempt.now().plus(attempt.limits.timeout);
         Self { code, attempt, started: Instant::now(), deadline }
     }
 

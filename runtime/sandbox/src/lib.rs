@@ -55,6 +55,7 @@ pub use component::{Component, Needs};
 pub use declared::declared_demands;
 pub use engine::MEMORY_SLOT_BYTES;
 pub use error::{LoadError, SandboxError};
+pub use guest_log::GuestLog;
 pub use instance_pool::InstancePool;
 pub use keyed_state::{KeyedState, StateError, StateReader, StateRequest};
 pub use private_folder::{FolderLimits, PrivateFolder};

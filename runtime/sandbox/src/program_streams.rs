@@ -11,7 +11,7 @@ use wasmtime_wasi::WasiCtxBuilder;
 use wasmtime_wasi::cli::{IsTerminal, StdinStream, StdoutStream};
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use super::attempt::{Attempt, store_time};
+use super::attempt::Attempt;
 use super::guest_log::GuestLog;
 use super::guest_wasi::{WRITE_BYTES_MAX, check_permitted};
 use gristmill_core::job::Job;
@@ -64,7 +64,7 @@ impl ProgramStreams {
 fn environment(attempt: &Attempt) -> BTreeMap<String, String> {
     let job = &attempt.job;
     let spec = &job.spec;
-    let deadline = store_time(attempt.clock_offset_ms).plus(attempt.limits.timeout);
+    let deadline = attempt.now().plus(attempt.limits.timeout);
     let mut variables = attempt.grants.env.clone();
     for (name, value) in spec.metadata.iter().rev() {
         variables.insert(format!("GRISTMILL_META_{}", variable_name(name)), value.clone());

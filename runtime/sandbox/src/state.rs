@@ -57,7 +57,7 @@ impl State {
     pub(super) fn new(attempt: &Attempt, version: Version, started: Instant) -> Self {
         let mut resources = ResourceTable::new();
         resources.set_max_capacity(RESOURCES_MAX);
-        let guest_log = Arc::new(Mutex::new(GuestLog::new(attempt, version)));
+        let guest_log = Arc::new(Mutex::new(GuestLog::new(attempt, Some(version))));
         Self {
             topic: attempt.job.spec.topic.clone(),
             limits: attempt.limits,

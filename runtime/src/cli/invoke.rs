@@ -19,7 +19,8 @@ use gristmill_core::job::{Due, JobSpec, Links, NewJob, Payload, TopicId};
 use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::topic::{Limits, Topic};
-use gristmill_sandbox::{Attempt, Component, LogLine, LogSink, Report};
+use gristmill_runner::handlers::Code;
+use gristmill_sandbox::{Attempt, LogLine, LogSink, Report};
 
 const PREVIEW_CHARS: usize = 160;
 
@@ -78,7 +79,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
 
     let spec = JobSpec { metadata: args.meta, ..JobSpec::new(topic.id.clone(), body) };
     let targets = folder::admission(&manifest).targets(&topic.id.tenant);
-    attempt(&component, &topic, targets, spec, args.attempt).await.show(global, &topic.limits)
+    attempt(&Code::Component(component), &topic, targets, spec, args.attempt).await.show(global, &topic.limits)
 }
 
 /// The topic with what the options say on top.
@@ -98,17 +99,13 @@ pub(super) struct Ran {
     pub(super) report: Report,
     pub(super) lines: Vec<LogLine>,
     began: Timestamp,
+    /// Neither fuel nor memory was counted.
+    is_native: bool,
 }
 
-/// One attempt beside the queue: in a fresh instance, with the limits and grants of the topic. Its follow-up jobs may name `targets`
+/// One attempt beside the queue: in a fresh instance, if it is a component; with the limits and grants of the topic. Its follow-up jobs may name `targets`
 /// and go nowhere.
-pub(super) async fn attempt(
-    component: &Component,
-    topic: &Topic,
-    targets: Arc<Targets>,
-    spec: JobSpec,
-    attempt: u32,
-) -> Ran {
+pub(super) async fn attempt(code: &Code, topic: &Topic, targets: Arc<Targets>, spec: JobSpec, attempt: u32) -> Ran {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let attempt = Attempt {
         attempt,
@@ -120,9 +117,12 @@ pub(super) async fn attempt(
         ..Attempt::at(spec, topic.limits)
     };
     let began = Timestamp::now();
-    let report = component.invoke(attempt).await;
+    let report = match code {
+        Code::Component(component) => component.invoke(attempt).await,
+        Code::Native(function) => function.invoke(attempt).await,
+    };
     let lines = std::mem::take(&mut *lines.lock());
-    Ran { report, lines, began }
+    Ran { report, lines, began, is_native: matches!(code, Code::Native(_)) }
 }
 
 impl Ran {
@@ -151,15 +151,17 @@ impl Ran {
 
     /// Facts with their names, of which `log` and `follow-ups` have several lines.
     pub(super) fn about(&self, limits: &Limits) -> Vec<(&'static str, String)> {
-        let Self { report, lines, began } = self;
+        let Self { report, lines, began, .. } = self;
         let (fuel, memory) = (units::COUNT.about(report.fuel), units::SIZE.about(report.memory_peak));
-        let mut facts = vec![
-            ("outcome", outcome(&report.outcome)),
-            ("fuel", format!("{fuel} of {}", units::COUNT.about(limits.fuel))),
-            ("memory", format!("{memory} of {}", units::SIZE.about(limits.memory_bytes))),
+        let mut facts = vec![("outcome", outcome(&report.outcome))];
+        if !self.is_native {
+            facts.push(("fuel", format!("{fuel} of {}", units::COUNT.about(limits.fuel))));
+            facts.push(("memory", format!("{memory} of {}", units::SIZE.about(limits.memory_bytes))));
+        }
+        facts.extend([
             ("time", format!("{:.1?} of {}", report.duration, units::about_duration(limits.timeout))),
             ("used", used::in_words(&self.uses(limits))),
-        ];
+        ]);
         if !report.follow_ups.is_empty() {
             let lines: Vec<_> = report.follow_ups.iter().map(|new| follow_up(new, *began)).collect();
             facts.push(("follow-ups", lines.join("\n")));
@@ -176,11 +178,12 @@ impl Ran {
 
     fn uses(&self, limits: &Limits) -> Vec<used::Use> {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let mut uses = vec![
-            ("fuel", self.report.fuel, limits.fuel),
-            ("memory", self.report.memory_peak, limits.memory_bytes),
-            ("time", micros(self.report.duration), micros(limits.timeout)),
-        ];
+        let mut uses = Vec::new();
+        if !self.is_native {
+            uses.push(("fuel", self.report.fuel, limits.fuel));
+            uses.push(("memory", self.report.memory_peak, limits.memory_bytes));
+        }
+        uses.push(("time", micros(self.report.duration), micros(limits.timeout)));
         if let Some(output) = self.output() {
             uses.push(("output", output.data.len() as u64, limits.output_bytes));
         }
@@ -188,7 +191,7 @@ impl Ran {
     }
 
     pub(super) fn as_document(&self, limits: &Limits) -> Value {
-        let Self { report, lines, began } = self;
+        let Self { report, lines, began, .. } = self;
         let (name, text) = in_words(&report.outcome);
         let line = |line: &LogLine| {
             let level = line.level.as_str().to_lowercase();

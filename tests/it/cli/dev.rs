@@ -51,10 +51,7 @@ impl Edited {
     }
 
     fn start(&self, arguments: &[&str]) -> Log {
-        let manifest = self.0.manifest();
-        let mut command = command(&manifest);
-        command.current_dir(self.path("")).args(arguments);
-        Log { process: Process::start(command, &manifest), read: 0 }
+        Log::of(&self.0.manifest(), arguments)
     }
 
     /// What a job says that serves: by the store that `dev` is on.
@@ -69,14 +66,21 @@ fn version(version: u32) -> String {
 }
 
 /// The output of a command that goes on, read from front to back.
-struct Log {
-    process: Process,
+pub(super) struct Log {
+    pub(super) process: Process,
     read: usize,
 }
 
 impl Log {
+    /// Starts a command in the folder of this manifest.
+    pub(super) fn of(manifest: &Path, arguments: &[&str]) -> Self {
+        let mut command = command(manifest);
+        command.current_dir(manifest.parent().unwrap()).args(arguments);
+        Self { process: Process::start(command, manifest), read: 0 }
+    }
+
     /// What comes next, up to the line that has this in it.
-    async fn up_to(&mut self, text: &str) -> String {
+    pub(super) async fn up_to(&mut self, text: &str) -> String {
         let read = self.read;
         let process = &mut self.process;
         let lines = until(format!("a line with {text:?}"), SOON, async || {

@@ -7,6 +7,7 @@ mod control;
 mod copy;
 mod dead;
 mod dev;
+mod dev_native;
 mod figures;
 mod find;
 mod fsck;

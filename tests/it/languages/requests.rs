@@ -10,6 +10,7 @@ const GRANTS: &str = r#"
 compile-timeout = "10m"
 
 [topics.welcome]
+clock = true
 random = true
 
 [topics.welcome.http]
@@ -80,6 +81,7 @@ macro_rules! languages {
 }
 
 languages! {
+    python: "handler.py", "handler.py", "python3";
     go: "handler.go", "handler.go", "go";
     c: "handler.c", "handler.c", "clang" "wasm-ld";
     assemblyscript: "assembly/handler.ts", "handler.ts", "node" "npm";

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,12 +18,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::tasks::message_of;
 use gristmill_core::admission::{FollowUpRules, FollowUps};
-use gristmill_core::job::{JobId, JobSpec, NewJob, Payload};
+use gristmill_core::job::{Job, JobId, JobSpec, NewJob, Payload};
 use gristmill_core::outcome::{FailureDetail, Outcome};
-use gristmill_sandbox::{Attempt, KeyedState, Report};
+use gristmill_core::time::Timestamp;
+use gristmill_sandbox::{Attempt, GuestLog, KeyedState, Report};
 
 pub use gristmill_core::admission::NoFollowUp;
-pub use gristmill_sandbox::StateError;
+pub use gristmill_sandbox::{LogLine, StateError};
 
 type Answer = Pin<Box<dyn Future<Output = Result<Output, HandlerError>> + Send>>;
 
@@ -112,9 +114,17 @@ pub struct NativeJob {
     follow_ups: Arc<Mutex<FollowUps>>,
     /// None if the topic keeps no states.
     keyed: Option<Arc<Mutex<KeyedState>>>,
+    /// Made for the first line.
+    log: Arc<Mutex<Option<GuestLog>>>,
+    deadline: Timestamp,
 }
 
 impl NativeJob {
+    /// The job as the store holds it.
+    pub fn job(&self) -> &Job {
+        &self.attempt.job
+    }
+
     /// What the producer said: id, topic, body, headers, key.
     pub fn spec(&self) -> &JobSpec {
         &self.attempt.job.spec
@@ -140,6 +150,32 @@ impl NativeJob {
         self.attempt.checkpoint.as_deref()
     }
 
+    /// When the attempt ends at the latest, by the store's clock.
+    pub fn deadline(&self) -> Timestamp {
+        self.deadline
+    }
+
+    /// The store's clock.
+    pub fn now(&self) -> Timestamp {
+        self.attempt.now()
+    }
+
+    /// The settings that the topic grants, by name.
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.attempt.grants.config
+    }
+
+    /// The secrets that the topic grants, by name.
+    pub fn secrets(&self) -> &BTreeMap<String, Vec<u8>> {
+        &self.attempt.grants.secrets
+    }
+
+    /// Writes a line of the job's log, as components do: with the names of job and topic, and within the topic's `log-limit`. What is over the
+    /// limit is dropped and counted.
+    pub fn log(&self, line: LogLine) {
+        self.log.lock().get_or_insert_with(|| GuestLog::new(&self.attempt, None)).write(line);
+    }
+
     /// Returns `true` once the job is cancelled, its lease is lost, or the runner shuts down: finish early if you can.
     pub fn is_cancelled(&self) -> bool {
         self.attempt.cancellation.is_cancelled()
@@ -154,8 +190,8 @@ impl NativeJob {
         if state.len() as u64 > limit {
             return Err(CheckpointError::TooLarge(limit));
         }
-        let ending = || CheckpointError::NotSaved("the runner is shutting down".into());
-        let sender = self.attempt.checkpoints.as_ref().ok_or_else(ending)?;
+        let nowhere = || CheckpointError::NotSaved("nothing keeps checkpoints here".into());
+        let sender = self.attempt.checkpoints.as_ref().ok_or_else(nowhere)?;
         sender.save(state.to_vec()).await.map_err(CheckpointError::NotSaved)
     }
 
@@ -210,11 +246,18 @@ impl NativeHandler {
     }
 
     /// Does one attempt, in a task of its own so that a panic ends nothing else. Dropping it aborts the task.
-    pub(super) async fn invoke(&self, attempt: Attempt) -> Report {
+    pub async fn invoke(&self, attempt: Attempt) -> Report {
         let (begun, limits) = (Instant::now(), attempt.limits);
         let follow_ups = Arc::<Mutex<FollowUps>>::default();
         let keyed = KeyedState::of(&attempt).map(|keyed| Arc::new(Mutex::new(keyed)));
-        let job = NativeJob { attempt, follow_ups: Arc::clone(&follow_ups), keyed: keyed.clone() };
+        let (log, deadline) = (Arc::<Mutex<_>>::default(), attempt.now().plus(limits.timeout));
+        let job = NativeJob {
+            attempt,
+            follow_ups: Arc::clone(&follow_ups),
+            keyed: keyed.clone(),
+            log: Arc::clone(&log),
+            deadline,
+        };
         let task = AbortOnDropHandle::new(tokio::spawn((self.0)(job)));
         let outcome = match tokio::time::timeout(limits.timeout, task).await {
             Err(_) => Outcome::TimedOut { limit: limits.timeout },
@@ -228,10 +271,12 @@ impl NativeHandler {
         let state = change.filter(|_| matches!(outcome, Outcome::Complete(_)));
         let kept = matches!(outcome, Outcome::Complete(_) | Outcome::Snooze(_));
         let follow_ups = follow_ups.lock().take();
+        let log_lines_dropped = log.lock().as_mut().map_or(0, GuestLog::close);
         Report {
             follow_ups: if kept { follow_ups } else { Vec::new() },
             state,
             duration: begun.elapsed(),
+            log_lines_dropped,
             ..Report::without_running(outcome)
         }
     }

@@ -13,6 +13,8 @@ use crate::{AttemptRecord, Runner, RunnerSettings, Shares, Tenants};
 use gristmill_config::Manifest;
 use gristmill_core::job::{Due, Name, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Verdict};
+use gristmill_core::topic::{Grants, Limits};
+use gristmill_sandbox::LogSink;
 use gristmill_store::BillSums;
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::prelude::*;
@@ -72,6 +74,28 @@ async fn a_native_handler_gets_the_job_and_its_result_is_kept() {
     let Verdict::Ack(Some(result)) = &attempts[0].verdict else { panic!("{:?}", attempts[0].verdict) };
     assert_eq!(result.data, b"BODY");
     assert!(attempts[0].run.is_some_and(|run| run.ran && run.version.is_none()));
+}
+
+#[tokio::test]
+async fn a_native_handler_writes_the_jobs_log_within_its_limit_and_knows_its_times() {
+    let handler = NativeHandler::new(async |job: NativeJob| {
+        let (job_is, left) = (job.job(), job.deadline().since(job.now()));
+        assert!(job_is.due_at >= job_is.enqueued_at && left <= Duration::from_secs(30));
+        assert_eq!((job.settings()["mode"].as_str(), job.secrets().len()), ("dry", 0));
+        for message in ["milled", "and more than fits"] {
+            job.log(LogLine { level: tracing::Level::INFO, source: "log", message: message.into(), fields: vec![] });
+        }
+        Ok::<_, HandlerError>(())
+    });
+    let lines = Arc::default();
+    let spec = JobSpec::new("work".parse().unwrap(), Payload::default());
+    let mut attempt = Attempt::at(spec, Limits { log_bytes: 10, ..Limits::default() });
+    attempt.logs = LogSink::Collect(Arc::clone(&lines));
+    attempt.grants = Arc::new(Grants { config: BTreeMap::from([("mode".into(), "dry".into())]), ..Grants::default() });
+    let report = handler.invoke(attempt).await;
+    assert_eq!((report.outcome, report.log_lines_dropped), (Outcome::Complete(None), 1));
+    let messages: Vec<_> = lines.lock().iter().map(|line: &LogLine| line.message.clone()).collect();
+    assert_eq!(messages, ["milled", "1 log lines dropped"]);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod difference;
 mod jobs;
+mod native;
 mod runs;
 mod session;
 
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use self::jobs::LastJobs;
+use self::native::Native;
 use self::runs::Runs;
 use self::session::Session;
 use super::exit::{Exit, Usage};
@@ -32,6 +34,7 @@ jobs are shown and go nowhere. Requests to granted hosts are sent.
 
 Examples:
   gristmill dev
+  gristmill dev --native             # Python: a save serves in a tenth of a second
   gristmill dev services --manifest services/gristmill.toml
   gristmill dev --store sqlite:dev.db --no-run")]
 pub(super) struct Args {
@@ -41,25 +44,33 @@ pub(super) struct Args {
     /// Run no job by itself after a build
     #[arg(long)]
     no_run: bool,
+    /// Do the jobs without a component, by a process of this machine, in projects that can: those in Python
+    #[arg(long)]
+    native: bool,
     /// Work on a Redis, although other runners and producers may use it
     #[arg(long)]
     remote_store: bool,
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let manifest = global.manifest()?;
+    let mut manifest = global.manifest()?;
     refuse_remote(&manifest, args.remote_store)?;
     let watch = watch(&args, &manifest)?;
+    let native = if args.native { native::native(&watch.projects())? } else { Native::new() };
+    if !native.is_empty() {
+        manifest.server.concurrency = manifest.server.concurrency.min(native::PROCESSES);
+    }
     let (end, last) = (signals::end()?, LastJobs::default());
     let (compiler, sandbox) = (sandbox::compiler(&manifest)?, sandbox::small(&manifest)?);
     screen::note(&format!("jobs are kept in {}: those that wait there run here", manifest.store.address));
     let builder = Gristmill::builder().manifest(manifest).compiler(compiler).observer(last.observer());
+    let builder = native::register(&native, builder)?;
     let mut gristmill = tokio::select! {
         started = builder.start() => started?,
         () = end.first.cancelled() => return Ok(Exit::Done),
     };
     let runs = (!args.no_run).then(|| Runs::new(last));
-    let session = Session::new(global, watch, sandbox, gristmill.registry.clone(), runs);
+    let session = Session::new(global, watch, sandbox, gristmill.registry.clone(), runs, native);
     // What is being built when a signal comes ends with the session.
     let ended = tokio::select! {
         () = end.first.cancelled() => Ok(Exit::Done),

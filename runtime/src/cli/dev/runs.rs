@@ -15,7 +15,7 @@ use super::difference::Compared;
 use super::jobs::{self, LastJobs};
 use gristmill_core::job::{JobSpec, TopicId};
 use gristmill_core::topic::Topic;
-use gristmill_runner::handlers::{Code, Handler, TopicHandler};
+use gristmill_runner::handlers::TopicHandler;
 
 const RESULT_CHARS: usize = 4000;
 
@@ -83,12 +83,8 @@ impl Runs {
 }
 
 async fn attempt(entry: &TopicHandler, spec: JobSpec) -> Option<Ran> {
-    match &entry.handler {
-        Some(Handler { code: Code::Component(component), .. }) => {
-            Some(invoke::attempt(component, &entry.topic, Arc::clone(&entry.targets), spec, 1).await)
-        }
-        _ => None,
-    }
+    let handler = entry.handler.as_ref()?;
+    Some(invoke::attempt(&handler.code, &entry.topic, Arc::clone(&entry.targets), spec, 1).await)
 }
 
 fn show(global: &Global, topic: &Topic, name: &str, ran: &Ran, difference: Option<Vec<String>>) -> anyhow::Result<()> {

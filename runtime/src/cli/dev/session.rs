@@ -12,15 +12,17 @@ use tokio::sync::watch::Receiver;
 
 use super::super::document::with;
 use super::super::global::Global;
+use super::super::project::NativeProject;
 use super::super::project::build::{Built, build};
 use super::super::project::watch::{Watch, concerned};
 use super::super::screen::{self, Closed};
 use super::jobs;
+use super::native::{Native, Processes};
 use super::runs::Runs;
-use gristmill_config::{Manifest, ManifestError};
-use gristmill_core::job::TopicId;
+use gristmill_config::ManifestError;
+use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;
-use gristmill_runner::handlers::{Handler, HandlerRegistry};
+use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_sandbox::{Sandbox, Version};
 
 /// A file that has just been checked serves after some milliseconds; a machine that stands still takes longer.
@@ -35,13 +37,16 @@ pub(super) struct Session<'a> {
     registry: Receiver<Arc<HandlerRegistry>>,
     /// None: no job is run.
     runs: Option<Runs>,
+    /// Of the projects whose jobs are done without a component.
+    native: Native,
     /// What serves of each project.
     serving: BTreeMap<PathBuf, Serving>,
 }
 
 #[derive(Debug)]
 struct Serving {
-    version: Version,
+    /// None: a process of the machine serves.
+    version: Option<Version>,
     topics: Vec<TopicId>,
 }
 
@@ -60,8 +65,9 @@ impl<'a> Session<'a> {
         sandbox: Sandbox,
         registry: Receiver<Arc<HandlerRegistry>>,
         runs: Option<Runs>,
+        native: Native,
     ) -> Self {
-        Self { global, watch, sandbox, registry, runs, serving: BTreeMap::new() }
+        Self { global, watch, sandbox, registry, runs, native, serving: BTreeMap::new() }
     }
 
     /// Builds every project once, and then what changes. Returns only if the output cannot be written. Dropping the future ends what is being
@@ -91,7 +97,7 @@ impl<'a> Session<'a> {
 
     /// One project, from a change to what comes of it. What fails is shown, and leaves what serves.
     async fn serve(&mut self, project: &Path, need: Need, noticed: Option<Instant>) -> anyhow::Result<()> {
-        let before = self.serving.get(project).map(|serving| serving.version);
+        let before = self.serving.get(project).and_then(|serving| serving.version);
         if need.build
             && let Err(error) = self.build(project, noticed).await
         {
@@ -99,7 +105,7 @@ impl<'a> Session<'a> {
         }
         let Some(Serving { version, topics }) = self.serving.get(project) else { return Ok(()) };
         if let Some(runs) = &mut self.runs
-            && (need.run || before != Some(*version))
+            && (need.run || version.is_none() || before != *version)
         {
             let registry = Arc::clone(&self.registry.borrow());
             let topics: Vec<_> = topics.iter().filter_map(|topic| registry.get(topic).cloned()).collect();
@@ -109,6 +115,9 @@ impl<'a> Session<'a> {
     }
 
     async fn build(&mut self, project: &Path, noticed: Option<Instant>) -> anyhow::Result<()> {
+        if let Some(processes) = self.native.get(project).cloned() {
+            return self.restart(project, &processes, noticed).await;
+        }
         // It may have changed.
         let manifest = self.global.manifest()?;
         let built = build(project, &manifest, &self.sandbox, false).await?;
@@ -116,28 +125,54 @@ impl<'a> Session<'a> {
         if !self.global.json {
             built.describe();
         }
-        let version = built.component.version();
-        let topics = self.until_it_serves(&manifest, &built).await?;
+        let (version, demands) = (Some(built.component.version()), built.component.demands());
+        let topics = manifest.topics_of(&built.name).into_iter().filter(|topic| topic.lacks(demands).is_empty());
+        let topics = self.until_it_serves(&built.name, version, topics.collect()).await?;
         self.say(&built, &topics, dropped.elapsed(), noticed.map(|noticed| noticed.elapsed()))?;
         self.serving.insert(project.to_owned(), Serving { version, topics });
         Ok(())
     }
 
-    /// Waits until the runner has the manifest and the component. Returns the topics that grant what it imports: those that it
-    /// serves.
-    async fn until_it_serves(&mut self, manifest: &Manifest, built: &Built) -> anyhow::Result<Vec<TopicId>> {
-        let (version, demands) = (built.component.version(), built.component.demands());
-        let topics = manifest.topics_of(&built.name).into_iter().filter(|topic| topic.lacks(demands).is_empty());
-        let topics: Vec<Topic> = topics.collect();
+    /// The same without a component.
+    async fn restart(&mut self, project: &Path, processes: &Processes, noticed: Option<Instant>) -> anyhow::Result<()> {
+        let (manifest, began) = (self.global.manifest()?, Instant::now());
+        let NativeProject { name, language, .. } = processes.restart().await?;
+        let start = began.elapsed();
+        let topics = self.until_it_serves(&name, None, manifest.topics_of(&name)).await?;
+        let whole = noticed.map(|noticed| noticed.elapsed());
+        if self.global.json {
+            screen::document(&json!({
+                "kind": "native",
+                "handler": name.as_str(),
+                "language": language,
+                "topics": topics.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "start_ms": ms(start),
+                "since_save_ms": whole.map(ms),
+            }))?;
+        } else {
+            let whole = after_the_save(whole);
+            screen::note(&format!("`{name}` serves natively{whole}: start {start:.1?}"));
+        }
+        self.serving.insert(project.to_owned(), Serving { version: None, topics });
+        Ok(())
+    }
+
+    /// Waits until the runner has these topics as they are here, each with this version of the handler. Returns their names.
+    async fn until_it_serves(
+        &mut self,
+        name: &Name,
+        version: Option<Version>,
+        topics: Vec<Topic>,
+    ) -> anyhow::Result<Vec<TopicId>> {
         let serves = |registry: &Arc<HandlerRegistry>| {
             topics.iter().all(|topic| {
                 let entry = registry.get(&topic.id).filter(|entry| entry.topic == *topic);
-                entry.and_then(|entry| entry.handler.as_ref()).and_then(Handler::version) == Some(version)
+                entry.and_then(|entry| entry.handler.as_ref()).is_some_and(|handler| handler.version() == version)
             })
         };
         let is_served =
             tokio::time::timeout(PATIENCE, self.registry.wait_for(serves)).await.is_ok_and(|served| served.is_ok());
-        ensure!(is_served, "`{}` does not serve version {version}; the log says why", built.name);
+        ensure!(is_served, "`{name}` does not serve {}; the log says why", in_words(version));
         Ok(topics.into_iter().map(|topic| topic.id).collect())
     }
 
@@ -145,16 +180,15 @@ impl<'a> Session<'a> {
     fn say(&self, built: &Built, topics: &[TopicId], swap: Duration, whole: Option<Duration>) -> anyhow::Result<()> {
         let (build, check) = built.took;
         if self.global.json {
-            let ms = |time: Duration| json!(time.as_micros() as f64 / 1000.0);
             let topics: Vec<_> = topics.iter().map(ToString::to_string).collect();
             let document = with(
                 built.as_document(),
                 [
                     ("kind", "build".into()),
                     ("topics", topics.into()),
-                    ("build_ms", ms(build)),
-                    ("check_ms", ms(check)),
-                    ("swap_ms", ms(swap)),
+                    ("build_ms", ms(build).into()),
+                    ("check_ms", ms(check).into()),
+                    ("swap_ms", ms(swap).into()),
                     ("since_save_ms", json!(whole.map(ms))),
                 ],
             );
@@ -165,7 +199,7 @@ impl<'a> Session<'a> {
             screen::note(&format!("`{name}` does not serve version {version}: no topic grants what it imports"));
             return Ok(());
         }
-        let whole = whole.map(|whole| format!(", {whole:.1?} after the save")).unwrap_or_default();
+        let whole = after_the_save(whole);
         screen::note(&format!(
             "`{name}` serves version {version}{whole}: build {build:.1?}, check {check:.1?}, swap {swap:.1?}"
         ));
@@ -187,10 +221,22 @@ impl<'a> Session<'a> {
         if let Some(Serving { version, topics }) = self.serving.get(project)
             && !topics.is_empty()
         {
-            screen::note(&format!("version {version} goes on serving"));
+            screen::note(&format!("{} goes on serving", in_words(*version)));
         }
         Ok(())
     }
+}
+
+fn in_words(version: Option<Version>) -> String {
+    version.map_or_else(|| "the version before".into(), |version| format!("version {version}"))
+}
+
+fn after_the_save(whole: Option<Duration>) -> String {
+    whole.map(|whole| format!(", {whole:.1?} after the save")).unwrap_or_default()
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1000.0
 }
 
 /// What each project needs after these files have changed.

@@ -185,10 +185,15 @@ impl Checked {
     }
 }
 
+/// Fetches what the project needs.
+pub(super) async fn set_up(file: &HandlerFile, project: &Path) -> anyhow::Result<()> {
+    commands::look_for(&file.needs, &std::env::var_os("PATH").unwrap_or_default())?;
+    commands::run(&file.setup, project).await
+}
+
 /// From sources to the component's file.
 async fn make(file: &HandlerFile, project: &Path, test: bool) -> anyhow::Result<()> {
-    commands::look_for(&file.needs, &std::env::var_os("PATH").unwrap_or_default())?;
-    commands::run(&file.setup, project).await?;
+    set_up(file, project).await?;
     if test {
         commands::run(&file.test, project).await?;
     }

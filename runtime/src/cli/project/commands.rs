@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::super::screen;
 use super::file::{FILE, Need};
@@ -40,7 +40,7 @@ pub(super) async fn run(lines: &[String], project: &Path) -> anyhow::Result<()> 
             .process_group(0)
             .spawn()
             .context("failed to start `sh`")?;
-        let group = Group(shell.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+        let group = Group::of(&shell);
         let status = shell.wait().await.context("failed to wait for `sh`")?;
         group.has_ended();
         if !status.success() {
@@ -53,11 +53,17 @@ pub(super) async fn run(lines: &[String], project: &Path) -> anyhow::Result<()> 
 }
 
 /// The processes of a line. They are in a group of their own, so that compilers end with the shell that started them.
-struct Group(Option<Pid>);
+#[derive(Debug)]
+pub(in crate::cli) struct Group(Option<Pid>);
 
 impl Group {
+    /// That which this process leads.
+    pub(in crate::cli) fn of(leader: &Child) -> Self {
+        Self(leader.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
+    }
+
     /// Its number may soon be another group's.
-    fn has_ended(mut self) {
+    pub(in crate::cli) fn has_ended(mut self) {
         self.0 = None;
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct HandlerFile {
     pub(super) setup: Vec<String>,
     #[serde(default)]
     pub(super) test: Vec<String>,
+    /// A shell line that starts a process which does jobs without a component, for `dev --native`.
+    pub(super) native: Option<String>,
     /// Shell lines, the last of which leaves `component`.
     pub(super) build: Vec<String>,
     /// Relative to the project's folder.

@@ -18,6 +18,7 @@ pub(super) mod watch;
 
 use std::path::Path;
 
+pub(super) use self::commands::Group;
 use gristmill_core::job::Name;
 
 /// What the handler of a project is called.
@@ -26,4 +27,31 @@ use gristmill_core::job::Name;
 /// There is no project, or its file makes no sense.
 pub(super) fn name(project: &Path) -> anyhow::Result<Name> {
     file::HandlerFile::read(project)?.name()
+}
+
+/// A project that says how its jobs are done without a component.
+#[derive(Debug)]
+pub(super) struct NativeProject {
+    pub(super) name: Name,
+    pub(super) language: String,
+    /// The shell line.
+    pub(super) line: String,
+}
+
+/// `None`: it does not say.
+///
+/// # Errors
+/// There is no project, or its file makes no sense.
+pub(super) fn native(project: &Path) -> anyhow::Result<Option<NativeProject>> {
+    let file = file::HandlerFile::read(project)?;
+    let name = file.name()?;
+    Ok(file.native.map(|line| NativeProject { name, language: file.language, line }))
+}
+
+/// Runs the lines that fetch what a project needs.
+///
+/// # Errors
+/// A program is missing, or a line fails.
+pub(super) async fn set_up(project: &Path) -> anyhow::Result<()> {
+    build::set_up(&file::HandlerFile::read(project)?, project).await
 }

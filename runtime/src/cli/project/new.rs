@@ -79,9 +79,10 @@ pub(in crate::cli) fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         screen::document(&json!({ "handler": name, "path": folder.to_string_lossy(), "files": files }))?;
     } else {
         let folder = folder.display();
+        let dev = if lang == Language::Python { "gristmill dev --native" } else { "gristmill dev" };
         let data = if minimal { r#"{"name": "Ada"}"# } else { r#"{"email": "ada@example.org", "name": "Ada"}"# };
         screen::note(&format!(
-            "{folder}/ has a handler in {lang}. What next:\n\n  cd {folder}\n  gristmill build --test\n  gristmill dev\n\n\
+            "{folder}/ has a handler in {lang}. What next:\n\n  cd {folder}\n  gristmill build --test\n  {dev}\n\n\
              and in another terminal, in the same folder:\n\n  \
              gristmill push {name} --data '{data}' --wait"
         ));

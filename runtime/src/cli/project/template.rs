@@ -123,7 +123,7 @@ const TYPESCRIPT: Files = files!("examples/welcome-typescript":
     "handler.test.ts" "handler.toml" "handler.ts" "package.json" "tsconfig.json");
 
 const PYTHON: Files = files!("examples/welcome-python":
-    ".gitignore" "README.md" "gristmill.py" "gristmill.toml" "gristmill_host.py" "gristmill_testing.py" "handler.py"
+    ".gitignore" "README.md" "gristmill.py" "gristmill.toml" "gristmill_host.py" "gristmill_native.py" "gristmill_native_http.py" "gristmill_testing.py" "handler.py"
     "handler.toml" "requirements.txt" "test_handler.py");
 
 const GO: Files = files!("examples/welcome-go":

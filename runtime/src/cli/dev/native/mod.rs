@@ -1,0 +1,143 @@
+//! Projects whose jobs are done natively, by processes of the machine, while their handlers are written: `dev --native`.
+//!
+//! The runner keeps all its rules, as the jobs are those of a native handler: leases, retries, follow-up jobs, states. What a component has
+//! besides, its sandbox, is not there.
+
+mod process;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use parking_lot::Mutex;
+
+use self::process::Process;
+use super::super::exit::Usage;
+use super::super::project::{self, NativeProject};
+use super::super::screen;
+use crate::Builder;
+use gristmill_core::job::Name;
+use gristmill_runner::native::{HandlerError, NativeJob, Output};
+
+/// Attempts at once: each has a process of its own.
+pub(super) const PROCESSES: u32 = 16;
+/// How long a process may take to import the handler.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How soon a job is tried again that came while no process was free and the sources did not load. It uses no attempt.
+const NOT_YET: Duration = Duration::from_secs(1);
+
+/// The processes of each project that has some.
+pub(super) type Native = BTreeMap<PathBuf, Arc<Processes>>;
+
+/// Of those of these projects that say how.
+///
+/// # Errors
+/// None does.
+pub(super) fn native(projects: &[PathBuf]) -> Result<Native, Usage> {
+    // What is wrong with a project is shown when it is built.
+    let found = projects.iter().filter_map(|project| {
+        let native = project::native(project).ok()??;
+        Some((project.clone(), Arc::new(Processes::new(native.name, project))))
+    });
+    let native: Native = found.collect();
+    if native.is_empty() {
+        return Err(Usage(
+            "--native: no handler.toml here has the key `native`, the line that starts the handler without a component; new projects in \
+             Python have it"
+                .into(),
+        ));
+    }
+    Ok(native)
+}
+
+/// Has the runner that is built give their jobs to them.
+///
+/// # Errors
+/// Never: they are names already.
+pub(super) fn register(native: &Native, mut builder: Builder) -> anyhow::Result<Builder> {
+    for processes in native.values() {
+        let name = &processes.name;
+        screen::note(&format!(
+            "warning: `{name}` runs natively, as a process of this machine: no sandbox holds, no limit of fuel and memory, no grant of clock, \
+             random and http. `gristmill build` makes the component that runs in production"
+        ));
+        let processes = Arc::clone(processes);
+        builder = builder.handler(name.as_str(), move |job| Arc::clone(&processes).attempt(job))?;
+    }
+    Ok(builder)
+}
+
+/// The processes of a project, each of which does one job at a time.
+#[derive(Debug)]
+pub(super) struct Processes {
+    name: Name,
+    project: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The shell line that starts a process.
+    line: String,
+    /// Which version of the sources serves.
+    version: u64,
+    /// The sources of now are those of that version.
+    is_current: bool,
+    /// Of that version.
+    idle: Vec<Process>,
+}
+
+impl Processes {
+    fn new(name: Name, project: &Path) -> Self {
+        Self { name, project: project.to_owned(), state: Mutex::default() }
+    }
+
+    /// Has the sources of now serve, from the next attempt on. If they do not load, the processes that are there go on.
+    ///
+    /// # Errors
+    /// A line of the project fails, or the handler cannot be imported.
+    pub(super) async fn restart(&self) -> anyhow::Result<NativeProject> {
+        self.state.lock().is_current = false;
+        let native = project::native(&self.project)?.context("handler.toml has no key `native` any more")?;
+        ensure!(native.name == self.name, "the handler is now called `{}`: start `gristmill dev` again", native.name);
+        project::set_up(&self.project).await?;
+        let start = Process::start(&native.line, &self.project);
+        let process = tokio::time::timeout(PATIENCE, start).await.context("the handler is still not imported")??;
+        let mut state = self.state.lock();
+        let next =
+            State { line: native.line.clone(), version: state.version + 1, is_current: true, idle: vec![process] };
+        let before = std::mem::replace(&mut *state, next);
+        drop(state);
+        drop(before);
+        Ok(native)
+    }
+
+    async fn attempt(self: Arc<Self>, job: NativeJob) -> Result<Output, HandlerError> {
+        let Some((version, process)) = self.take().await else { return Ok(Output::Snooze(NOT_YET)) };
+        let mut process = process;
+        match process.attempt(&job).await {
+            Ok(ending) => {
+                let mut state = self.state.lock();
+                if state.version == version {
+                    state.idle.push(process);
+                }
+                ending
+            }
+            Err(error) => Err(process.ended(error).await),
+        }
+    }
+
+    /// A process, and the version of the sources that it has. `None`: none is free, and none can be started now.
+    async fn take(&self) -> Option<(u64, Process)> {
+        let (version, line) = {
+            let mut state = self.state.lock();
+            if let Some(process) = state.idle.pop() {
+                return Some((state.version, process));
+            }
+            state.is_current.then(|| (state.version, state.line.clone()))?
+        };
+        Some((version, Process::start(&line, &self.project).await.ok()?))
+    }
+}
