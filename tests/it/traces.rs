@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use parking_lot::Mutex;
 use prost::Message;
 use puppet::{End, Enqueue, Script, Step};
@@ -58,6 +59,17 @@ impl Collector {
         until(format!("the span of {job}"), SOON, async || {
             let taken = self.taken.lock();
             taken.1.iter().find(|span| said(span, "messaging.message.id") == Some(job.into())).cloned()
+        })
+        .await
+    }
+
+    /// Waits for the spans of the requests of an attempt, in the order in which they were sent.
+    async fn requests_of(&self, attempt: &Span, count: usize) -> Vec<Span> {
+        until(format!("{count} requests"), SOON, async || {
+            let taken = self.taken.lock();
+            let below = |span: &&Span| span.parent_span_id == attempt.span_id && span.kind == SpanKind::Client as i32;
+            let found: Vec<_> = taken.1.iter().filter(below).cloned().collect();
+            (found.len() >= count).then_some(found)
         })
         .await
     }
@@ -100,9 +112,48 @@ async fn runner(collector: SocketAddr) -> TestRunner {
         [topics.caller.http]
         allow = ["http://*:*"]
         networks = ["127.0.0.1"]
+
+        [topics.hasty]
+        handler = "caller"
+        attempts = 1
+        timeout = "1s"
+
+        [topics.hasty.http]
+        allow = ["http://*:*"]
+        networks = ["127.0.0.1"]
+        timeout = "5m"
+
+        [topics.standard]
+        handler = "http-component"
+        adapter = "proxy"
+
+        [topics.standard.http]
+        allow = ["http://*:*"]
+        networks = ["127.0.0.1"]
         "#
     );
-    TestRunner::start(&manifest, &[("puppet", guests::PUPPET), ("caller", guests::CALLER)]).await
+    let handlers = [("puppet", guests::PUPPET), ("caller", guests::CALLER), ("http-component", guests::HTTP_COMPONENT)];
+    TestRunner::start(&manifest, &handlers).await
+}
+
+/// Pushes a job within a trace that is kept, and waits for its end.
+async fn push(runner: &TestRunner, topic: &str, id: &str, body: impl Into<Vec<u8>>) {
+    let push = Request::post(format!("/v1/tenants/default/topics/{topic}/jobs?id={id}&wait_ms=60000"));
+    let push = push.header("content-type", "application/octet-stream").header("traceparent", PRODUCER);
+    let answer = runner.client().send(push, body.into()).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+}
+
+/// The context that a request carried.
+fn sent_context(request: &str) -> TraceContext {
+    let sent: Vec<_> = request.lines().filter_map(|line| line.strip_prefix("traceparent: ")).collect();
+    let [sent] = sent.as_slice() else { panic!("one context: {request}") };
+    TraceContext::parse(sent).unwrap()
+}
+
+fn carried_by(request: &str, span: &Span) -> bool {
+    let sent = sent_context(request);
+    (&sent.trace[..], &sent.span[..], sent.sampled) == (&span.trace_id[..], &span.span_id[..], true)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,15 +161,16 @@ async fn a_trace_goes_from_a_producer_through_two_handlers_to_a_receiver() {
     let (collector, receiver) = (Collector::start().await, Server::start(|_| Answer::ok("")).await);
     let runner = runner(collector.address).await;
     let forged = PRODUCER.replace("4bf9", "6666");
-    let call = Call { headers: vec![("traceparent".into(), forged)], ..Call::get(receiver.url("/in")) };
+    let secret = "abcdefghijklmnopqrstuvwx";
+    let call = Call {
+        headers: vec![("traceparent".into(), forged), ("TraceState".into(), "theirs=1".into())],
+        ..Call::get(receiver.url(&format!("/in/{secret}?token={secret}")))
+    };
     let data = String::from_utf8(call.alone()).unwrap();
     let enqueue = Enqueue { topic: "caller".into(), data, ..Enqueue::default() };
     let script = Script::new([Step::Enqueue(enqueue)]).to_json();
 
-    let push = Request::post("/v1/tenants/default/topics/puppet/jobs?id=first&wait_ms=60000");
-    let push = push.header("content-type", "application/octet-stream").header("traceparent", PRODUCER);
-    let answer = runner.client().send(push, script).await;
-    assert_eq!(answer.status, 201, "{answer:?}");
+    push(&runner, "puppet", "first", script).await;
 
     let first = collector.span_of("first").await;
     let producer = TraceContext::parse(PRODUCER).unwrap();
@@ -134,11 +186,90 @@ async fn a_trace_goes_from_a_producer_through_two_handlers_to_a_receiver() {
     assert_eq!(second.parent_span_id, first.span_id);
 
     let [seen]: [String; 1] = receiver.requests().try_into().unwrap();
-    let sent: Vec<_> = seen.lines().filter_map(|line| line.strip_prefix("traceparent: ")).collect();
-    let [sent] = sent.as_slice() else { panic!("one context: {seen}") };
-    let sent = TraceContext::parse(sent).unwrap();
-    assert_eq!((sent.trace.to_vec(), sent.span.to_vec()), (second.trace_id, second.span_id));
+    let [request]: [Span; 1] = collector.requests_of(&second, 1).await.try_into().unwrap();
+    assert_eq!(request.trace_id, second.trace_id);
+    assert!(carried_by(&seen, &request) && !seen.contains("theirs"), "{seen} {request:?}");
+    assert!(second.start_time_unix_nano <= request.start_time_unix_nano);
+    assert!(request.start_time_unix_nano <= request.end_time_unix_nano);
+    assert!(request.end_time_unix_nano <= second.end_time_unix_nano);
+    assert_eq!((request.name.as_str(), said(&request, "http.request.method").as_deref()), ("GET", Some("GET")));
+    assert_eq!(said(&request, "server.address").as_deref(), Some("127.0.0.1"));
+    assert_eq!(said(&request, "server.port"), Some(receiver.port().to_string()));
+    assert_eq!(said(&request, "url.full"), Some(receiver.url("/in/REDACTED")));
+    assert_eq!(said(&request, "http.response.status_code").as_deref(), Some("200"));
+    assert_eq!((said(&request, "error.type"), said(&second, "messaging.gristmill.requests")), (None, Some("1".into())));
     assert!(collector.taken.lock().0.iter().all(|path| path == "/base/v1/traces"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_request_is_a_span_until_there_are_too_many() {
+    let collector = Collector::start().await;
+    let server = Server::start(|request| match request.split(' ').nth(1) {
+        Some("/moved") => Answer::Now("302 Found", "location: /here\r\n", String::new()),
+        Some("/gone") => Answer::Now("410 Gone", "", String::new()),
+        Some("/slow") => Answer::Held,
+        _ => Answer::ok(""),
+    })
+    .await;
+    let runner = runner(collector.address).await;
+    let nowhere = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let calls = [
+        Call { redirects: 1, ..Call::get(server.url("/moved")) },
+        Call { method: "BREW".into(), ..Call::get(server.url("/gone")) },
+        Call { timeout_ms: Some(20), ..Call::get(server.url("/slow")) },
+        Call::get(format!("http://{nowhere}/")),
+        Call { times: 40, ..Call::get(server.url("/many")) },
+    ];
+    push(&runner, "caller", "many", caller::payload(&calls)).await;
+    let attempt = collector.span_of("many").await;
+    assert_eq!(said(&attempt, "messaging.gristmill.requests").as_deref(), Some("45"));
+    let spans = collector.requests_of(&attempt, 32).await;
+    assert_eq!(spans.len(), 32);
+    let told = |span: &Span| {
+        let keys = ["url.full", "http.response.status_code", "http.request.resend_count", "error.type"];
+        let [url, status, resend, error] = keys.map(|key| said(span, key).unwrap_or_default());
+        let path = url.rsplit('/').next().unwrap().to_owned();
+        format!("{} {path} {status} {resend} {error}", span.name)
+    };
+    let first: Vec<_> = spans.iter().take(6).map(told).collect();
+    let expected = [
+        "GET moved 302  ",
+        "GET here 200 1 ",
+        "HTTP gone 410  410",
+        "GET slow   timeout",
+        "GET    unreachable",
+        "GET many 200  ",
+    ];
+    assert_eq!(first, expected);
+    assert_eq!(said(&spans[2], "http.request.method_original").as_deref(), Some("BREW"));
+
+    let seen = server.requests();
+    let of = |path: &'static str| seen.iter().filter(move |request| request.split(' ').nth(1) == Some(path));
+    assert!(of("/moved").all(|request| carried_by(request, &spans[0])));
+    assert!(of("/here").all(|request| carried_by(request, &spans[1])));
+    assert!(of("/many").take(27).zip(&spans[5..]).all(|(request, span)| carried_by(request, span)));
+    assert!(of("/many").skip(27).all(|request| carried_by(request, &attempt)), "they have no span of their own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_the_standard_and_those_that_were_cut_off_are_spans_too() {
+    let (collector, server) = (Collector::start().await, Server::start(|_| Answer::ok("")).await);
+    let runner = runner(collector.address).await;
+    push(&runner, "standard", "standard", format!("get {}", server.url("/standard"))).await;
+    let attempt = collector.span_of("standard").await;
+    let [request]: [Span; 1] = collector.requests_of(&attempt, 1).await.try_into().unwrap();
+    assert_eq!(said(&request, "http.response.status_code").as_deref(), Some("200"));
+    assert!(carried_by(&server.requests()[0], &request));
+
+    let server = Server::start(|_| Answer::Held).await;
+    // One that was not sent in its attempt's time is no span.
+    until("a request that was cut off", SOON, async || {
+        runner.work("hasty", &Call::get(server.url("/hasty")).alone()).await;
+        let taken = collector.taken.lock();
+        let cut_off = |span: &&Span| said(span, "url.full") == Some(server.url("/hasty"));
+        taken.1.iter().find(cut_off).map(|span| assert_eq!(said(span, "error.type").as_deref(), Some("cancelled")))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

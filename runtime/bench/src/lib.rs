@@ -21,6 +21,7 @@ mod scenario;
 mod stopwatch;
 mod store;
 mod test_bed;
+mod traces;
 mod usage;
 mod variant;
 
@@ -39,3 +40,4 @@ pub use scaling::{backlog, delayed, reuse, tenants, topics};
 pub use scenario::{keys, latency, lateness, throughput};
 pub use store::{claim_and_settle, mixed, push, push_singly};
 pub use test_bed::{BenchSettings, TestBed};
+pub use traces::traces;

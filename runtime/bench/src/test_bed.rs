@@ -19,7 +19,9 @@ use gristmill_config::{LineFileSettings, Manifest};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 use gristmill_core::topic::{Capability, Grants};
 use gristmill_runner::handlers::{Available, Code, Handler, HandlerRegistry};
-use gristmill_runner::{AttemptRecord, BillWriter, Journal, Observer, Runner, RunnerSettings, Shares, Tasks, Tenants};
+use gristmill_runner::{
+    AttemptRecord, BillWriter, Journal, Observer, Runner, RunnerSettings, Shares, Tasks, Tenants, Traces,
+};
 use gristmill_sandbox::{Component, Sandbox};
 use gristmill_store::{BillSums, Store};
 
@@ -53,6 +55,8 @@ pub struct TestBed {
     /// The topic of the measured handler.
     pub(super) topic: TopicId,
     pub(super) component: Component,
+    /// Where the next runners send spans.
+    pub(super) traces: Option<Traces>,
     registry: watch::Sender<Arc<HandlerRegistry>>,
     journals: Option<TempDir>,
 }
@@ -83,8 +87,8 @@ impl TestBed {
         let component = load(sandbox, &settings.handler).await?;
         let store = OpenStore::open(&settings.store).await?;
         let journals = settings.journal.then(temporary_folder).transpose()?;
-        let bed =
-            Self { settings, store, topic: topic("bench"), component, registry: watch::Sender::default(), journals };
+        let (topic, registry) = (topic("bench"), watch::Sender::default());
+        let bed = Self { settings, store, topic, component, traces: None, registry, journals };
         bed.serve(vec![bed.topic_setup(bed.topic.clone())]);
         Ok(bed)
     }
@@ -168,7 +172,7 @@ impl TestBed {
             journal: journal.clone(),
             bill: sums.clone(),
             shares: shares.clone(),
-            traces: None,
+            traces: self.traces.clone(),
         };
         let runner = Runner::start(store, registry, settings);
         let runner = runner.context("failed to start a runner")?;

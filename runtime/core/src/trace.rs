@@ -26,6 +26,10 @@ pub struct TraceContext {
     pub sampled: bool,
 }
 
+/// The id of a trace: 32 digits, written only where they are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceId([u8; 16]);
+
 impl TraceContext {
     /// Reads the value of a `traceparent`. Returns `None` if it breaks the rules of the standard; then it counts as missing.
     pub fn parse(text: &str) -> Option<Self> {
@@ -63,9 +67,20 @@ impl TraceContext {
         Self { trace: *trace, span: span.max(1).to_be_bytes(), sampled: false }
     }
 
-    /// The trace's id, as 32 digits.
-    pub fn trace_id(&self) -> String {
-        hex::encode(self.trace)
+    /// The span of a request of this attempt, by the request's number: another one of the same trace, computed as that of the attempt.
+    pub fn of_request(&self, number: u64) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(self.trace);
+        hash.update(self.span);
+        hash.update(number.to_be_bytes());
+        let hash: [u8; 32] = hash.finalize().into();
+        let span = hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        Self { span: span.max(1).to_be_bytes(), ..*self }
+    }
+
+    /// The trace's id.
+    pub fn trace_id(&self) -> TraceId {
+        TraceId(self.trace)
     }
 
     /// Gives the context to a job that a handler enqueues, unless the handler gave it one of its own.
@@ -97,6 +112,12 @@ impl fmt::Display for TraceContext {
     }
 }
 
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,7 +130,7 @@ mod tests {
         let context = TraceContext::parse(GIVEN).unwrap();
         assert!(context.sampled);
         assert_eq!(context.to_string(), GIVEN);
-        assert_eq!(context.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(context.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
     }
 
     #[test]
@@ -136,6 +157,15 @@ mod tests {
         ] {
             assert_eq!(TraceContext::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn requests_of_an_attempt_are_other_spans_of_its_trace() {
+        let attempt = TraceContext::parse(GIVEN).unwrap();
+        let [first, second] = [0, 1].map(|number| attempt.of_request(number));
+        assert_eq!((first.trace, first.sampled), (attempt.trace, attempt.sampled));
+        assert!(first.span != second.span && first.span != attempt.span);
+        assert_eq!(first, attempt.of_request(0));
     }
 
     #[test]

@@ -22,7 +22,9 @@ use gristmill_core::outcome::{Outcome, StateChange};
 use gristmill_core::topic::{Capability, Topic};
 use gristmill_core::trace::TraceContext;
 use gristmill_metrics::Metrics;
-use gristmill_sandbox::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogSink, Report, StateReader};
+use gristmill_sandbox::{
+    Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogSink, Report, RequestTrace, StateReader,
+};
 use gristmill_store::{Settlement, StateWrite, Store};
 
 /// A claimed job on its way to a guest.
@@ -62,7 +64,9 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     slot.start(started);
     let cancellation = Cancellation { ending: context.ending.clone(), unwanted };
     let trace = context.traces.as_ref().map(|traces| traces.begin(&claim));
-    let mut report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, trace, &context).await;
+    let requests = trace.filter(|_| may_send(entry.as_deref())).map(RequestTrace::new);
+    let traced = (trace, requests.clone());
+    let mut report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, traced, &context).await;
     if let Some(trace) = &trace {
         report.follow_ups.iter_mut().for_each(|job| trace.pass_on(job));
     }
@@ -90,7 +94,7 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let fuel = if has_budget { run.fuel } else { 0 };
     let settlement = Settlement { state, fuel, ..decide(&claim, topic, report.outcome, report.follow_ups) };
     // Closed only once every guest thread has ended.
-    context.finished.send(Finished { claim, run, outcome, settlement, slot }).ok();
+    context.finished.send(Finished { claim, run, requests, outcome, settlement, slot }).ok();
 }
 
 async fn run(
@@ -98,7 +102,7 @@ async fn run(
     entry: Option<&TopicHandler>,
     clock_offset_ms: i64,
     cancellation: Cancellation,
-    trace: Option<TraceContext>,
+    (trace, requests): (Option<TraceContext>, Option<RequestTrace>),
     context: &ExecutorContext,
 ) -> Report {
     if let Some(outcome) = admission::before_attempt(claim, entry.map(|entry| &entry.topic)) {
@@ -116,7 +120,8 @@ async fn run(
             context.metrics.emit(|| record::start_event(claim, handler));
             let outlasts_lease = lease::may_be_outlasted(&entry.topic.limits);
             let unwanted = Arc::clone(&cancellation.unwanted);
-            let attempt = Attempt { trace, job, ..attempt(claim, entry, clock_offset_ms, context, cancellation) };
+            let attempt =
+                Attempt { trace, requests, job, ..attempt(claim, entry, clock_offset_ms, context, cancellation) };
             tokio::select! {
                 biased;
                 report = invoke(entry, handler, attempt) => report,
@@ -125,6 +130,11 @@ async fn run(
             }
         }
     }
+}
+
+/// Whether its handler may send requests.
+fn may_send(entry: Option<&TopicHandler>) -> bool {
+    entry.is_some_and(|entry| entry.topic.grants.http.is_some())
 }
 
 /// What the attempt leaves for the next job of its key.
@@ -166,6 +176,7 @@ fn attempt(
         states: topic.grants.has(Capability::State).then(|| context.states.clone()),
         logs: LogSink::Trace,
         trace: None,
+        requests: None,
     }
 }
 

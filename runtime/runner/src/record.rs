@@ -146,7 +146,7 @@ impl AttemptRecord {
         let TopicId { tenant, topic } = &self.claim.lease.topic;
         let Some((run, settled)) = self.run.zip(self.settled) else { return };
         let Run { version, duration, fuel, memory_peak: memory, follow_ups, trace, .. } = run;
-        let trace_id = trace.map(|trace| trace.trace_id());
+        let trace_id = trace.map(|trace| tracing::field::display(trace.trace_id()));
         let version = version.map(tracing::field::display);
         let again_in = self.verdict.again_in().unwrap_or_default();
         match (settled, &self.verdict) {

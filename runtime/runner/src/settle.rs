@@ -13,6 +13,7 @@ use super::store_retry::StoreRetry;
 use super::traces::Traces;
 use gristmill_core::job::Claim;
 use gristmill_core::outcome::OutcomeKind;
+use gristmill_sandbox::RequestTrace;
 use gristmill_store::{Settled, Settlement, Store, StoreError};
 
 /// Settlements in one call: enough that the round trip does not matter, few enough that Redis is not held up.
@@ -23,6 +24,8 @@ const AT_ONCE: usize = 256;
 pub(super) struct Finished {
     pub(super) claim: Claim,
     pub(super) run: Run,
+    /// The requests of the handler, if the attempt is traced.
+    pub(super) requests: Option<RequestTrace>,
     pub(super) outcome: OutcomeKind,
     pub(super) settlement: Settlement,
     /// Delivery until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
@@ -81,18 +84,21 @@ impl Settler {
         while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
             let (settlements, others): (Vec<_>, Vec<_>) = batch
                 .drain(..)
-                .map(|Finished { claim, run, outcome, settlement, slot }| (settlement, (claim, run, outcome, slot)))
+                .map(|Finished { claim, run, requests, outcome, settlement, slot }| {
+                    (settlement, (claim, run, requests, outcome, slot))
+                })
                 .unzip();
             let answers = self.ask(&settlements).await;
             self.context.in_flight.put_down(&settlements);
             let mut records = Vec::new();
-            for (((claim, run, outcome, slot), settlement), settled) in others.into_iter().zip(settlements).zip(answers)
+            for (((claim, run, requests, outcome, slot), settlement), settled) in
+                others.into_iter().zip(settlements).zip(answers)
             {
                 let verdict = settlement.verdict;
                 let record = AttemptRecord { claim, run: Some(run), outcome, verdict, settled };
                 slot.meter().attempt(&record.measured());
                 self.context.bill.add(&record.claim.lease.topic, record.day(), record.cost());
-                self.note(&record);
+                self.note(&record, requests.as_ref());
                 if self.journal.is_some() {
                     records.push(record);
                 }
@@ -119,13 +125,13 @@ impl Settler {
         }
     }
 
-    fn note(&self, record: &AttemptRecord) {
+    fn note(&self, record: &AttemptRecord, requests: Option<&RequestTrace>) {
         if self.context.metrics.events().has_subscribers() {
             record.event().into_iter().for_each(|event| self.context.metrics.emit(|| event));
         }
         record.log();
         if let Some(traces) = &self.traces {
-            traces.record(record);
+            traces.record(record, requests);
         }
         if let (Some(observer), Some(Settled::Done)) = (&self.observer, record.settled) {
             observer(record);

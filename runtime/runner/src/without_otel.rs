@@ -3,6 +3,7 @@
 use super::record::AttemptRecord;
 use gristmill_core::job::Claim;
 use gristmill_core::trace::TraceContext;
+use gristmill_sandbox::RequestTrace;
 
 /// There is none.
 #[derive(Debug, Clone)]
@@ -13,7 +14,7 @@ impl Traces {
         match *self {}
     }
 
-    pub(super) fn record(&self, _: &AttemptRecord) {
+    pub(super) fn record(&self, _: &AttemptRecord, _: Option<&RequestTrace>) {
         match *self {}
     }
 

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::keyed_state::StateReader;
+use super::request_trace::RequestTrace;
 use gristmill_core::admission::Targets;
 use gristmill_core::job::{Job, JobSpec, Lease, NewJob};
 use gristmill_core::outcome::{Outcome, StateChange};
@@ -70,8 +71,10 @@ pub struct Attempt {
     pub states: Option<StateReader>,
     /// Where log lines go.
     pub logs: LogSink,
-    /// What log lines and requests of the attempt carry, if attempts are traced.
+    /// What log lines of the attempt carry, if attempts are traced.
     pub trace: Option<TraceContext>,
+    /// Where its requests are written down, if attempts are traced.
+    pub requests: Option<RequestTrace>,
 }
 
 impl Attempt {
@@ -94,6 +97,7 @@ impl Attempt {
             states: None,
             logs: LogSink::Trace,
             trace: None,
+            requests: None,
         }
     }
 

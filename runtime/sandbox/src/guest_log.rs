@@ -5,6 +5,7 @@ use std::mem;
 use tracing::Level;
 
 use super::attempt::{Attempt, LogLine, LogSink, Version};
+use gristmill_core::trace::TraceId;
 
 /// A guest's last text on standard error, kept for the message of a trap. Bytes.
 const LAST_WORDS_BYTES: usize = 1 << 10;
@@ -57,7 +58,7 @@ struct AttemptName {
     attempt: u32,
     /// None: the handler is no component.
     version: Option<Version>,
-    trace_id: Option<String>,
+    trace_id: Option<TraceId>,
 }
 
 impl GuestLog {
@@ -244,7 +245,7 @@ impl GuestLog {
                     job = %self.attempt.job,
                     attempt = self.attempt.attempt,
                     version,
-                    trace_id = self.attempt.trace_id,
+                    trace_id = self.attempt.trace_id.map(tracing::field::display),
                     source,
                     "{}", line.message
                 )

@@ -15,11 +15,11 @@ use super::keyed_state::KeyedState;
 use super::limiter::MemoryLimiter;
 use super::meter::Meter;
 use super::program_streams::ProgramStreams;
+use super::request_trace::RequestTrace;
 use gristmill_core::admission::{FollowUps, Targets};
 use gristmill_core::job::TopicId;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
-use gristmill_core::trace::TraceContext;
 
 /// Resources (streams, pollables) that a guest may hold at once.
 const RESOURCES_MAX: usize = 1_000;
@@ -40,9 +40,10 @@ pub(super) struct State {
     pub(super) follow_ups: FollowUps,
     /// Shared with the guest's standard output and error, which live inside `wasi`.
     pub(super) guest_log: Arc<Mutex<GuestLog>>,
-    pub(super) trace: Option<TraceContext>,
     /// Requests over HTTP that were made.
     pub(super) http_requests: u32,
+    /// Where they are written down, if the attempt is traced.
+    pub(super) requests: Option<RequestTrace>,
     pub(super) wasi_http: WasiHttpState,
     pub(super) meter: Meter,
     pub(super) resources: ResourceTable,
@@ -71,8 +72,8 @@ impl State {
             follow_ups: FollowUps::default(),
             program: ProgramStreams::of(attempt, &guest_log),
             guest_log,
-            trace: attempt.trace,
             http_requests: 0,
+            requests: attempt.requests.clone(),
             wasi_http: WasiHttpState::default(),
             meter: Meter::new(started),
             resources,
@@ -126,6 +127,7 @@ mod tests {
     use super::*;
     use gristmill_core::admission::{FollowUpRules, Rules};
     use gristmill_core::job::{Due, NewJob};
+    use gristmill_core::trace::TraceContext;
 
     /// No field is left out here: who adds one says what becomes of it when an instance is used again.
     #[test]
@@ -157,8 +159,8 @@ mod tests {
             memory,
             follow_ups,
             guest_log: renewed,
-            trace,
             http_requests,
+            requests,
             wasi_http: _,
             meter,
             resources,
@@ -169,7 +171,7 @@ mod tests {
         assert!(Arc::ptr_eq(&grants, &next.grants) && Arc::ptr_eq(&targets, &next.targets));
         assert!(!cancellation.is_cancelled() && checkpoints.is_none() && keyed.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
-        assert_eq!((follow_ups.is_empty(), http_requests, trace), (true, 0, None));
+        assert_eq!((follow_ups.is_empty(), http_requests, requests.is_none()), (true, 0, true));
         assert!(Arc::ptr_eq(&renewed, &guest_log), "the guest's streams lead there");
         assert_eq!(lines.lock().len(), 1);
         assert_eq!(guest_log.lock().close(), 0);
@@ -195,7 +197,8 @@ mod tests {
         state.follow_ups.add(follow_up, &rules).unwrap();
         state.http_requests = 3;
         state.keyed = granted(&first);
-        state.trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+        let context = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+        state.requests = context.map(RequestTrace::new);
         state.resources.push(()).unwrap();
         state
     }

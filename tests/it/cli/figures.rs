@@ -88,6 +88,22 @@ async fn jobs_with_keys_are_measured_beside_those_without() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn traces_are_measured_and_figures_become_charts() {
+    let project = TestProject::new("", &[]).await;
+    let usual = ["bench", "traces", "--on", "embedded-process", "--jobs", "100", "--handler", guests::ECHO];
+    let charts = project.manifest().with_file_name("traces.svg");
+    let table = project.run(&[&usual[..], &["--svg", charts.to_str().unwrap()]].concat()).done();
+    assert!(table.contains("1 % kept") && table.contains("all kept"), "{table}");
+    let svg = std::fs::read_to_string(charts).unwrap();
+    for text in ["<svg ", "Jobs a second", ">off<", ">of off</tspan>", "</svg>"] {
+        assert!(svg.contains(text), "{text}: {svg}");
+    }
+
+    let said = project.run(&[&usual[..], &["--svg", "nowhere/traces.svg"]].concat());
+    assert!(said.ended(1).err.contains("failed to write the charts to nowhere/traces.svg"), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn idle_runners_are_measured_on_a_redis() {
     let figures = bench(&["herd", "--on", "redis", "--jobs", "100"]).await;
     for how in ["due at once", "delayed"] {

@@ -121,6 +121,7 @@ pub(super) fn attempt(topic: &Topic, spec: JobSpec, logs: LogSink) -> Attempt {
         states: None,
         logs,
         trace: None,
+        requests: None,
     }
 }
 

@@ -64,8 +64,8 @@ impl Choice {
     }
 
     /// Keeps what is sampled, and what people look for: failures, attempts after a failure, slow ones, and those that were not counted.
-    pub(super) fn keeps(&self, place: &Place, record: &AttemptRecord, run: &Run) -> bool {
-        place.context.sampled
+    pub(super) fn keeps(&self, sampled: bool, record: &AttemptRecord, run: &Run) -> bool {
+        sampled
             || record.verdict.failure().is_some()
             || record.claim.attempt > 1
             || run.duration > self.slower_than

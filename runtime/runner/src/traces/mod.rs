@@ -1,15 +1,17 @@
-//! Traces: a span for each attempt that is kept, sent to an OpenTelemetry collector.
+//! Traces: a span for each attempt that is kept, and for each of its first requests, sent to an OpenTelemetry collector.
 //!
 //! A span is made of the attempt's record, after its end: only then it is known whether it is worth keeping. While an attempt runs,
-//! nothing is kept but its context, which its log lines, requests and follow-up jobs carry. The runner never waits for the collector.
+//! nothing is kept but its context, which its log lines and follow-up jobs carry, and what [`RequestTrace`] writes down. The runner never waits for the collector.
 
 mod choice;
 mod client;
 mod export;
+mod request;
 mod span;
 #[cfg(test)]
 mod tests;
 
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,6 +27,7 @@ use super::record::AttemptRecord;
 use gristmill_config::OtelSettings;
 use gristmill_core::job::{Claim, WorkerId};
 use gristmill_core::trace::TraceContext;
+use gristmill_sandbox::RequestTrace;
 
 /// Spans that wait for the collector, some 2 KiB each; while there are as many, further ones are dropped and counted.
 const WAITING: usize = 4096;
@@ -68,17 +71,21 @@ impl Traces {
         self.0.choice.place(claim).context
     }
 
-    /// Sends the span of an attempt, if it is kept. Never waits: what there is no room for is dropped and counted.
-    pub(super) fn record(&self, record: &AttemptRecord) {
-        let Some(run) = record.run else { return };
-        let place = self.0.choice.place(&record.claim);
-        if !self.0.choice.keeps(&place, record, &run) {
+    /// Sends the span of an attempt and those of its requests, if it is kept. Never waits: what there is no room for is dropped and
+    /// counted.
+    pub(super) fn record(&self, record: &AttemptRecord, requests: Option<&RequestTrace>) {
+        let Some((run, context)) = record.run.and_then(|run| Some((run, run.trace?))) else { return };
+        if !self.0.choice.keeps(context.sampled, record, &run) {
             return;
         }
-        let span = span::of(&place, record, &run, &self.0.worker);
-        let sent = self.0.waiting.lock().as_ref().is_some_and(|waiting| waiting.try_send(span).is_ok());
-        if !sent {
-            self.0.lost.fetch_add(1, Ordering::Relaxed);
+        let place = self.0.choice.place(&record.claim);
+        let mut attempt = span::of(&place, record, &run, &self.0.worker);
+        let requests = requests.map_or_else(Vec::new, |requests| request::spans(&mut attempt, &run, requests.take()));
+        let waiting = self.0.waiting.lock();
+        for span in iter::once(attempt).chain(requests) {
+            if waiting.as_ref().is_none_or(|waiting| waiting.try_send(span).is_err()) {
+                self.0.lost.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

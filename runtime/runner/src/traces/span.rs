@@ -90,7 +90,7 @@ fn exception(Failure { reason, detail, backtrace }: &Failure, at: SystemTime) ->
     Event::new("exception", at, attributes, 0)
 }
 
-fn span_context(context: &TraceContext, remote: bool) -> SpanContext {
+pub(super) fn span_context(context: &TraceContext, remote: bool) -> SpanContext {
     let flags = if context.sampled { TraceFlags::SAMPLED } else { TraceFlags::NOT_SAMPLED };
     let (trace, span) = (TraceId::from_bytes(context.trace), SpanId::from_bytes(context.span));
     SpanContext::new(trace, span, flags, remote, TraceState::NONE)
@@ -100,14 +100,14 @@ fn system_time(time: Timestamp) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(time.as_millis())
 }
 
-fn text(key: &'static str, value: impl Into<Value>) -> KeyValue {
+pub(super) fn text(key: &'static str, value: impl Into<Value>) -> KeyValue {
     KeyValue::new(key, value)
 }
 
-fn number(key: &'static str, value: u64) -> KeyValue {
+pub(super) fn number(key: &'static str, value: u64) -> KeyValue {
     KeyValue::new(key, i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-fn cut(text: &str) -> String {
+pub(super) fn cut(text: &str) -> String {
     text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or(text).to_owned()
 }

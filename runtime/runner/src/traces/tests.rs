@@ -128,7 +128,8 @@ fn attempts_at_a_job_are_spans_of_one_trace() {
 #[test]
 fn what_people_look_for_is_kept() {
     let choice = choice(Relation::Link);
-    let keeps = |record: &AttemptRecord, run: Run| choice.keeps(&choice.place(&record.claim), record, &run);
+    let keeps =
+        |record: &AttemptRecord, run: Run| choice.keeps(choice.place(&record.claim).context.sampled, record, &run);
     let plain = record(job(Some(NOT_SAMPLED)));
     assert!(!keeps(&plain, run()));
     assert!(keeps(&record(job(Some(SAMPLED))), run()), "its producer keeps its span");

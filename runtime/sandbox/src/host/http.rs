@@ -9,7 +9,6 @@ use super::super::bindings::http::{HttpError, Request, Response};
 use super::super::outbound::Outbound;
 use super::super::state::State;
 use gristmill_core::http_grant::HttpGrant;
-use gristmill_core::trace::{TRACEPARENT, TraceContext};
 
 /// Links the interface by hand, like `context`: the guest waits while others go on.
 ///
@@ -30,10 +29,9 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>, outbound: &Outbound) -> 
     })
 }
 
-async fn send(state: &mut State, outbound: &Outbound, mut request: Request) -> Result<Response, HttpError> {
+async fn send(state: &mut State, outbound: &Outbound, request: Request) -> Result<Response, HttpError> {
     let (grant, left) = allowance(state)?;
-    give_context(state.trace.as_ref(), &mut request);
-    let sent = outbound.send(&state.topic, &grant, request, left).await;
+    let sent = outbound.send(&state.topic, &grant, request, left, state.requests.clone()).await;
     state.http_requests += sent.requests;
     sent.answer
 }
@@ -50,12 +48,4 @@ pub(super) fn allowance(state: &State) -> Result<(Arc<HttpGrant>, u32), HttpErro
         0 => Err(HttpError::TooMany(grant.requests)),
         left => Ok((grant, left)),
     }
-}
-
-/// Where attempts are traced, in place of a context of the guest's own, which could be that of another tenant's trace.
-pub(super) fn give_context(trace: Option<&TraceContext>, request: &mut Request) {
-    let Some(trace) = trace else { return };
-    let ours = |name: &str| name.eq_ignore_ascii_case(TRACEPARENT) || name.eq_ignore_ascii_case("tracestate");
-    request.headers.retain(|(name, _)| !ours(name));
-    request.headers.push((TRACEPARENT.to_owned(), trace.to_string()));
 }

@@ -20,11 +20,11 @@ use super::super::attempt::LogLine;
 use super::super::bindings::http::{HttpError, Request, Response};
 use super::super::guest_log::GuestLog;
 use super::super::outbound::Outbound;
+use super::super::request_trace::RequestTrace;
 use super::super::state::State;
-use super::http::{allowance, give_context};
+use super::http::allowance;
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
-use gristmill_core::trace::TraceContext;
 
 type Parameters = (Resource<HostOutgoingRequest>, Option<Resource<RequestOptions>>);
 
@@ -58,7 +58,7 @@ fn handle(
         outbound: outbound.clone(),
         topic: state.topic.clone(),
         grant,
-        trace: state.trace,
+        trace: state.requests.clone(),
         guest_log: Arc::clone(&state.guest_log),
         timeout: timeout(options),
     };
@@ -77,7 +77,7 @@ struct Sending {
     outbound: Outbound,
     topic: TopicId,
     grant: Arc<HttpGrant>,
-    trace: Option<TraceContext>,
+    trace: Option<RequestTrace>,
     guest_log: Arc<Mutex<GuestLog>>,
     timeout: Option<Duration>,
 }
@@ -85,7 +85,7 @@ struct Sending {
 impl Sending {
     /// Waits for the end of the request's body, sends all of it, and reads the whole answer. Redirects are the guest's to follow.
     async fn send(self, request: HostOutgoingRequest) -> Result<(http::Response<WasiBody>, Nothing), Error> {
-        let mut request = read(request, self.timeout, self.grant.request_bytes).await.map_err(|error| {
+        let request = read(request, self.timeout, self.grant.request_bytes).await.map_err(|error| {
             let code = in_kind(&self.guest_log, error);
             if let ErrorCode::HttpResponseBodySize(most) = code {
                 Error::HttpRequestBodySize(most)
@@ -93,9 +93,8 @@ impl Sending {
                 code.into()
             }
         })?;
-        give_context(self.trace.as_ref(), &mut request);
         self.passed(request.body.as_ref().map_or(0, Vec::len));
-        let answer = self.outbound.send(&self.topic, &self.grant, request, 1).await.answer;
+        let answer = self.outbound.send(&self.topic, &self.grant, request, 1, self.trace.clone()).await.answer;
         let response = answer.map_err(|error| Error::from(in_kind(&self.guest_log, error)))?;
         self.passed(response.body.len());
         Ok((response_of(response), wasmtime_wasi::runtime::spawn(async {})))

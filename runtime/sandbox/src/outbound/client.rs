@@ -14,8 +14,10 @@ use url::{Position, Url};
 
 use super::super::bindings::http::{HttpError, Response as Answer};
 use super::super::idle::{IdleItems, IdleLimits};
+use super::super::request_trace::RequestTrace;
 use super::Sent;
 use super::connect::{Connection, Connector, HEAD_BYTES_MAX, Origin, unreachable};
+use super::hops::Hops;
 use super::outgoing::{Outgoing, invalid};
 use super::redirect;
 use super::resolve::Resolver;
@@ -51,27 +53,30 @@ impl Client {
     }
 
     /// Sends, follows redirects, reads the answer; at most `left` requests, and no longer than the request's timeout.
-    pub(super) async fn send(&self, outgoing: Outgoing, left: u32) -> Sent {
-        let mut requests = 0;
+    pub(super) async fn send(&self, outgoing: Outgoing, left: u32, trace: Option<RequestTrace>) -> Sent {
+        let mut hops = Hops::new(trace);
         let (timeout, host) = (outgoing.timeout, outgoing.url.host_str().unwrap_or_default().to_owned());
-        let following = self.follow(outgoing, left, &mut requests);
+        let following = self.follow(outgoing, left, &mut hops);
         let answer = tokio::time::timeout(timeout, following).await.unwrap_or_else(|_| {
             tracing::debug!(topic = %self.topic, host, ?timeout, "request timed out");
             Err(HttpError::Timeout)
         });
-        Sent { answer, requests }
+        hops.end(answer.as_ref().err());
+        Sent { answer, requests: hops.count }
     }
 
-    async fn follow(&self, mut outgoing: Outgoing, left: u32, requests: &mut u32) -> Result<Answer, HttpError> {
+    async fn follow(&self, mut outgoing: Outgoing, left: u32, hops: &mut Hops) -> Result<Answer, HttpError> {
         loop {
             let origin = self.granted(&outgoing.url)?;
-            if *requests >= left {
+            if hops.count >= left {
                 return Err(HttpError::TooMany(self.grant.requests));
             }
-            *requests += 1;
+            hops.begin(&mut outgoing);
             let started = Instant::now();
             let exchanged = self.exchange(&outgoing, &origin).await;
-            self.trace(&outgoing, &origin, exchanged.as_ref().map(|(response, _)| response.status()), started);
+            let status = exchanged.as_ref().map(|(response, _)| response.status());
+            self.trace(&outgoing, &origin, status, started);
+            status.into_iter().for_each(|status| hops.answered(status));
             let (response, connection) = exchanged?;
             match redirect::next(&outgoing, &response) {
                 // The redirect's body is of no use, and its connection goes with it.

@@ -14,6 +14,7 @@
 
 mod client;
 mod connect;
+mod hops;
 mod outgoing;
 mod redirect;
 mod resolve;
@@ -33,6 +34,7 @@ use self::outgoing::Outgoing;
 use self::resolve::Resolver;
 use self::roots::TrustedRoots;
 use super::bindings::http::{HttpError, Request, Response};
+use super::request_trace::RequestTrace;
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
 
@@ -69,17 +71,25 @@ impl Outbound {
         Self(Arc::new(Inner { runtime: Handle::try_current().ok(), resolver, trust, clients: Mutex::default() }))
     }
 
-    /// Sends one request of an attempt that may still make `left` of them, and follows redirects if asked to.
+    /// Sends one request of an attempt that may still make `left` of them, and follows redirects if asked to. Each is written down in
+    /// `trace`, and carries its context.
     ///
     /// Ends within the grant's timeout. Cancel-safe: dropping the future closes the connection.
-    pub(super) async fn send(&self, topic: &TopicId, grant: &Arc<HttpGrant>, request: Request, left: u32) -> Sent {
+    pub(super) async fn send(
+        &self,
+        topic: &TopicId,
+        grant: &Arc<HttpGrant>,
+        request: Request,
+        left: u32,
+        trace: Option<RequestTrace>,
+    ) -> Sent {
         let outgoing = match Outgoing::read(request, grant) {
             Ok(outgoing) => outgoing,
             Err(error) => return Sent { answer: Err(error), requests: 0 },
         };
         let client = self.client(topic, grant);
         let runtime = self.0.runtime.clone().unwrap_or_else(Handle::current);
-        let sending = runtime.spawn(async move { client.send(outgoing, left).await });
+        let sending = runtime.spawn(async move { client.send(outgoing, left, trace).await });
         // Only a runtime that is shutting down ends it early.
         let ended =
             |_| Sent { answer: Err(HttpError::Unreachable("the runner is shutting down".to_owned())), requests: 1 };

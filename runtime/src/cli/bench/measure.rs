@@ -119,6 +119,11 @@ impl Measure<'_> {
                 self.add(figure)?;
             }
             Scenario::Shares => self.shares().await?,
+            Scenario::Traces => {
+                for figure in bench::traces(&mut self.bed().await?, jobs).await? {
+                    self.add(figure)?;
+                }
+            }
             Scenario::Http => {
                 for figure in bench::pushes_over_http(&self.bed().await?, jobs).await? {
                     self.add(figure)?;

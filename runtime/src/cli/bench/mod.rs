@@ -3,6 +3,7 @@
 mod components;
 mod measure;
 mod show;
+mod svg;
 
 use std::path::PathBuf;
 
@@ -28,6 +29,7 @@ Examples:
   gristmill bench floor throughput --on redis     # and what share of the bare Redis that is
   gristmill bench stores                          # embedded beside Redis, step by step
   gristmill bench latency --json --store redis://127.0.0.1:6379/0
+  gristmill bench stores --svg stores.svg         # and a picture of the figures
   gristmill bench reuse --handler mine.wasm --data '{\"email\":\"ada@example.com\"}'
   gristmill bench components handlers/*.wasm      # each by itself: start, call, fuel, memory
   gristmill bench all --on redis                  # everything, some ten minutes")]
@@ -73,6 +75,9 @@ struct ScenarioArgs {
     /// Write every attempt down in a journal, to see what that costs
     #[arg(long)]
     journal: bool,
+    /// Write the figures as bar charts into this file as well
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// The component to run
     #[arg(long, default_value = "handlers/echo.wasm", value_name = "FILE")]
     handler: PathBuf,
@@ -123,6 +128,8 @@ enum Scenario {
     Rate,
     /// What of a runner each of several tenants gets, by the fuel of its jobs, beside what its weight says
     Shares,
+    /// A full queue without traces, with 1 % of the attempts kept and with all, whose spans go to a receiver in this process
+    Traces,
     /// Pushes over HTTP: one by one on 16 connections, and 1,000 a request; the runner's CPU is the server's
     Http,
 }
@@ -186,8 +193,8 @@ async fn run_scenarios(global: &Global, args: ScenarioArgs) -> anyhow::Result<Ex
     let cache = tempfile::TempDir::with_prefix("gristmill-bench-").context("failed to make a temporary folder")?;
     let sandbox = sandbox::settings(&manifest, args.concurrency)?;
     let sandbox = SandboxSettings { cache: cache.path().to_owned(), ..sandbox };
-    let early =
-        measure::measure(&args, &args.bench_settings(global)?, &sandbox, &mut show::Figures::new(global)).await?;
+    let mut figures = show::Figures::new(global, args.svg.as_deref())?;
+    let early = measure::measure(&args, &args.bench_settings(global)?, &sandbox, &mut figures).await?;
     anyhow::ensure!(early == 0, "{early} jobs started before they were due: this is a fault of the queue");
     Ok(Exit::Done)
 }

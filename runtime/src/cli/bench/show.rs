@@ -1,20 +1,26 @@
-//! Figures on the screen: a line of JSON each as they come, or a table at the end.
+//! Figures on the screen: a line of JSON each as they come, or a table at the end; and charts in a file.
+
+use std::path::Path;
 
 use super::super::global::Global;
 use super::super::screen;
 use super::super::table::Table;
+use super::svg::SvgFile;
 use gristmill_bench::{Figure, Spread};
 
 /// What was measured so far.
 #[derive(Debug)]
 pub(super) struct Figures {
     json: bool,
+    svg: Option<SvgFile>,
     all: Vec<Figure>,
 }
 
 impl Figures {
-    pub(super) fn new(global: &Global) -> Self {
-        Self { json: global.json, all: Vec::new() }
+    /// # Errors
+    /// The file for the charts cannot be written.
+    pub(super) fn new(global: &Global, svg: Option<&Path>) -> anyhow::Result<Self> {
+        Ok(Self { json: global.json, svg: svg.map(SvgFile::open).transpose()?, all: Vec::new() })
     }
 
     /// Takes a figure in, and hands it back to be compared with.
@@ -27,7 +33,10 @@ impl Figures {
     }
 
     pub(super) fn print(&self) -> anyhow::Result<()> {
-        if self.json { Ok(()) } else { table(&self.all).print() }
+        if !self.json {
+            table(&self.all).print()?;
+        }
+        self.svg.as_ref().map_or(Ok(()), |svg| svg.write(&self.all))
     }
 }
 

@@ -47,7 +47,7 @@ fn get(url: impl Into<String>) -> Request {
 }
 
 async fn sent(outbound: &Outbound, grant: HttpGrant, request: Request, left: u32) -> Sent {
-    outbound.send(&"t".parse().unwrap(), &Arc::new(grant), request, left).await
+    outbound.send(&"t".parse().unwrap(), &Arc::new(grant), request, left, None).await
 }
 
 async fn send(outbound: &Outbound, grant: HttpGrant, request: Request) -> Result<Response, HttpError> {
