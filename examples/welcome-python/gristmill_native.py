@@ -239,7 +239,7 @@ def _end(ending: Any) -> None:
         if not isinstance(ending, gristmill.Failure):
             return _say("complete", result=ending and _payload(ending.data, ending.content_type))
         context = ending.context and _payload(ending.context.data, ending.context.content_type)
-        detail = {"code": ending.code, "message": _text(ending.message), "context": context}
+        detail = {"code": _text(ending.code), "message": _text(ending.message), "context": context}
         if isinstance(ending, gristmill.Reject):
             return _say("reject", detail=detail)
         after = getattr(ending, "after", None)
@@ -254,6 +254,15 @@ def _take_pipes() -> None:
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
+
+
+def _leave_pipes() -> None:
+    """In a fork of this process: the job is not its own, and the runner must not hear it."""
+    global _job, _lock
+    _job, _lock = None, threading.RLock()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, _from_runner.fileno())
+    os.dup2(nothing, _to_runner.fileno())
 
 
 def _load(name: str) -> Callable[[Any], Any]:
@@ -271,8 +280,10 @@ def main(name: str) -> None:
     _take_pipes()
     # The author's modules and `gristmill` find this one instead of that of a component.
     sys.modules["gristmill_host"] = sys.modules[__name__]
-    attempt = _load(name)
+    os.register_at_fork(after_in_child=_leave_pipes)
+    # Before the author's modules, as in a component: there `logging.basicConfig` changes nothing then.
     logging.basicConfig(level=logging.DEBUG, format="%(message)s", handlers=[_ToHost()])
+    attempt = _load(name)
     sys.stdout, sys.stderr = _Lines("stdout", "info"), _Lines("stderr", "warn")
     _say("loaded")
     for job in _jobs():

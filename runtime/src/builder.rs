@@ -17,7 +17,9 @@ use gristmill_core::job::{BadName, Name, WorkerId};
 use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{HandlerRegistry, Reloader};
 use gristmill_runner::native::{HandlerError, NativeHandler, NativeJob, Output};
-use gristmill_runner::{BillWriter, Journal, Observer, Runner, RunnerSettings, Shares, Tenants, Traces};
+use gristmill_runner::{
+    BillWriter, Journal, Observer, RecentAttempts, Runner, RunnerSettings, Shares, Tenants, Traces,
+};
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill_server::{AuditLog, Handlers, HttpServerSettings, Phase, RunnerStatus};
 use gristmill_store::{BillSums, Timed};
@@ -135,7 +137,7 @@ impl Builder {
         let opened = open_patiently(&Layout::of(&manifest)).await?;
         opened.prepare_for_work().await?;
         let (status, tenants) = (watch::Sender::<RunnerStatus>::default(), Tenants::default());
-        let (bill, shares) = (BillSums::default(), Shares::default());
+        let (bill, shares, recent) = (BillSums::default(), Shares::default(), RecentAttempts::default());
         let settings = HttpServerSettings {
             insecure: manifest.http.insecure || self.insecure,
             tls: manifest.http.tls.clone(),
@@ -148,6 +150,7 @@ impl Builder {
             moves: opened.sharded.clone().map(placements),
             audit: audit.clone(),
             bill: bill.clone(),
+            recent: recent.clone(),
             metrics: metrics.clone(),
             ..HttpServerSettings::default()
         };
@@ -164,6 +167,8 @@ impl Builder {
             journal: journal.clone(),
             bill: bill.clone(),
             shares: shares.clone(),
+            // Nobody could see them without a server.
+            recent: server.is_some().then_some(recent),
             traces: traces.clone(),
         };
         let pushes = Arc::new(Timed::announcing(opened.store.clone(), metrics.clone(), bill.clone()));

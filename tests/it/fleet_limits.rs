@@ -67,6 +67,7 @@ impl RunnerGroup {
             journal: None,
             bill: BillSums::default(),
             shares: Shares::default(),
+            recent: None,
             traces: None,
         };
         Runner::start(Arc::new(RedisStore::connect(url, "gm").await.unwrap()), registry, settings).unwrap()

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gristmill::job::{Due, JobId, JobSpec, Priority, TopicId};
-use gristmill::store::{Cancelled, JobState, JobView, ResultView};
+use gristmill::job::{Due, JobChange, JobId, JobSpec, Priority, TopicId};
+use gristmill::store::{Cancelled, JobChanged, JobState, JobView, ResultView};
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{On, TestRunner, spec, tenant};
 use gristmill_tests::wait::{SOON, until};
@@ -17,6 +17,9 @@ const MANIFEST: &str = r#"
     timeout = "1s"
     attempts = 1000
     backoff = "10ms"
+    [topics.patient]
+    handler = "puppet"
+    timeout = "1h"
     [topics.single]
     handler = "puppet"
     concurrency = 1
@@ -28,9 +31,11 @@ async fn runner(on: On) -> TestRunner {
 
 on_both_stores! {
     a_waiting_job_is_gone_when_cancelled
+    a_job_that_waits_for_hours_runs_now
     a_running_job_sees_that_it_is_cancelled_and_is_gone_if_it_gives_up
     a_running_job_that_completes_all_the_same_is_done
     a_job_that_never_asks_is_stopped_by_its_deadline_and_not_tried_again
+    a_kill_ends_a_loop_and_a_host_call_long_before_the_deadline
     a_paused_topic_hands_out_nothing_until_it_is_resumed
     high_jobs_come_first_and_low_ones_all_the_same
 }
@@ -75,6 +80,22 @@ async fn a_waiting_job_is_gone_when_cancelled(runner: TestRunner) {
     assert_eq!(total(&runner, "puppet", "cancelled").await, 1);
 }
 
+async fn change(runner: &TestRunner, job: &JobId, due: Due) -> JobChanged {
+    let change = JobChange { due: Some(due), priority: None };
+    runner.store.change(&tenant(), std::slice::from_ref(job), &change).await.unwrap()[0]
+}
+
+async fn a_job_that_waits_for_hours_runs_now(runner: TestRunner) {
+    let hour = || Due::After(Duration::from_secs(3600));
+    let script = Script::end(End::Complete).to_json();
+    for soon in [Due::Now, Due::After(Duration::from_millis(20))] {
+        let job = runner.push_job(spec("puppet", &script), hour()).await;
+        assert_eq!(change(&runner, &job, soon).await, JobChanged::Changed);
+        assert_eq!(finished(&runner, &job).await, Some(ResultView::Complete(None)));
+        assert_eq!(change(&runner, &job, soon).await, JobChanged::TooLate);
+    }
+}
+
 async fn a_running_job_sees_that_it_is_cancelled_and_is_gone_if_it_gives_up(runner: TestRunner) {
     let give_up = End::Retry(Cause { code: "not-wanted".into(), ..Cause::default() });
     let job = running(&runner, "puppet", Script::new([Step::WaitUntilCancelled, Step::End(give_up)])).await;
@@ -100,6 +121,17 @@ async fn a_job_that_never_asks_is_stopped_by_its_deadline_and_not_tried_again(ru
     })
     .await;
     assert_eq!(finished(&runner, &job).await, Some(ResultView::Cancelled));
+}
+
+async fn a_kill_ends_a_loop_and_a_host_call_long_before_the_deadline(runner: TestRunner) {
+    for step in [Step::End(End::InfiniteLoop), Step::SleepMs(3_600_000)] {
+        let job = running(&runner, "patient", Script::new([step])).await;
+        let killed = runner.store.kill(&tenant(), std::slice::from_ref(&job)).await.unwrap();
+        assert_eq!(killed, [Cancelled::Stopping]);
+        assert_eq!(finished(&runner, &job).await, Some(ResultView::Cancelled));
+    }
+    assert_eq!(total(&runner, "patient", "cancelled").await, 2);
+    runner.work("patient", &Script::end(End::Complete).to_json()).await;
 }
 
 async fn a_paused_topic_hands_out_nothing_until_it_is_resumed(runner: TestRunner) {

@@ -10,7 +10,7 @@ use gristmill::config::{LmstfySettings, Manifest};
 use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::metrics::Metrics;
-use gristmill::runner::{AttemptRecord, Runner, RunnerSettings, Shares, Tenants, Traces};
+use gristmill::runner::{AttemptRecord, RecentAttempts, Runner, RunnerSettings, Shares, Tenants, Traces};
 use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill::server::{Handlers, HttpServer, HttpServerSettings, Phase, RunnerStatus};
 use gristmill::store::embedded::EmbeddedStore;
@@ -117,11 +117,12 @@ impl TestRunner {
             traced: traces.is_some(),
             runner: status.subscribe(),
             tenants: Tenants::default(),
+            recent: RecentAttempts::default(),
             moves: self.several.clone().map(|several| Arc::new(several) as Arc<dyn TenantPlacements>),
             ..self.settings.clone()
         };
         let door = HttpServer::start(listener, self.store.clone(), "the runner's", &settings).await.unwrap();
-        let tenants = settings.tenants.clone();
+        let (tenants, recent) = (settings.tenants.clone(), settings.recent.clone());
         let settings = RunnerSettings {
             worker,
             concurrency: 64,
@@ -133,6 +134,7 @@ impl TestRunner {
             journal: None,
             bill: BillSums::default(),
             shares: Shares::default(),
+            recent: Some(recent),
             traces: traces.clone(),
         };
         let store = Arc::new(Timed::new(self.store.clone(), metrics));

@@ -172,6 +172,7 @@ impl TestBed {
             journal: journal.clone(),
             bill: sums.clone(),
             shares: shares.clone(),
+            recent: None,
             traces: self.traces.clone(),
         };
         let runner = Runner::start(store, registry, settings);

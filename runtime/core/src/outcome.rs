@@ -54,6 +54,8 @@ pub enum Outcome {
     HandlerMissing,
     /// Not run, or not to its end: the runner is shutting down.
     ShuttingDown,
+    /// Not run, or not to its end: the job was killed.
+    Killed,
     /// Not run, or not to its end: the host failed; the text says how.
     HostFault(String),
 }
@@ -303,7 +305,7 @@ mod tests {
     fn names_stay_as_journals_and_stores_have_them() {
         let outcomes: Vec<_> = OutcomeKind::VARIANTS.iter().map(ToString::to_string).collect();
         let words = "complete snooze retry reject out-of-fuel memory-exceeded timed-out trapped limit-exceeded expired predecessor-failed \
-                     lease-expired worker-died pool-full handler-missing shutting-down host-fault";
+                     lease-expired worker-died pool-full handler-missing shutting-down killed host-fault";
         assert_eq!(outcomes.join(" "), words);
         let reasons: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
         let words =

@@ -32,7 +32,8 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
         Outcome::Complete(result) => Verdict::Ack(result),
         Outcome::Snooze(after) => Verdict::Snooze(after.max(SHORTEST_SNOOZE)),
         Outcome::Expired => Verdict::Expire,
-        Outcome::ShuttingDown => Verdict::Release(Duration::ZERO),
+        // The store removes a killed job whatever the verdict is, but for an ack and an expiry.
+        Outcome::ShuttingDown | Outcome::Killed => Verdict::Release(Duration::ZERO),
         Outcome::PoolFull | Outcome::HandlerMissing | Outcome::HostFault(_) => Verdict::Release(NOT_RUN_PAUSE),
 
         Outcome::Retry { detail, after } => {

@@ -47,6 +47,10 @@ pub enum EventKind {
     TopicPaused,
     /// The topic's jobs are handed out again.
     TopicResumed,
+    /// A bulk action begins to change jobs.
+    BulkStarted,
+    /// A bulk action is done, was aborted, or failed.
+    BulkEnded,
 }
 
 impl EventKind {
@@ -124,9 +128,33 @@ pub struct Event {
     /// The most memory that the guest had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
+    /// The bulk action that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bulk: Option<BulkFacts>,
     /// Further tenants whose streams show it.
     #[serde(skip)]
     pub concerns: Vec<Name>,
+}
+
+/// What an event says of a bulk action.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct BulkFacts {
+    /// Its id.
+    pub id: String,
+    /// What it does to each job.
+    pub action: &'static str,
+    /// The query of its jobs.
+    pub q: String,
+    /// Who made it: a token by its description and id, or `operator`.
+    pub actor: String,
+    /// `running`, or how it ended.
+    pub state: &'static str,
+    /// How many jobs the dry run counted.
+    pub matched: u64,
+    /// How many jobs were changed.
+    pub changed: u64,
+    /// How many jobs had their turn and were not.
+    pub skipped: u64,
 }
 
 impl Event {
@@ -148,6 +176,7 @@ impl Event {
             duration_ms: None,
             fuel: None,
             memory_peak_bytes: None,
+            bulk: None,
             concerns: Vec::new(),
         }
     }

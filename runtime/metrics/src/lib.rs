@@ -21,7 +21,7 @@ mod topic;
 mod topics;
 
 pub use calls::CallResult;
-pub use event::{Event, EventKind};
+pub use event::{BulkFacts, Event, EventKind};
 pub use events::{EventStream, Events, Filter, Received};
 pub use exposition::{Exposition, Family, Format, Measured, Metric, MetricType, metric};
 pub use handlers::Reload;

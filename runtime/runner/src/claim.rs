@@ -165,15 +165,15 @@ impl Claimer {
             memory.hot.remove(&topic);
             memory.refused.insert(topic, arrived + AFTER_DAMAGE);
         }
-        let unwanted = self.context.in_flight.take(&claimed.claims);
+        let controls = self.context.in_flight.take(&claimed.claims);
         let mut for_guests = Vec::with_capacity(claimed.claims.len());
-        for (claim, unwanted) in claimed.claims.into_iter().zip(unwanted) {
+        for (claim, control) in claimed.claims.into_iter().zip(controls) {
             let topic = &claim.job.spec.topic;
             let slot = self.slots.enter(memory.topic_slots(topic, &self.context.metrics));
             let clock_offset_ms = offset_ms(&claim, host_now);
             let entry = registry.get(topic).cloned();
             let is_native = entry.as_deref().and_then(|entry| entry.handler.as_ref()).is_some_and(Handler::is_native);
-            let work = Work { entry, slot, arrived, clock_offset_ms, unwanted, claim };
+            let work = Work { entry, slot, arrived, clock_offset_ms, control, claim };
             if is_native {
                 tokio::spawn(execute(work, Arc::clone(&self.executor)));
             } else {
@@ -323,6 +323,7 @@ mod tests {
             ending: context.stop.clone(),
             abort: context.stop.clone(),
             metrics: Arc::default(),
+            keeps_logs: false,
             traces: None,
         });
         let guests = Guests::start(1, &executor).unwrap().0;

@@ -1,9 +1,9 @@
 //! One attempt, from claim to settlement.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,8 @@ use gristmill_core::topic::{Capability, Topic};
 use gristmill_core::trace::TraceContext;
 use gristmill_metrics::Metrics;
 use gristmill_sandbox::{
-    Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogSink, Report, RequestTrace, StateReader,
+    Attempt, AttemptControl, Cancellation, CheckpointRequest, CheckpointSender, LogSink, LogTail, Report, RequestTrace,
+    StateReader,
 };
 use gristmill_store::{Settlement, StateWrite, Store};
 
@@ -37,8 +38,8 @@ pub(super) struct Work {
     /// When the claim was here, by this process's monotonic clock.
     pub(super) arrived: Instant,
     pub(super) clock_offset_ms: i64,
-    /// Set when the job is cancelled or its lease is lost.
-    pub(super) unwanted: Arc<AtomicBool>,
+    /// Used when the job is cancelled or its lease is lost.
+    pub(super) control: Arc<AttemptControl>,
 }
 
 /// What every attempt needs and none owns.
@@ -54,19 +55,24 @@ pub(super) struct ExecutorContext {
     /// The grace is over: what still runs is given back.
     pub(super) abort: CancellationToken,
     pub(super) metrics: Arc<Metrics>,
+    /// The ends of the guests' logs are kept.
+    pub(super) keeps_logs: bool,
     pub(super) traces: Option<Traces>,
 }
 
 /// One attempt: run it, decide what follows, pass that on to be settled.
 pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
-    let Work { claim, entry, mut slot, arrived, clock_offset_ms, unwanted } = work;
+    let Work { claim, entry, mut slot, arrived, clock_offset_ms, control } = work;
     let started = Instant::now();
     slot.start(started);
-    let cancellation = Cancellation { ending: context.ending.clone(), unwanted };
+    let cancellation = Cancellation { ending: context.ending.clone(), control };
     let trace = context.traces.as_ref().map(|traces| traces.begin(&claim));
     let requests = trace.filter(|_| may_send(entry.as_deref())).map(RequestTrace::new);
     let traced = (trace, requests.clone());
-    let mut report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, traced, &context).await;
+    // Here, so that the lines of an attempt that is cut off are not lost with it.
+    let log = context.keeps_logs.then(Arc::<Mutex<LogTail>>::default);
+    let logs = log.clone().map_or(LogSink::Trace, LogSink::TraceAndKeep);
+    let mut report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, traced, logs, &context).await;
     if let Some(trace) = &trace {
         report.follow_ups.iter_mut().for_each(|job| trace.pass_on(job));
     }
@@ -94,7 +100,8 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let fuel = if has_budget { run.fuel } else { 0 };
     let settlement = Settlement { state, fuel, ..decide(&claim, topic, report.outcome, report.follow_ups) };
     // Closed only once every guest thread has ended.
-    context.finished.send(Finished { claim, run, requests, outcome, settlement, slot }).ok();
+    let log = log.map(|log| std::mem::take(&mut *log.lock()));
+    context.finished.send(Finished { claim, run, requests, outcome, settlement, log, slot }).ok();
 }
 
 async fn run(
@@ -103,6 +110,7 @@ async fn run(
     clock_offset_ms: i64,
     cancellation: Cancellation,
     (trace, requests): (Option<TraceContext>, Option<RequestTrace>),
+    logs: LogSink,
     context: &ExecutorContext,
 ) -> Report {
     if let Some(outcome) = admission::before_attempt(claim, entry.map(|entry| &entry.topic)) {
@@ -114,18 +122,19 @@ async fn run(
     };
     match entry.and_then(|entry| entry.handler.as_ref().map(|handler| (entry, handler))) {
         None => Report::without_running(Outcome::HandlerMissing),
+        Some(_) if cancellation.control.is_killed() => Report::without_running(Outcome::Killed),
         Some(_) if context.abort.is_cancelled() => Report::without_running(Outcome::ShuttingDown),
         Some((entry, handler)) => {
             record::log_start(claim, handler);
             context.metrics.emit(|| record::start_event(claim, handler));
             let outlasts_lease = lease::may_be_outlasted(&entry.topic.limits);
-            let unwanted = Arc::clone(&cancellation.unwanted);
+            let control = Arc::clone(&cancellation.control);
             let attempt =
-                Attempt { trace, requests, job, ..attempt(claim, entry, clock_offset_ms, context, cancellation) };
+                Attempt { trace, requests, job, logs, ..attempt(claim, entry, clock_offset_ms, context, cancellation) };
             tokio::select! {
                 biased;
                 report = invoke(entry, handler, attempt) => report,
-                () = keep_lease(claim, context, &unwanted), if outlasts_lease => Report::without_running(Outcome::LeaseExpired),
+                () = keep_lease(claim, context, &control), if outlasts_lease => Report::without_running(Outcome::LeaseExpired),
                 () = context.abort.cancelled() => Report::without_running(Outcome::ShuttingDown),
             }
         }
@@ -181,11 +190,11 @@ fn attempt(
 }
 
 /// Extends the lease again and again; returns only if it was lost.
-async fn keep_lease(claim: &Claim, context: &ExecutorContext, unwanted: &AtomicBool) {
+async fn keep_lease(claim: &Claim, context: &ExecutorContext, control: &AttemptControl) {
     loop {
         tokio::time::sleep(lease::LONGEST / 3).await;
         if !Extension::ask(&context.extensions, &claim.lease).await {
-            return unwanted.store(true, Ordering::Relaxed);
+            return control.cancel();
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::start::Context;
 use gristmill_core::job::{Claim, JobId, Lease, Name};
 use gristmill_core::outcome::Verdict;
+use gristmill_sandbox::AttemptControl;
 use gristmill_store::Settlement;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -26,22 +26,21 @@ pub(super) struct InFlight {
 #[derive(Debug)]
 struct Delivery {
     lease: Lease,
-    /// Seen by the attempt; see [`gristmill_sandbox::Cancellation`].
-    unwanted: Arc<AtomicBool>,
+    control: Arc<AttemptControl>,
 }
 
 impl InFlight {
-    /// Takes jobs up, and gives each the flag that says whether it is still wanted.
-    pub(super) fn take(&self, claims: &[Claim]) -> Vec<Arc<AtomicBool>> {
+    /// Takes jobs up, and gives each what says whether it is still wanted.
+    pub(super) fn take(&self, claims: &[Claim]) -> Vec<Arc<AttemptControl>> {
         let mut jobs = self.jobs.lock();
         let take = |claim: &Claim| {
-            let unwanted = Arc::<AtomicBool>::default();
-            jobs.insert(key(&claim.lease), Delivery { lease: claim.lease.clone(), unwanted: Arc::clone(&unwanted) });
-            unwanted
+            let control = Arc::<AttemptControl>::default();
+            jobs.insert(key(&claim.lease), Delivery { lease: claim.lease.clone(), control: Arc::clone(&control) });
+            control
         };
-        let unwanted = claims.iter().map(take).collect();
+        let controls = claims.iter().map(take).collect();
         self.taken.notify_one();
-        unwanted
+        controls
     }
 
     /// Waits until there is a job in hand. For one caller at a time. Cancel-safe.
@@ -65,7 +64,20 @@ impl InFlight {
     /// Tells the attempt at a job that it is not wanted any more. Of a job that is not in hand, nothing.
     pub(super) fn cancel(&self, tenant: &Name, job: &JobId) {
         if let Some(held) = self.jobs.lock().get(&(tenant.clone(), job.clone())) {
-            held.unwanted.store(true, Ordering::Relaxed);
+            held.control.cancel();
+        }
+    }
+
+    pub(super) fn has(&self, tenant: &Name, job: &JobId) -> bool {
+        self.jobs.lock().contains_key(&(tenant.clone(), job.clone()))
+    }
+
+    /// Ends the attempt at a job now. Of a delivery that is not in hand, nothing.
+    pub(super) fn kill(&self, tenant: &Name, job: &JobId, delivery: u64) {
+        if let Some(held) = self.jobs.lock().get(&(tenant.clone(), job.clone()))
+            && held.lease.delivery == delivery
+        {
+            held.control.kill();
         }
     }
 
@@ -163,10 +175,14 @@ mod tests {
     fn a_cancelled_job_is_signalled_and_not_its_namesake_of_another_tenant() {
         let (in_flight, ours) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
         let theirs = JobSpec { topic: "acme/t".parse::<TopicId>().unwrap(), ..ours.clone() };
-        let unwanted = in_flight.take(&[claim(&ours, 1), claim(&theirs, 1)]);
+        let controls = in_flight.take(&[claim(&ours, 1), claim(&theirs, 1)]);
         in_flight.cancel(&theirs.topic.tenant, &theirs.id);
         in_flight.cancel(&theirs.topic.tenant, &"unknown".parse().unwrap());
-        let told: Vec<bool> = unwanted.iter().map(|unwanted| unwanted.load(Ordering::Relaxed)).collect();
-        assert_eq!(told, [false, true]);
+        let told = || controls.iter().map(|control| (control.is_unwanted(), control.is_killed())).collect::<Vec<_>>();
+        assert_eq!(told(), [(false, false), (true, false)]);
+        in_flight.kill(&ours.topic.tenant, &ours.id, 2);
+        assert_eq!(told(), [(false, false), (true, false)]);
+        in_flight.kill(&ours.topic.tenant, &ours.id, 1);
+        assert_eq!(told(), [(true, true), (true, false)]);
     }
 }

@@ -8,6 +8,7 @@
 //!                   sweep: what has outlived its limits is dropped and counted
 //!                   bill: what attempts cost is added up, and written to the store once a second
 //!                   journal: every attempt is written down, where the manifest says so
+//!                   recent: the last attempts are kept in memory, where a server shows them
 //!                   traces: attempts that are kept become spans, where the manifest says so
 //! ```
 //!
@@ -35,6 +36,7 @@ mod precise_timer;
 mod predecessors;
 mod ready_topics;
 mod reap;
+mod recent;
 mod record;
 mod run_queue;
 mod schedules;
@@ -60,6 +62,7 @@ pub use fleet_use::Shares;
 pub use journal::{AttemptLine, Journal};
 pub use line_file::{Line, LineFile, LineFileError};
 pub use predecessors::{PREDECESSORS, before_start};
+pub use recent::{LoggedLine, RecentAttempt, RecentAttempts, RecentWanted};
 pub use record::{AttemptRecord, Observer, Run};
 pub use start::{Runner, RunnerSettings};
 pub use tasks::{Broken, Tasks};

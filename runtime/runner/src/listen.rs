@@ -10,8 +10,8 @@ use super::claim::Ready;
 use super::migrate::NextDue;
 use super::start::Context;
 use super::tenants::{self, Outside};
-use gristmill_core::job::{Name, TopicId};
-use gristmill_store::{PendingWork, PollTenant, Signal};
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_store::{JobState, PendingWork, PollTenant, Signal};
 
 /// How often to look without having been called, at most; jittered towards later so that runners do not look together.
 const TICK: Duration = Duration::from_secs(1);
@@ -104,6 +104,7 @@ impl Listener {
                 self.say_due(NextDue { tenant, due_in: Some(due_in), exact: false }).await
             }
             Signal::Cancelled { tenant, id: job } => self.context.in_flight.cancel(&tenant, &job),
+            Signal::Killed { tenant, id: job } => self.kill(&tenant, &job).await,
             Signal::Finished { .. } => {}
             Signal::Lost => self.look(tenants).await,
         }
@@ -137,11 +138,30 @@ impl Listener {
         for job in &pending.cancelled {
             self.context.in_flight.cancel(tenant, job);
         }
+        for job in &pending.killed {
+            self.kill(tenant, job).await;
+        }
         for topic in pending.ready {
             self.say_ready(topic, false).await;
         }
         let due_in = pending.next_due_in;
         self.say_due(NextDue { tenant: tenant.clone(), due_in, exact: true }).await;
+    }
+
+    /// Ends the attempt at a job that is in hand and marked. Asks the store once more: the message may be older than the delivery, of another
+    /// job with the same id. If it does not answer, the next look finds the mark.
+    async fn kill(&self, tenant: &Name, job: &JobId) {
+        let Context { in_flight, store, .. } = &self.context;
+        if !in_flight.has(tenant, job) {
+            return;
+        }
+        match store.job(tenant, job).await.map(|view| view.map(|view| view.state)) {
+            Ok(Some(JobState::Running { cancelled: true, delivery, .. })) => in_flight.kill(tenant, job, delivery),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%tenant, %job, "failed to look at a job to be killed: {:#}", anyhow::Error::from(error));
+            }
+        }
     }
 
     /// A full channel is waited for; a closed one means that the runner is ending. Who has no topics here has no handlers.

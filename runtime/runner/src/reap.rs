@@ -201,6 +201,9 @@ impl Reaper {
         if let Some(journal) = &self.journal {
             journal.append(records.iter().map(AttemptLine::from));
         }
+        if let Some(recent) = &self.context.recent {
+            recent.add(records.iter().map(|record| (record, None)));
+        }
         Reaped { one_by_one, taken_back: records.len(), none_run }
     }
 

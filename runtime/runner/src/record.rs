@@ -177,7 +177,7 @@ impl AttemptRecord {
 }
 
 /// A text of the guest, for the log: as long as its output limit allows it is kept with the job.
-fn cut(text: &str) -> Cow<'_, str> {
+pub(super) fn cut(text: &str) -> Cow<'_, str> {
     match text.get(..text.floor_char_boundary(LOGGED_BYTES_MAX)) {
         Some(start) if start.len() < text.len() => format!("{start}... ({} bytes)", text.len()).into(),
         _ => text.into(),

@@ -11,9 +11,9 @@ use super::slots::Slot;
 use super::start::Context;
 use super::store_retry::StoreRetry;
 use super::traces::Traces;
-use gristmill_core::job::Claim;
+use gristmill_core::job::{Claim, Lease};
 use gristmill_core::outcome::OutcomeKind;
-use gristmill_sandbox::RequestTrace;
+use gristmill_sandbox::{LogTail, RequestTrace};
 use gristmill_store::{Settled, Settlement, Store, StoreError};
 
 /// Settlements in one call: enough that the round trip does not matter, few enough that Redis is not held up.
@@ -28,6 +28,8 @@ pub(super) struct Finished {
     pub(super) requests: Option<RequestTrace>,
     pub(super) outcome: OutcomeKind,
     pub(super) settlement: Settlement,
+    /// The end of the guest's log, if logs are kept.
+    pub(super) log: Option<LogTail>,
     /// Delivery until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
     /// concurrency of one does its jobs strictly one after the other.
     pub(super) slot: Slot,
@@ -84,14 +86,14 @@ impl Settler {
         while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
             let (settlements, others): (Vec<_>, Vec<_>) = batch
                 .drain(..)
-                .map(|Finished { claim, run, requests, outcome, settlement, slot }| {
-                    (settlement, (claim, run, requests, outcome, slot))
+                .map(|Finished { claim, run, requests, outcome, settlement, log, slot }| {
+                    (settlement, (claim, run, requests, outcome, log, slot))
                 })
                 .unzip();
             let answers = self.ask(&settlements).await;
             self.context.in_flight.put_down(&settlements);
-            let mut records = Vec::new();
-            for (((claim, run, requests, outcome, slot), settlement), settled) in
+            let (mut records, mut logs) = (Vec::new(), Vec::new());
+            for (((claim, run, requests, outcome, log, slot), settlement), settled) in
                 others.into_iter().zip(settlements).zip(answers)
             {
                 let verdict = settlement.verdict;
@@ -99,12 +101,16 @@ impl Settler {
                 slot.meter().attempt(&record.measured());
                 self.context.bill.add(&record.claim.lease.topic, record.day(), record.cost());
                 self.note(&record, requests.as_ref());
-                if self.journal.is_some() {
+                if self.journal.is_some() || self.context.recent.is_some() {
                     records.push(record);
+                    logs.push(log);
                 }
             }
             if let Some(journal) = &self.journal {
                 journal.append(records.iter().map(AttemptLine::from));
+            }
+            if let Some(recent) = &self.context.recent {
+                recent.add(records.iter().zip(logs));
             }
         }
     }
@@ -130,6 +136,10 @@ impl Settler {
             record.event().into_iter().for_each(|event| self.context.metrics.emit(|| event));
         }
         record.log();
+        if (record.outcome, record.settled) == (OutcomeKind::Killed, Some(Settled::Done)) {
+            let Lease { job, topic, .. } = &record.claim.lease;
+            tracing::warn!(%topic, %job, "killed, but the store knows of no kill any more: the job runs again; kill it once more");
+        }
         if let Some(traces) = &self.traces {
             traces.record(record, requests);
         }

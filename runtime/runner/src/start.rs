@@ -17,6 +17,7 @@ use super::journal::Journal;
 use super::listen::Listener;
 use super::precise_timer::PreciseTimer;
 use super::reap::Reaper;
+use super::recent::RecentAttempts;
 use super::record::Observer;
 use super::settle::Settler;
 use super::slots::Slots;
@@ -60,6 +61,8 @@ pub struct RunnerSettings {
     pub bill: BillSums,
     /// What tenants use of this runner and of others. The same [`BillWriter`](crate::BillWriter) exchanges it with the store.
     pub shares: Shares,
+    /// Where the last attempts are kept with the lines of their guests, for a server that shows them.
+    pub recent: Option<RecentAttempts>,
     /// Where spans of attempts go. The caller's, as the journal is.
     pub traces: Option<Traces>,
 }
@@ -110,6 +113,7 @@ pub(super) struct Context {
     pub(super) in_flight: Arc<InFlight>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) bill: BillSums,
+    pub(super) recent: Option<RecentAttempts>,
     pub(super) stop: CancellationToken,
 }
 
@@ -127,6 +131,7 @@ impl Context {
             in_flight: Arc::default(),
             metrics: Arc::default(),
             bill: BillSums::default(),
+            recent: None,
             stop,
         }
     }
@@ -154,12 +159,13 @@ impl Runner {
             journal,
             bill,
             shares,
+            recent,
             traces,
         } = settings;
         let give_up = CancellationToken::new();
         let retry = Arc::new(StoreRetry::new(give_up.clone()));
         let (in_flight, stop) = (Arc::default(), CancellationToken::new());
-        let context = Context { store, retry, worker, registry, tenants, in_flight, metrics, bill, stop };
+        let context = Context { store, retry, worker, registry, tenants, in_flight, metrics, bill, recent, stop };
         let slots = Slots::new(concurrency, threads);
         measure(&context.metrics, &slots, concurrency, journal.as_ref(), traces.as_ref());
 
@@ -188,6 +194,7 @@ impl Runner {
             ending: ending.clone(),
             abort: abort.clone(),
             metrics: context.metrics.clone(),
+            keeps_logs: context.recent.is_some(),
             traces,
         });
         let (guests, threads) = Guests::start(threads, &executor)?;

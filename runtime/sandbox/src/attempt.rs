@@ -1,16 +1,18 @@
 //! What goes into a sandbox and what comes out of it.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::keyed_state::StateReader;
+use super::log_tail::LogTail;
 use super::request_trace::RequestTrace;
 use gristmill_core::admission::Targets;
 use gristmill_core::job::{Job, JobSpec, Lease, NewJob};
@@ -117,14 +119,64 @@ pub(super) fn store_time(offset_ms: i64) -> Timestamp {
 pub struct Cancellation {
     /// The runner is shutting down. Shared by all attempts.
     pub ending: CancellationToken,
-    /// This job was cancelled, or its lease is lost.
-    pub unwanted: Arc<AtomicBool>,
+    /// What the runner asks of this attempt.
+    pub control: Arc<AttemptControl>,
 }
 
 impl Cancellation {
     /// Whether the job was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.unwanted.load(Ordering::Relaxed) || self.ending.is_cancelled()
+        self.control.is_unwanted() || self.ending.is_cancelled()
+    }
+}
+
+/// What a runner asks of a running attempt: nothing, to end early, or to end now.
+#[derive(Debug, Default)]
+pub struct AttemptControl {
+    asked: AtomicU8,
+    killed: Notify,
+}
+
+impl AttemptControl {
+    const UNWANTED: u8 = 1;
+    const KILLED: u8 = 2;
+
+    /// The job was cancelled, or its lease is lost: a guest that asks sees it.
+    pub fn cancel(&self) {
+        self.asked.fetch_or(Self::UNWANTED, Ordering::Relaxed);
+    }
+
+    /// The job was cancelled, and the attempt ends now, with [`Outcome::Killed`].
+    pub fn kill(&self) {
+        self.asked.fetch_or(Self::UNWANTED | Self::KILLED, Ordering::Release);
+        self.killed.notify_one();
+    }
+
+    /// Whether the attempt is no longer wanted.
+    pub fn is_unwanted(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the attempt has been killed.
+    pub fn is_killed(&self) -> bool {
+        self.asked.load(Ordering::Acquire) & Self::KILLED != 0
+    }
+
+    /// Waits until the attempt is killed. For one caller at a time. Cancel-safe.
+    async fn killed(&self) {
+        while !self.is_killed() {
+            self.killed.notified().await;
+        }
+    }
+
+    /// What the call comes to, or `None` if the attempt is killed before that; the caller drops the call then. For one caller at a time.
+    pub async fn until_killed<T>(&self, call: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        // In this order, so that a call that ends at once costs nothing more.
+        tokio::select! {
+            biased;
+            ended = call => Some(ended),
+            () = self.killed() => None,
+        }
     }
 }
 
@@ -164,6 +216,8 @@ pub struct CheckpointRequest {
 pub enum LogSink {
     /// To `tracing`, with tenant, topic, job, attempt and version.
     Trace,
+    /// To `tracing`, and the last lines into this memory as well: those of level INFO and above, and those below that `tracing` takes.
+    TraceAndKeep(Arc<Mutex<LogTail>>),
     /// Into this list and nowhere else, for a single job that a person runs by hand.
     Collect(Arc<Mutex<Vec<LogLine>>>),
 }

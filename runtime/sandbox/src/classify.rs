@@ -13,6 +13,7 @@ use gristmill_core::topic::{Capability, Grants, Limits};
 #[derive(Debug)]
 pub(super) enum Stopped {
     Deadline,
+    Killed,
     /// Before its function was entered.
     Starting(wasmtime::Error),
     /// In its function, or while its result was read.
@@ -39,6 +40,7 @@ pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
     let limits = &state.limits;
     let (error, running) = match stopped {
         Stopped::Deadline => return Outcome::TimedOut { limit: limits.timeout },
+        Stopped::Killed => return Outcome::Killed,
         Stopped::Starting(error) => (error, error.downcast_ref::<WasmBacktrace>().is_some()),
         Stopped::Running(error) => (error, true),
     };

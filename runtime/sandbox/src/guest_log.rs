@@ -4,7 +4,7 @@ use std::mem;
 
 use tracing::Level;
 
-use super::attempt::{Attempt, LogLine, LogSink, Version};
+use super::attempt::{Attempt, LogLine, LogSink, Version, store_time};
 use gristmill_core::trace::TraceId;
 
 /// A guest's last text on standard error, kept for the message of a trap. Bytes.
@@ -29,6 +29,7 @@ const READ_WHEN_FULL: usize = 2 * LAST_WORDS_BYTES;
 #[derive(Debug)]
 pub struct GuestLog {
     sink: LogSink,
+    clock_offset_ms: i64,
     attempt: AttemptName,
     bytes_left: u64,
     dropped: u64,
@@ -67,6 +68,7 @@ impl GuestLog {
         let spec = &attempt.job.spec;
         Self {
             sink: attempt.logs.clone(),
+            clock_offset_ms: attempt.clock_offset_ms,
             attempt: AttemptName {
                 tenant: spec.topic.tenant.clone(),
                 topic: spec.topic.topic.clone(),
@@ -88,6 +90,7 @@ impl GuestLog {
     pub(super) fn keeps(&self, level: Level) -> bool {
         match self.sink {
             LogSink::Trace => enabled_in_tracing(level),
+            LogSink::TraceAndKeep(_) => level <= Level::INFO || enabled_in_tracing(level),
             LogSink::Collect(_) => true,
         }
     }
@@ -223,6 +226,12 @@ impl GuestLog {
     fn forward(&self, line: LogLine) {
         match &self.sink {
             LogSink::Trace => self.trace(&line),
+            LogSink::TraceAndKeep(tail) => {
+                self.trace(&line);
+                if self.keeps(line.level) {
+                    tail.lock().push(store_time(self.clock_offset_ms), line);
+                }
+            }
             LogSink::Collect(lines) => lines.lock().push(line),
         }
     }

@@ -6,6 +6,7 @@
 //! attempt is made again in a fresh one.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -185,8 +186,9 @@ impl GuestInstance {
     /// Runs the attempt to its end, or for as long as it may.
     pub(super) async fn attempt(&mut self, run: &Run<'_>) -> Report {
         self.jobs = self.jobs.saturating_add(1);
-        let ended = within(run.time_left(), self.call(run)).await;
-        self.report(run, ended)
+        let control = &run.attempt.cancellation.control;
+        let ended = control.until_killed(pin!(within(run.time_left(), self.call(run)))).await;
+        self.report(run, ended.unwrap_or(Err(Stopped::Killed)))
     }
 
     pub(super) fn report(&mut self, run: &Run<'_>, ended: Result<Outcome, Stopped>) -> Report {

@@ -32,6 +32,7 @@ mod keyed_state;
 mod limiter;
 mod linkers;
 mod loader;
+mod log_tail;
 mod meter;
 mod outbound;
 #[doc(hidden)]
@@ -49,7 +50,9 @@ mod steps;
 mod tests;
 mod validate;
 
-pub use attempt::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, LogLine, LogSink, Report, Version};
+pub use attempt::{
+    Attempt, AttemptControl, Cancellation, CheckpointRequest, CheckpointSender, LogLine, LogSink, Report, Version,
+};
 pub use compile_child::{ChildLimits, compile_child};
 pub use compiler::{COMPILE_SUBCOMMAND, COMPILES_AT_ONCE};
 pub use component::{Component, Needs};
@@ -59,6 +62,7 @@ pub use error::{LoadError, SandboxError};
 pub use guest_log::GuestLog;
 pub use instance_pool::InstancePool;
 pub use keyed_state::{KeyedState, StateError, StateReader, StateRequest};
+pub use log_tail::LogTail;
 pub use private_folder::{FolderLimits, PrivateFolder};
 pub use producers::Producers;
 pub use request_trace::{RequestTrace, SentRequest, SentRequests};

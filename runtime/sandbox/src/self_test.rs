@@ -129,7 +129,7 @@ fn in_words(outcome: &Outcome) -> String {
         Outcome::Trapped { message, backtrace } => format!("trapped: {message}\n{backtrace}"),
         Outcome::LimitExceeded { limit, allowed } => format!("went over {}", limit.in_words(*allowed)),
         Outcome::HostFault(fault) => format!("could not be run: host fault: {fault}"),
-        Outcome::PoolFull | Outcome::HandlerMissing | Outcome::ShuttingDown => {
+        Outcome::PoolFull | Outcome::HandlerMissing | Outcome::ShuttingDown | Outcome::Killed => {
             format!("could not be run: {}", outcome.kind())
         }
         other => format!("ended as {other:?}"),

@@ -184,7 +184,7 @@ mod tests {
     fn spoilt(version: Version) -> State {
         let mut first = attempt("first");
         (first.limits.log_bytes, first.limits.host_calls, first.limits.memory_bytes) = (0, 0, 10);
-        first.cancellation.unwanted.store(true, std::sync::atomic::Ordering::Relaxed);
+        first.cancellation.control.cancel();
         let mut state = State::new(&first, version, Instant::now());
         state.log(line("dropped"));
         assert!(state.charge(0).is_err() && state.cancellation.is_cancelled());

@@ -14,6 +14,7 @@
 //! - `receive` checks the scope by the path, reads the body, and takes the request's permit.
 //! - `api/` has the routes; `stream/` those that wait or go on; `pull/` those of pull workers; `lmstfy/` lmstfy's wire API.
 //! - `page/` serves the page for people: static files, which use the API like any other client.
+//! - `bulk/` keeps bulk actions and carries them out.
 //! - `claims/` is the claim service, which `pull/` and `lmstfy/` call.
 //!
 //! `state` is what every route can reach, and `problem` how every route refuses. While no token exists, a server on
@@ -28,6 +29,7 @@ mod admission;
 mod api;
 mod audit;
 mod auth;
+mod bulk;
 mod claims;
 mod client;
 mod extract;
@@ -63,6 +65,9 @@ pub use limits::HttpLimits;
 pub use openapi::{Requirement, Route};
 pub use serve::{HttpServer, ListenError, OpenError, listen, openapi, routes};
 pub use settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
+pub use wire::attempts::AttemptsSeen;
+pub use wire::bulk::{Bulk, BulkAction, BulkSample, BulkState, NewBulk};
+pub use wire::history::{History, HistoryDay, Minute};
 pub use wire::push::new_job;
 pub use wire::topic::TopicServing;
 pub use wire::worker::{Worker, WorkerKind, Workers};

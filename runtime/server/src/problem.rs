@@ -100,6 +100,9 @@ pub(super) enum Code {
     NotExternal,
     /// Tenants cannot be moved where there is one store.
     OneStore,
+    BulkUnknown,
+    /// Its state or its count does not allow that.
+    BulkRefused,
     /// There is no such store, or the move is against another one.
     MoveRefused,
     /// A code of a newer server.
@@ -127,11 +130,15 @@ impl Code {
             | Self::TokenUnknown
             | Self::HandlerUnknown
             | Self::TopicUnknown
-            | Self::ScheduleUnknown => StatusCode::NOT_FOUND,
+            | Self::ScheduleUnknown
+            | Self::BulkUnknown => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLate | Self::TopicHasJobs | Self::NotExternal | Self::OneStore | Self::MoveRefused => {
-                StatusCode::CONFLICT
-            }
+            Self::TooLate
+            | Self::TopicHasJobs
+            | Self::NotExternal
+            | Self::OneStore
+            | Self::MoveRefused
+            | Self::BulkRefused => StatusCode::CONFLICT,
             Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Timeout
             | Self::StoreAway

@@ -39,7 +39,7 @@ impl Routes {
         Self { tag, ..Self::default() }
     }
 
-    methods!(get GET post POST put PUT delete DELETE);
+    methods!(get GET post POST put PUT patch PATCH delete DELETE);
 
     fn add<T: 'static, H: Endpoint<T, AppState>>(
         mut self,

@@ -8,8 +8,8 @@ use crate::audit::AuditLog;
 use crate::limits::HttpLimits;
 use gristmill_config::{LmstfySettings, PageSettings, TlsSettings};
 use gristmill_metrics::Metrics;
-use gristmill_runner::Tenants;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
+use gristmill_runner::{RecentAttempts, Tenants};
 use gristmill_store::{BillSums, TenantPlacements};
 
 /// Everything that a server is started with. What is known later comes through `runner`.
@@ -40,6 +40,8 @@ pub struct HttpServerSettings {
     pub audit: Option<AuditLog>,
     /// Where the costs of pull workers' attempts are added up.
     pub bill: BillSums,
+    /// The attempts that the runner has settled last.
+    pub recent: RecentAttempts,
     /// Counts what comes in.
     pub metrics: Arc<Metrics>,
 }
@@ -90,6 +92,7 @@ impl Default for HttpServerSettings {
             moves: None,
             audit: None,
             bill: BillSums::default(),
+            recent: RecentAttempts::default(),
             metrics: Arc::default(),
         }
     }

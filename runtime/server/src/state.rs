@@ -6,10 +6,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::minutes::Minutes;
 use crate::api::queue_depths::QueueDepths;
 use crate::api::readiness::Readiness;
 use crate::api::topic_rates::Rates;
 use crate::auth::Auth;
+use crate::bulk::BulkActions;
 use crate::claims::ClaimService;
 use crate::limits::requests::RequestLimiter;
 use crate::limits::{Stored, TenantLimiter};
@@ -18,8 +20,8 @@ use crate::settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 use crate::stream::signal_hub::SignalHub;
 use gristmill_config::PageSettings;
 use gristmill_metrics::Metrics;
-use gristmill_runner::Tenants;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
+use gristmill_runner::{RecentAttempts, Tenants};
 use gristmill_store::Store;
 use gristmill_store::TenantPlacements;
 
@@ -39,6 +41,9 @@ pub(crate) struct Inner {
     pub(crate) signal_hub: Arc<SignalHub>,
     pub(crate) request_limiter: RequestLimiter,
     pub(crate) rates: Rates,
+    pub(crate) bulk: BulkActions,
+    pub(crate) recent: RecentAttempts,
+    pub(crate) minutes: Minutes,
     /// For clients that claim jobs.
     pub(crate) claims: ClaimService,
     /// Whose jobs are to be looked after, whether or not they have topics here.
@@ -76,6 +81,9 @@ impl AppState {
             moves: settings.moves.clone(),
             request_limiter: RequestLimiter::new(&settings.limits),
             rates: Rates::default(),
+            bulk: BulkActions::default(),
+            recent: settings.recent.clone(),
+            minutes: Minutes::default(),
             claims: ClaimService::default(),
             tenants: settings.tenants.clone(),
             stop: CancellationToken::new(),

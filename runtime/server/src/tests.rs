@@ -17,12 +17,12 @@ use tokio::sync::watch;
 use super::problem::Problem;
 use super::{HttpServer, HttpServerSettings, Phase, RemoteStore, RunnerStatus, listen};
 use gristmill_config::{Listen, Manifest};
-use gristmill_core::job::{Due, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
+use gristmill_core::job::{Due, JobChange, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_store::embedded::EmbeddedStore;
-use gristmill_store::{Cancelled, ClaimFrom, JobState, Pushed, ResultView, Settlement, Signal, StoreError};
+use gristmill_store::{Cancelled, ClaimFrom, JobChanged, JobState, Pushed, ResultView, Settlement, Signal, StoreError};
 
 /// A store, the door to it, and somebody who uses it.
 pub(super) struct TestServer {
@@ -203,6 +203,18 @@ async fn jobs_are_cancelled_and_topics_paused() {
     assert!(!tested.remote.set_paused(&topic(), true).await.unwrap());
     assert!(tested.store.counts(&tenant()).await.unwrap()[0].paused);
     assert!(tested.remote.set_paused(&topic(), false).await.unwrap());
+}
+
+#[tokio::test]
+async fn jobs_are_changed() {
+    let tested = TestServer::start().await;
+    tested.remote.push(&[plain("waits", Due::After(Duration::from_secs(60)))]).await.unwrap();
+    let ids = [id("waits"), id("nobody"), id("waits")];
+    let change = JobChange { due: Some(Due::Now), priority: Some(Priority::High) };
+    let expected = [JobChanged::Changed, JobChanged::TooLate, JobChanged::Unchanged];
+    assert_eq!(tested.remote.change(&tenant(), &ids, &change).await.unwrap(), expected);
+    let view = tested.remote.job(&tenant(), &id("waits")).await.unwrap().unwrap();
+    assert_eq!((view.state, view.job.unwrap().spec.priority), (JobState::Ready, Priority::High));
 }
 
 #[tokio::test]

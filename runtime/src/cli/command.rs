@@ -14,8 +14,8 @@ use super::global::Global;
 #[cfg(feature = "top")]
 use super::top;
 use super::{
-    bill, check, copy, dead, dev, fsck, invoke, job, logging, pause, project, push, run, schedule, screen, state,
-    stats, tenant, token, topics, workers,
+    attempts, bill, bulk, check, copy, dead, dev, fsck, invoke, job, logging, pause, project, push, run, schedule,
+    screen, state, stats, tenant, token, topics, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
@@ -47,7 +47,9 @@ enum Command {
     #[cfg(feature = "top")]
     Top(top::Args),
     Job(job::Args),
+    Attempts(attempts::Args),
     Dead(dead::Args),
+    Bulk(bulk::Args),
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Schedule(schedule::Args),
@@ -117,7 +119,9 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(global, args).await,
         Command::Job(args) => job::run(global, args).await,
+        Command::Attempts(args) => attempts::run(global, args).await,
         Command::Dead(args) => dead::run(global, args).await,
+        Command::Bulk(args) => bulk::run(global, args).await,
         Command::Pause(args) => pause::pause(global, args).await,
         Command::Resume(args) => pause::resume(global, args).await,
         Command::Schedule(args) => schedule::run(global, args).await,

@@ -240,7 +240,9 @@ fn in_words(outcome: &Outcome) -> (&'static str, String) {
         Outcome::Trapped { message, backtrace } => ("trap", format!("{message}\n{backtrace}").trim_end().into()),
         Outcome::LimitExceeded { limit, allowed } => ("limit", format!("went over {}", limit.in_words(*allowed))),
         Outcome::HostFault(fault) => ("not-run", format!("host fault: {fault}")),
-        Outcome::PoolFull | Outcome::HandlerMissing | Outcome::ShuttingDown => ("not-run", outcome.kind().to_string()),
+        Outcome::PoolFull | Outcome::HandlerMissing | Outcome::ShuttingDown | Outcome::Killed => {
+            ("not-run", outcome.kind().to_string())
+        }
         Outcome::Expired => ("expired", String::new()),
         Outcome::PredecessorFailed { job, ended } => ("predecessor", format!("job {job} is {ended}")),
         Outcome::LeaseExpired => ("lease-expired", String::new()),

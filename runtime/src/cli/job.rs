@@ -1,19 +1,23 @@
-//! `gristmill job`: lists jobs, shows one, says why it is not running, and cancels jobs.
+//! `gristmill job`: lists jobs, shows one, says why it is not running, and cancels or changes jobs.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use anyhow::bail;
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use serde_json::json;
 
-use super::exit::Exit;
+use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::table::facts;
-use super::{document, find, screen, wait, why};
+use super::{document, find, push, screen, wait, why};
 use gristmill_config::units;
-use gristmill_core::job::{Ended, Job, JobId, Name, Payload, Priority, Unique};
+use gristmill_core::admission::check_due;
+use gristmill_core::job::{Due, Ended, Job, JobChange, JobId, Name, Payload, Priority, Unique};
 use gristmill_core::time::Timestamp;
-use gristmill_store::{BatchSealed, Cancelled, Inspect, JobState, JobView, ResultView, WaitsFor, Workflows};
+use gristmill_store::{
+    BatchSealed, Cancelled, Inspect, JobChanged, JobState, JobView, ResultView, WaitsFor, Workflows,
+};
 
 /// As much of a body as fits on a screen line or three.
 const PREVIEW_CHARS: usize = 240;
@@ -21,7 +25,7 @@ const PREVIEW_CHARS: usize = 240;
 /// The most jobs that `cancel --tree` finds.
 const TREE: usize = 100_000;
 
-/// List jobs, look at one, or cancel some
+/// List jobs, look at one, change or cancel some
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +33,9 @@ Examples:
   gristmill job show 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill job why 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill job seal 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
-  gristmill job cancel 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --tenant acme")]
+  gristmill job change 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --now --priority high
+  gristmill job cancel 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --tenant acme
+  gristmill job cancel --kill 01KAFQ6Y8D2Z0V9X5T3N7M1R4C")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -68,10 +74,35 @@ enum Command {
         #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
         tenant: Name,
     },
+    /// Change when waiting jobs are due, or their priority
+    ///
+    /// `--now` runs a job as soon as a runner is free, also one that waits for its next attempt. Limits and rates hold as ever, and a job that
+    /// waits for other jobs goes on waiting for them. Exit code 1 if a job was running, dead, over or unknown.
+    #[command(group = ArgGroup::new("change").required(true).multiple(true))]
+    Change {
+        /// The jobs' ids
+        #[arg(required = true)]
+        ids: Vec<JobId>,
+        /// Make them due now
+        #[arg(long, group = "change", conflicts_with_all = ["delay", "at"])]
+        now: bool,
+        /// Make them due after this long, such as 30s or 2h
+        #[arg(long, group = "change", value_name = "DURATION", value_parser = units::duration)]
+        delay: Option<Duration>,
+        /// Make them due at this time, such as 2026-11-20T18:00:00+01:00
+        #[arg(long, group = "change", value_name = "TIME", value_parser = Timestamp::parse, conflicts_with = "delay")]
+        at: Option<Timestamp>,
+        /// Give them this priority
+        #[arg(long, group = "change", value_name = "PRIORITY", value_parser = push::priority())]
+        priority: Option<Priority>,
+        /// Whose jobs they are
+        #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
+        tenant: Name,
+    },
     /// Cancel jobs: waiting ones are gone at once, running ones are marked
     ///
-    /// A running job's handler can see that it is no longer wanted, and its deadline stops it. It is gone with the
-    /// attempt, unless the handler completes it. Exit code 1 if a job was dead, over or unknown.
+    /// A running job's handler can see that it is no longer wanted, and its deadline stops it, or with --kill its runner does so at
+    /// once. It is gone with the attempt, unless the handler completes it. Exit code 1 if a job was dead, over or unknown.
     Cancel {
         /// The jobs' ids
         #[arg(required = true)]
@@ -79,6 +110,9 @@ enum Command {
         /// Cancel the jobs that wait for these, too, and those that wait for them, and so on: these first
         #[arg(long)]
         tree: bool,
+        /// End the attempts at running jobs now, on whichever runner they are. A native handler ends where it awaits something
+        #[arg(long)]
+        kill: bool,
         /// Whose jobs they are
         #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
         tenant: Name,
@@ -91,10 +125,15 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         Command::Show { id, tenant } => show(global, &*global.store_alone().await?, &tenant, &id).await,
         Command::Why { id, tenant } => why::job(global, &tenant, &id).await,
         Command::Seal { id, tenant } => seal(global, &*global.store_alone().await?, &tenant, &id).await,
-        Command::Cancel { ids, tree, tenant } => {
+        Command::Change { ids, now, delay, at, priority, tenant } => {
+            let due = at.map(Due::At).or(delay.map(Due::After)).or(now.then_some(Due::Now));
+            due.map_or(Ok(()), check_due).map_err(|refused| Usage(refused.to_string()))?;
+            change(global, &*global.store_alone().await?, &tenant, &ids, &JobChange { due, priority }).await
+        }
+        Command::Cancel { ids, tree, kill, tenant } => {
             let store = global.store_alone().await?;
             let ids = if tree { with_waiters(&*store, &tenant, ids).await? } else { ids };
-            cancel(global, &*store, &tenant, &ids).await
+            cancel(global, &*store, &tenant, &ids, kill).await
         }
     }
 }
@@ -142,11 +181,43 @@ async fn seal(global: &Global, store: &dyn Workflows, tenant: &Name, id: &JobId)
     Ok(if sealed == BatchSealed::NotWaiting { Exit::Failed } else { Exit::Done })
 }
 
-async fn cancel(global: &Global, store: &dyn Inspect, tenant: &Name, ids: &[JobId]) -> anyhow::Result<Exit> {
-    let cancelled = store.cancel(tenant, ids).await?;
+async fn change(
+    global: &Global,
+    store: &dyn Inspect,
+    tenant: &Name,
+    ids: &[JobId],
+    change: &JobChange,
+) -> anyhow::Result<Exit> {
+    let changed = store.change(tenant, ids, change).await?;
+    for (id, changed) in ids.iter().zip(&changed) {
+        let words = match changed {
+            JobChanged::Changed => "is changed",
+            JobChanged::Unchanged => "was so before: nothing was changed",
+            JobChanged::TooLate => "is running, dead, over or unknown: nothing was changed",
+        };
+        if global.json {
+            screen::document(&json!({ "id": id.as_str(), "tenant": tenant.as_str(), "status": changed }))?;
+        } else if *changed == JobChanged::TooLate {
+            screen::note(&format!("job {id} {words}"));
+        } else {
+            screen::line(&format!("job {id} {words}"))?;
+        }
+    }
+    Ok(if changed.contains(&JobChanged::TooLate) { Exit::Failed } else { Exit::Done })
+}
+
+async fn cancel(
+    global: &Global,
+    store: &dyn Inspect,
+    tenant: &Name,
+    ids: &[JobId],
+    kill: bool,
+) -> anyhow::Result<Exit> {
+    let cancelled = if kill { store.kill(tenant, ids).await? } else { store.cancel(tenant, ids).await? };
     for (id, cancelled) in ids.iter().zip(&cancelled) {
         let (status, words) = match cancelled {
             Cancelled::Gone => ("cancelled", "cancelled"),
+            Cancelled::Stopping if kill => ("stopping", "running: its runner ends the attempt now"),
             Cancelled::Stopping => ("stopping", "running: its handler can see it, and its deadline stops it"),
             Cancelled::TooLate => ("too-late", "dead, over or unknown: nothing was changed"),
         };

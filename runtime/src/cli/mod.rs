@@ -1,8 +1,10 @@
 //! The command line: the only place that wires rooms. Reference for people: `docs/cli.md`.
 
+mod attempts;
 #[cfg(feature = "bench")]
 mod bench;
 mod bill;
+mod bulk;
 mod check;
 mod command;
 mod copy;
@@ -14,6 +16,7 @@ mod find;
 mod folder;
 mod fsck;
 mod global;
+mod history;
 mod input;
 mod invoke;
 mod job;
@@ -22,6 +25,7 @@ mod pause;
 mod project;
 mod purge;
 mod push;
+mod push_from;
 mod push_lines;
 mod run;
 mod sandbox;

@@ -13,7 +13,7 @@ use super::global::Global;
 use super::input::{Body, pair};
 use super::store::{Reached, Way};
 use super::wait::Attempts;
-use super::{folder, push_lines, screen, wait};
+use super::{folder, push_from, push_lines, screen, wait};
 use gristmill_config::{Admission, units};
 use gristmill_core::admission::Rules;
 use gristmill_core::job::{
@@ -37,10 +37,12 @@ Examples:
   gristmill push report --at 2026-11-20T18:00:00+01:00
   gristmill push mail --jsonl jobs.jsonl
   gristmill push report --after 01KAFQ6Y8D2Z0V9X5T3N7M1R4C,01KAFQ6Y8D2Z0V9X5T3N7M1R4D
+  gristmill push --from-job 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --edit --wait
   echo '{\"n\": 1}' | gristmill push acme/echo --content-type application/json --ttl 1h")]
 pub(super) struct Args {
     /// The topic, or tenant/topic
-    topic: TopicId,
+    #[arg(required_unless_present = "from_job")]
+    topic: Option<TopicId>,
     #[command(flatten)]
     body: Body,
     /// Make the job due after this long, such as 30s or 2h
@@ -55,6 +57,14 @@ pub(super) struct Args {
         "Body", "delay", "at", "count", "meta", "key", "priority", "unique", "unique_for", "id", "attempts", "ttl", "keep_result", "wait", "after", "after_failed", "batch", "open",
     ])]
     jsonl: Option<PathBuf>,
+    /// Push a new job like this one, which waits, runs or is dead: to its topic, or to another. It is due now, and waits for no other job
+    #[arg(long, value_name = "ID", conflicts_with_all = [
+        "Body", "delay", "at", "count", "meta", "key", "priority", "unique", "unique_for", "id", "attempts", "ttl", "keep_result", "after", "after_failed", "batch", "open", "jsonl",
+    ])]
+    from_job: Option<JobId>,
+    /// Edit the new job as JSON before it is pushed, with the program that the variable VISUAL or EDITOR names
+    #[arg(long, requires = "from_job")]
+    edit: bool,
     /// Push this many jobs with the same body
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
@@ -112,19 +122,71 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let admission = global.has_manifest().then(|| folder::admission(&manifest));
     let way = global.way(&manifest)?;
+    if let Some(id) = &args.from_job {
+        return push_from(global, &way, admission.as_ref(), id, &args).await;
+    }
+    let topic = topic(named(args.topic.clone())?, args.tenant.clone())?;
     if let Some(path) = &args.jsonl {
-        let topic = topic(args.topic, args.tenant)?;
         return push_lines::push(global, &way, admission.as_ref(), &topic, path).await;
     }
-    let (plan, waiting) = plan(args)?;
+    let (plan, waiting) = plan(args, topic)?;
     match waiting {
         None => push_all(global, &way.reach_or_make().await?, admission.as_ref(), &plan).await,
         Some(patience) => push_and_wait(global, &way, admission.as_ref(), &plan, patience).await,
     }
 }
 
+/// A job like another one.
+async fn push_from(
+    global: &Global,
+    way: &Way,
+    admission: Option<&Admission>,
+    id: &JobId,
+    args: &Args,
+) -> anyhow::Result<Exit> {
+    let target = args.topic.clone().map(|target| topic(target, args.tenant.clone())).transpose()?;
+    let tenant = target.as_ref().map(|target| target.tenant.clone()).or_else(|| args.tenant.clone());
+    let tenant = tenant.map_or_else(|| DEFAULT_TENANT.parse(), Ok)?;
+    let Some(mut draft) = push_from::draft(way, global, (&tenant, id), target, args.edit).await? else {
+        return Ok(Exit::Failed);
+    };
+    let NewJob { spec, due } = draft.job.clone();
+    let mut plan = Plan { spec, due, count: 1, own_id: true };
+    let pushed = if args.wait {
+        plan.spec.keep_result = Some(args.wait_timeout + ANSWER_GRACE).max(plan.spec.keep_result);
+        push_and_wait(global, way, admission, &plan, args.wait_timeout).await
+    } else {
+        push_one(global, way, admission, &plan, &mut draft).await
+    };
+    pushed.map_err(|error| match draft.keep() {
+        Some(kept) => error.context(kept),
+        None => error,
+    })
+}
+
+async fn push_one(
+    global: &Global,
+    way: &Way,
+    admission: Option<&Admission>,
+    plan: &Plan,
+    draft: &mut push_from::Draft,
+) -> anyhow::Result<Exit> {
+    let stored = store(&way.reach_or_make().await?, admission, plan.jobs(1)).await?;
+    stored.warn();
+    stored.show(global)?;
+    if stored.pushed.iter().any(|pushed| matches!(pushed, Pushed::Duplicate(_))) {
+        draft.keep().iter().for_each(|kept| screen::note(kept));
+    }
+    Ok(Exit::Done)
+}
+
+/// The grammar asks for a topic unless another job has one.
+fn named(topic: Option<TopicId>) -> Result<TopicId, Usage> {
+    topic.ok_or_else(|| Usage("no topic is named".into()))
+}
+
 /// Reads a priority by its name; help and errors list the names.
-fn priority() -> impl TypedValueParser<Value = Priority> {
+pub(super) fn priority() -> impl TypedValueParser<Value = Priority> {
     PossibleValuesParser::new(Priority::ALL.map(Priority::as_str)).try_map(|name| name.parse::<Priority>())
 }
 
@@ -142,8 +204,7 @@ struct Plan {
 }
 
 /// The plan, and how long to wait for its end, if at all.
-fn plan(args: Args) -> anyhow::Result<(Plan, Option<Duration>)> {
-    let topic = topic(args.topic, args.tenant)?;
+fn plan(args: Args, topic: TopicId) -> anyhow::Result<(Plan, Option<Duration>)> {
     let body = args.body.read()?;
     let patience = args.wait.then_some(args.wait_timeout);
     let keep_result = patience.map(|patience| patience + ANSWER_GRACE).max(args.keep_result);

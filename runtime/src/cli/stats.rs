@@ -8,6 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::exit::Exit;
 use super::global::Global;
+use super::history;
 use super::store::Reached;
 use super::table::Table;
 use super::{document, screen};
@@ -25,6 +26,7 @@ the store began.
 Examples:
   gristmill stats
   gristmill stats --watch --every 5s
+  gristmill stats --history --topic resize-image
   gristmill stats --tenant acme --json | jq 'select(.dead > 0)'")]
 pub(super) struct Args {
     /// Only this tenant [default: every tenant of the manifest, or of the server]
@@ -36,6 +38,12 @@ pub(super) struct Args {
     /// How often
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = units::duration, requires = "watch")]
     every: Duration,
+    /// Show what happened in the last two hours, minute by minute, and in the last 31 days, as the server remembers it
+    #[arg(long, conflicts_with = "watch")]
+    history: bool,
+    /// Only this topic, or tenant/topic, with --history [default: all topics of the tenant together]
+    #[arg(long, requires = "history", conflicts_with = "tenant")]
+    topic: Option<TopicId>,
 }
 
 /// Shorter would only cost the store.
@@ -53,6 +61,9 @@ const TOTALS: [(&str, &str); 5] = [
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let tenant = args.tenant.as_ref();
+    if args.history {
+        return history::run(global, &manifest, tenant, args.topic).await;
+    }
     if args.watch {
         tokio::select! {
             watched = watch(global, &manifest, tenant, args.every.max(SHORTEST)) => watched?,

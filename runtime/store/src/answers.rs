@@ -135,6 +135,7 @@ impl PendingWork {
                 total.ready.sort();
                 total.ready.dedup();
                 total.cancelled.extend(found.cancelled);
+                total.killed.extend(found.killed);
                 total.next_due_in = earlier(total.next_due_in, found.next_due_in);
             }
             (Ok(_), Err(error)) => *total = Err(error),
@@ -186,6 +187,8 @@ pub struct PendingWork {
     pub next_due_in: Option<Duration>,
     /// Running jobs that have been cancelled.
     pub cancelled: Vec<JobId>,
+    /// Those of them that have been killed: their attempts are to end now.
+    pub killed: Vec<JobId>,
 }
 
 /// A wake-up.
@@ -207,6 +210,8 @@ pub enum Signal {
     Finished { tenant: Name, id: JobId },
     /// The job is running and has been cancelled.
     Cancelled { tenant: Name, id: JobId },
+    /// The job is running and has been killed: its attempt is to end now. Comes after [`Signal::Cancelled`] of the same job.
+    Killed { tenant: Name, id: JobId },
     /// Signals may have been lost, or a newer server sent one of a kind that this version does not know: ask the store.
     #[serde(other)]
     Lost,

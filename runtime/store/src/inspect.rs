@@ -63,7 +63,7 @@ operations! {
         /// that came back to the place may be listed again. What comes is listed if it stands behind the cursor. A store whose
         /// lines have no numbers (Redis) finds its place again by the last eight jobs of a page: if all of these were cancelled,
         /// or ten thousand jobs in front of them are gone, the line is listed from its front again, and a ready job may be told
-        /// twice; none is left out. A store made of several lists one after the other, each in this order; a job that moves
+        /// twice; none is left out, unless one of these eight has been moved to the tail of its line meanwhile. A store made of several lists one after the other, each in this order; a job that moves
         /// from one to another between two pages may be told twice, too.
         ///
         /// A page costs what its jobs cost, and a few steps for each doubling of the place's length. That of the running jobs
@@ -96,11 +96,32 @@ operations! {
 }
 
 operations! {
-    /// Cancelling jobs and pausing topics.
+    /// Cancelling and changing jobs, and pausing topics.
     pub trait Control {
         /// Cancels jobs: waiting ones are gone at once, counted as `cancelled`, their results kept and their waiters told as
         /// with every other end; running ones are marked, and their workers told. Answers in the order given.
         async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> => announce cancelled;
+
+        /// Cancels jobs as [`Control::cancel`] does, and ends the attempts at running ones: their runners are told to stop them now. A
+        /// job that a pull worker holds, which nothing can stop, is gone at once: the worker's lease is lost, as if it had been
+        /// released. Answers in the order given.
+        async fn kill(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> => announce cancelled;
+
+        /// Changes when jobs are due, and their priorities, while they wait. Answers in the order given; each job is one step. Whatever else
+        /// there is of a job stays: attempts, failure, checkpoint, unique value, links.
+        ///
+        /// - due: the job is ready or delayed from then on, as if it had been pushed with that time, and its time to live counts from then. A job
+        ///   that is ready already, or waits for its key, stays where it is if it is to be due now. One that waits for other jobs goes on
+        ///   waiting for them, and is due then or later. Limits and rates hold as ever.
+        /// - priority: a ready job goes to the tail of its new line. One that waits for its key keeps its place among the jobs of the key.
+        /// - A job that has never run and is delayed gives up the slot of its key, so the next one of the key may start; it takes its place
+        ///   behind the others when it is due. One that has run keeps its slot, as between two attempts.
+        async fn change(
+            &self,
+            tenant: &Name,
+            ids: &[JobId],
+            change: &gristmill_core::job::JobChange,
+        ) -> Result<Vec<crate::JobChanged>, StoreError>;
 
         /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
         /// due jobs become ready, running jobs go on. Tells whether it was otherwise before.
@@ -124,13 +145,25 @@ impl<S: Query + ListJobs + DeadJobs + Control + ?Sized> Inspect for S {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cancelled {
-    /// It waited, and is gone.
+    /// It waited, or it was killed and a pull worker had it; it is gone.
     Gone,
-    /// It is running: its handler can see that it is no longer wanted, and its deadline stops it. Unless the attempt is
-    /// acked, the job is gone with it.
+    /// It is running: its handler can see that it is no longer wanted, and its deadline stops it, or, if it was killed, its runner does so
+    /// now. Unless the attempt is acked, the job is gone with it.
     Stopping,
     /// It is dead, over, or unknown. Nothing was changed.
     TooLate,
+}
+
+/// What a change did with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobChanged {
+    /// It is running, dead, over, unknown, or cannot be read. Nothing was changed.
+    TooLate,
+    /// It was so before.
+    Unchanged,
+    /// It is as it was to be.
+    Changed,
 }
 
 /// How many jobs of a topic are where, and what became of the rest since the store began counting.
@@ -291,6 +324,18 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// The name, in lower case, as queries have it.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Delayed { .. } => "delayed",
+            Self::Waiting => "waiting",
+            Self::Running { .. } => "running",
+            Self::Dead { .. } => "dead",
+            Self::Finished => "finished",
+        }
+    }
+
     /// Of a job that is delayed until some time, or waits for others.
     #[cfg(any(feature = "redis", feature = "embedded"))]
     pub(crate) fn delayed(until: Timestamp) -> Self {

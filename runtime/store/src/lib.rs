@@ -42,6 +42,8 @@ mod operations;
 #[cfg(any(feature = "redis", feature = "sharding"))]
 mod parts;
 mod placement;
+#[cfg(any(feature = "redis", feature = "embedded"))]
+mod pulled;
 mod purge;
 mod schedules;
 mod settlement;
@@ -67,8 +69,8 @@ pub use contract::{
 pub use error::StoreError;
 pub use fsck::{Check, Finding, Fsck, FsckReport};
 pub use inspect::{
-    AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Inspect, JobState, JobView, LimitReached, ListJobs, Query,
-    ResultView, TopicCounts,
+    AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Inspect, JobChanged, JobState, JobView, LimitReached,
+    ListJobs, Query, ResultView, TopicCounts,
 };
 pub use job_query::{
     BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, Found, JobField, JobQuery, QueryCursor, QueryError, Scanned,

@@ -27,6 +27,13 @@ async fn cancelled_while_waiting_and_while_running(project: TestProject) {
     })
     .await;
     assert_eq!(view["result"]["outcome"], "cancelled");
+
+    let script = r#"{"do": [{"end": "infinite-loop"}]}"#;
+    project.run(&["push", "puppet", "--id", "loops", "--data", script, "--keep-result", "1h"]).done();
+    until("the job to run", SOON, async || (state("loops") == "running").then_some(())).await;
+    let said = project.run(&["job", "cancel", "--kill", "loops"]);
+    assert!(said.done().contains("its runner ends the attempt now"));
+    until("the killed one to end", SOON, async || (state("loops") == "finished").then_some(())).await;
     let said = project.run(&["job", "cancel", "nobody"]);
     assert!(said.ended(1).err.contains("unknown"), "{}", said.err);
 }
@@ -39,6 +46,36 @@ async fn jobs_are_cancelled_wherever_they_are() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_cancelled_wherever_they_are_in_redis() {
     cancelled_while_waiting_and_while_running(TestProject::on_redis(MANIFEST, &HANDLERS).await).await;
+}
+
+async fn changed_while_waiting(project: TestProject) {
+    project.run(&["push", "echo", "--id", "j", "--data", "x", "--delay", "1h", "--keep-result", "1h"]).done();
+    let priority = |of: &str| project.run(&["job", "show", of, "--json"]).document()["job"]["priority"].clone();
+    let said = project.run(&["job", "change", "j", "nobody", "--priority", "high", "--delay", "2h", "--json"]);
+    let expected = [("j", "changed"), ("nobody", "too-late")];
+    let expected = expected.map(|(id, status)| json!({"id": id, "tenant": "default", "status": status}));
+    assert_eq!(said.ended(1).documents(), expected);
+    assert_eq!(priority("j"), "high");
+    let _runner = project.serve().await;
+    assert_eq!(project.run(&["job", "change", "j", "--now"]).done(), "job j is changed\n");
+    until("the job to be done", SOON, async || {
+        (project.run(&["job", "show", "j", "--json"]).document()["state"] == "finished").then_some(())
+    })
+    .await;
+    assert!(project.run(&["job", "change", "j", "--now"]).ended(1).err.contains("over"));
+    for wrong in [&["job", "change", "j"][..], &["job", "change", "j", "--now", "--delay", "1s"]] {
+        assert_eq!(project.run(wrong).code, 2, "{wrong:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_jobs_are_changed() {
+    changed_while_waiting(TestProject::new(MANIFEST, &HANDLERS).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_jobs_are_changed_in_redis() {
+    changed_while_waiting(TestProject::on_redis(MANIFEST, &HANDLERS).await).await;
 }
 
 async fn paused_and_resumed(project: TestProject) {

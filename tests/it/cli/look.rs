@@ -250,3 +250,41 @@ async fn workers_are_shown_with_what_they_run() {
         project.run(&["job", "cancel", "j"]).done();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_are_shown_by_the_server_of_their_runner_and_without_one_the_journal_is_named() {
+    let project = TestProject::new(MANIFEST, &[("echo", guests::ECHO), ("puppet", guests::PUPPET)]).await;
+    let runner = project.serve().await;
+    let panic = r#"{"do": [{"log": "kneading"}, {"end": {"panic": "on fire"}}]}"#;
+    project.run(&["push", "puppet", "--id", "mad", "--data", panic, "--wait"]).ended(4);
+    project.run(&["push", "echo", "--id", "fine", "--data", "x", "--wait"]).done();
+    let documents = until("both attempts", SOON, async || {
+        let documents = project.run(&["attempts", "--json"]).ended(0).documents();
+        (documents.len() == 2).then_some(documents)
+    })
+    .await;
+    assert_eq!(documents[1]["log"][0]["text"], "kneading puppet=yes");
+    assert_eq!(project.run(&["attempts", "--job", "fine", "--json"]).ended(0).document()["outcome"], "complete");
+
+    let text = project.run(&["attempts", "--failed", "--topic", "puppet"]).done();
+    assert!(text.contains("puppet  mad  attempt 1  trapped, bury") && !text.contains("fine"), "{text}");
+    assert!(text.contains("\n    INFO     kneading puppet=yes\n") && text.contains("failed: "), "{text}");
+
+    let history = until("the bill of both attempts", SOON, async || {
+        let history = project.run(&["stats", "--history", "--json"]).ended(0).document();
+        (history["days"][0]["attempts"] == 2).then_some(history)
+    })
+    .await;
+    // Minutes end when the clock says so, and a new tenant has none before.
+    assert!(history["minutes"].is_array(), "{history}");
+    let of_topic = project.run(&["stats", "--history", "--topic", "echo"]).done();
+    let day = of_topic.lines().last().unwrap().split_whitespace().nth(1);
+    assert_eq!(day, Some("1"), "{of_topic}");
+
+    runner.kill();
+    for command in [&["attempts"][..], &["stats", "--history"]] {
+        let said = project.run(command);
+        assert!(said.ended(2).err.contains("--server URL"), "{}", said.err);
+    }
+    assert!(project.run(&["attempts"]).err.contains("[journal]"));
+}

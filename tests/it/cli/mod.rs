@@ -1,6 +1,7 @@
 //! The command line as a user uses it: the real binary, the embedded store and a real Redis, the stock handlers.
 
 mod build;
+mod bulk;
 mod check;
 mod compile;
 mod control;

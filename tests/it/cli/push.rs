@@ -1,7 +1,7 @@
 //! `push`: where a body comes from, which jobs are made of it, and what is refused.
 
 use gristmill_tests::guests;
-use gristmill_tests::process::Process;
+use gristmill_tests::process::{Process, command};
 use gristmill_tests::test_project::{Said, TestProject, fields};
 use serde_json::json;
 
@@ -207,7 +207,7 @@ async fn a_body_over_the_topics_limit_is_refused_and_not_pushed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_line_that_makes_no_sense_ends_with_2() {
     let project = project().await;
-    let wrong: [(&[&str], &str); 13] = [
+    let wrong: [(&[&str], &str); 16] = [
         (&["push"], "<TOPIC>"),
         (&["push", "no topic"], "no topic"),
         (&["push", "parking", "--bogus"], "--bogus"),
@@ -218,6 +218,9 @@ async fn a_command_line_that_makes_no_sense_ends_with_2() {
         (&["push", "parking", "--jsonl", "-", "--data", "x"], "--data"),
         (&["push", "parking", "--jsonl", "-", "--id", "j"], "--id"),
         (&["push", "parking", "--count", "0"], "0"),
+        (&["push", "parking", "--edit"], "--from-job"),
+        (&["push", "--from-job", "j", "--data", "x"], "--data"),
+        (&["push", "--from-job", "j", "--delay", "1h"], "--delay"),
         (&["push", "parking", "--count", "2", "--id", "j"], "--id"),
         (&["push", "acme/parking", "--tenant", "other"], "tenant"),
         (&["dead", "delete", "parking"], "<IDS>"),
@@ -229,6 +232,65 @@ async fn a_command_line_that_makes_no_sense_ends_with_2() {
     }
     let said = project.run(&["--store", "postgres://me:hunter2@db/x", "stats"]);
     assert!(said.ended(2).err.contains("redis://") && !said.err.contains("hunter2"), "{}", said.err);
+}
+
+/// Runs a command with this editor, a line for a shell. Returns its exit code, and what it wrote to standard output and error.
+fn edited(project: &TestProject, editor: &str, arguments: &[&str]) -> (i32, String, String) {
+    let (manifest, mut command) = (project.manifest(), command(&project.manifest()));
+    let output =
+        command.env("VISUAL", editor).env("TMPDIR", manifest.parent().unwrap()).args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_pushed_again_with_a_new_id() {
+    let project = project().await;
+    let first = ["push", "acme/parking", "--id", "first", "--data", "to ada", "--content-type", "text/plain"];
+    project.run(&[&first[..], &["--meta", "a=b", "--key", "k", "--attempts", "7", "--delay", "1h"]].concat()).done();
+    let document =
+        |id: &str| project.run(&["job", "show", id.trim(), "--tenant", "acme", "--json"]).ended(0).document();
+    let again = project.run(&["push", "--from-job", "first", "--tenant", "acme"]);
+    let (first, again) = (document("first"), document(&again.done()));
+    assert_eq!((&first["state"], &again["state"]), (&json!("delayed"), &json!("ready")));
+    for field in ["topic", "body", "metadata", "key", "attempts_max"] {
+        assert!(!again["job"][field].is_null() && again["job"][field] == first["job"][field], "{field}: {again}");
+    }
+    let other = project.run(&["push", "acme/elsewhere", "--from-job", "first"]);
+    assert_eq!(document(&other.done())["job"]["topic"], "elsewhere");
+    let said = project.run(&["push", "--from-job", "first"]);
+    assert!(said.ended(1).err.contains("not known to tenant `default`"), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_edited_before_it_is_pushed_again() {
+    let project = project().await;
+    project.run(&["push", "parking", "--id", "first", "--data", "to ada", "--unique", "u"]).done();
+    let push = |editor: &str| edited(&project, editor, &["push", "--from-job", "first", "--edit"]);
+    let (code, id, said) = push(r#"sed -i -e s/ada/grace/ -e 's/"u"/"v"/'"#);
+    assert_eq!((code, body(&project, &id)), (0, "to grace".into()), "{said}");
+
+    for editor in ["true", "truncate -s 0"] {
+        let (code, _, said) = push(editor);
+        assert!(code == 1 && said.contains("nothing is pushed"), "{said}");
+    }
+    let too_long = format!(r#"sed -i -e s/ada/{}/ -e 's/"u"/"w"/'"#, "x".repeat(200));
+    // What was written is kept wherever it is not pushed.
+    for (editor, expected_code, problem, written) in [
+        ("sed -i s/body_text/bdoy/", 2, "unknown field `bdoy`", "bdoy"),
+        ("f() { sed -i s/ada/eve/ $1; false; }; f", 1, "the editor ended with", "to eve"),
+        ("sed -i s/ada/eve/", 0, "has the same unique value", "to eve"),
+        (too_long.as_str(), 2, "payload-limit", "xxx"),
+    ] {
+        let (code, _, said) = push(editor);
+        assert!(code == expected_code && said.contains(problem), "{said}");
+        let path = said.split("the text is kept in ").nth(1).unwrap_or_else(|| panic!("{said}"));
+        let path = path.split([':', '\n']).next().unwrap();
+        assert!(std::fs::read_to_string(path).unwrap().contains(written), "{said}");
+    }
+    let topics = project.run(&["stats", "--json"]).ended(0).documents();
+    let parking = topics.iter().find(|topic| topic["topic"] == "parking").unwrap();
+    assert_eq!(parking["ready"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use gristmill::job::{JobId, Payload};
+use gristmill::job::{JobId, Payload, WorkerId};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{Cancelled, JobState, Migrated, PendingWork, Pushed, ResultView, Settled, Settlement};
 use gristmill_tests::test_store::{
-    DEAD_AFTER, LEASE, TestStore, delayed, failure, foreign, job, poll, retry, settlement, tenant, topic,
+    DEAD_AFTER, LEASE, TestStore, delayed, failure, foreign, job, keyed, poll, retry, settlement, tenant, topic,
 };
 
 super::cases![
@@ -28,6 +28,11 @@ super::cases![
     answers_keep_the_order_of_the_ids,
     a_tenant_cancels_its_own_jobs_only,
     a_cancelled_id_may_be_pushed_again,
+    a_kill_marks_a_running_job_and_takes_a_waiting_one,
+    a_cancelled_job_can_be_killed_and_stays_killed,
+    the_mark_of_a_kill_ends_with_the_job,
+    the_attempt_of_a_pull_worker_ends_with_the_kill,
+    an_ack_is_stronger_than_a_kill,
 ];
 
 async fn cancel(queue: &TestStore, id: &JobId) -> Cancelled {
@@ -227,4 +232,71 @@ async fn a_cancelled_id_may_be_pushed_again(queue: TestStore) {
     waiting.spec.body = pushed.clone();
     assert_eq!(queue.push(std::slice::from_ref(&waiting)).await, [Pushed::Stored]);
     assert_eq!(queue.claim_one().await.job.spec.body, pushed);
+}
+
+async fn kill(queue: &TestStore, id: &JobId) -> Cancelled {
+    queue.store.kill(&tenant(), std::slice::from_ref(id)).await.unwrap().remove(0)
+}
+
+async fn a_kill_marks_a_running_job_and_takes_a_waiting_one(queue: TestStore) {
+    let claim = queue.running().await;
+    let (dead, waiting) = (queue.dead().await.lease.job, job("mail"));
+    queue.push(std::slice::from_ref(&waiting)).await;
+    let ids = [claim.lease.job.clone(), waiting.spec.id.clone(), dead.clone()];
+    let killed = queue.store.kill(&tenant(), &ids).await.unwrap();
+    assert_eq!(killed, [Cancelled::Stopping, Cancelled::Gone, Cancelled::TooLate]);
+    let found = poll(&*queue.store, &tenant()).await;
+    assert_eq!((&found.cancelled[..], &found.killed[..]), (&ids[..1], &ids[..1]));
+    assert_eq!(queue.settle(&claim, Verdict::Release(Duration::ZERO)).await, Settled::Cancelled);
+    assert_eq!((queue.places().await, queue.total("cancelled").await), ([0, 0, 0, 1], 2));
+    assert!(poll(&*queue.store, &tenant()).await.killed.is_empty());
+}
+
+async fn a_cancelled_job_can_be_killed_and_stays_killed(queue: TestStore) {
+    let claim = queue.running().await;
+    let id = claim.lease.job.clone();
+    assert_eq!(cancel(&queue, &id).await, Cancelled::Stopping);
+    assert!(poll(&*queue.store, &tenant()).await.killed.is_empty());
+    assert_eq!(kill(&queue, &id).await, Cancelled::Stopping);
+    assert_eq!(cancel(&queue, &id).await, Cancelled::Stopping);
+    let found = poll(&*queue.store, &tenant()).await;
+    assert_eq!((found.cancelled, found.killed), (vec![id.clone()], vec![id]));
+    assert_eq!(queue.settle(&claim, retry(0)).await, Settled::Cancelled);
+    assert_eq!(queue.total("cancelled").await, 1);
+}
+
+async fn the_mark_of_a_kill_ends_with_the_job(queue: TestStore) {
+    let again = job("mail");
+    queue.push(std::slice::from_ref(&again)).await;
+    let claim = queue.claim(1).await.remove(0);
+    kill(&queue, &again.spec.id).await;
+    assert_eq!(queue.settle(&claim, retry(0)).await, Settled::Cancelled);
+    queue.push(std::slice::from_ref(&again)).await;
+    assert_eq!(queue.claim(1).await.len(), 1);
+    assert_eq!(cancel(&queue, &again.spec.id).await, Cancelled::Stopping);
+    let found = poll(&*queue.store, &tenant()).await;
+    assert_eq!((found.cancelled, found.killed), (vec![again.spec.id], Vec::new()));
+}
+
+async fn the_attempt_of_a_pull_worker_ends_with_the_kill(queue: TestStore) {
+    let mut pushed = [keyed("a"), keyed("a")];
+    pushed[0].spec.keep_result = Some(LEASE);
+    queue.push(&pushed).await;
+    let claim = queue.claim_as(&WorkerId::pull("press"), "mail", 9).await.claims.remove(0);
+    assert_eq!(claim.lease.job, pushed[0].spec.id);
+    assert_eq!(kill(&queue, &claim.lease.job).await, Cancelled::Gone);
+    assert_eq!(queue.store.extend(std::slice::from_ref(&claim.lease), LEASE).await.unwrap(), [false]);
+    assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::LeaseLost);
+    assert_eq!(queue.view(&claim.lease.job).await.unwrap().result, Some(ResultView::Cancelled));
+    assert_eq!((queue.total("cancelled").await, queue.total("acked").await), (1, 0));
+    assert!(poll(&*queue.store, &tenant()).await.killed.is_empty());
+    assert_eq!(queue.claim(9).await[0].lease.job, pushed[1].spec.id, "the next job of the key runs");
+}
+
+async fn an_ack_is_stronger_than_a_kill(queue: TestStore) {
+    let claim = queue.running().await;
+    assert_eq!(kill(&queue, &claim.lease.job).await, Cancelled::Stopping);
+    assert_eq!(queue.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
+    assert_eq!((queue.total("acked").await, queue.total("cancelled").await), (1, 0));
+    assert!(poll(&*queue.store, &tenant()).await.killed.is_empty());
 }

@@ -242,6 +242,7 @@ const IN_REDIS: &[Damage] = &[
     (Check::DetailWithoutJob, "SADD|P large|ghost", "large: "),
     (Check::DetailWithoutJob, "ZADD|P extended|1|ready", "extended: "),
     (Check::DetailWithoutJob, "SADD|P cancelled|ready", "cancelled: "),
+    (Check::DetailWithoutJob, "SADD|P cancelled|ready!", "cancelled: "),
     (Check::LargeMismarked, "SADD|P large|ready", "job ready, "),
     (Check::UniqueNotHeld, "HDEL|P unique:mail|u", "job unique, "),
     (Check::UniqueHolderGone, "HSET|P unique:mail|v|ghost", "job ghost, "),

@@ -46,6 +46,7 @@ mod after;
 mod batches;
 mod bill;
 mod cancel;
+mod change;
 mod checkpoint;
 mod claim;
 mod counts;

@@ -17,6 +17,7 @@ super::cases![
     an_attempt_before_the_last_does_not_end_the_job,
     waiting_for_a_cancelled_job_ends,
     the_worker_of_a_cancelled_job_is_notified,
+    the_worker_of_a_killed_job_is_notified,
     every_subscriber_receives_signals,
     a_tenants_signals_are_its_own,
     wanted_names_ready_topics,
@@ -138,6 +139,16 @@ async fn the_worker_of_a_cancelled_job_is_notified(queue: TestStore) {
     let snooze = Settlement { notify: true, ..settlement(&claim, Verdict::Snooze(Duration::ZERO)) };
     assert_eq!(queue.settle_with(snooze).await, Settled::Cancelled);
     assert_eq!(next(&mut signals).await, Signal::Finished { tenant: tenant(), id: claim.lease.job });
+}
+
+async fn the_worker_of_a_killed_job_is_notified(queue: TestStore) {
+    let claim = queue.running().await;
+    let (tenant, id) = (tenant(), claim.lease.job.clone());
+    let mut signals = listen(&queue).await;
+    queue.store.kill(&tenant, std::slice::from_ref(&id)).await.unwrap();
+    // A runner that knows no kills obeys the first.
+    assert_eq!(next(&mut signals).await, Signal::Cancelled { tenant: tenant.clone(), id: id.clone() });
+    assert_eq!(next(&mut signals).await, Signal::Killed { tenant, id });
 }
 
 async fn every_subscriber_receives_signals(queue: TestStore) {

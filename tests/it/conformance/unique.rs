@@ -25,6 +25,7 @@ super::cases![
     a_window_ends_though_the_job_still_waits,
     a_window_and_holding_until_done_respect_each_other,
     a_window_counts_from_push_and_not_from_due,
+    after_a_window_of_no_time_the_next_job_of_the_push_holds_the_value,
 ];
 
 async fn pushed(queue: &TestStore, value: &str) -> Pushed {
@@ -197,4 +198,14 @@ async fn a_window_counts_from_push_and_not_from_due(queue: TestStore) {
     queue.push(&[first]).await;
     queue.pass(100);
     assert_eq!(pushed(&queue, "u").await, Pushed::Stored);
+}
+
+async fn after_a_window_of_no_time_the_next_job_of_the_push_holds_the_value(queue: TestStore) {
+    let jobs = [unique_for("mail", "u", 0), unique("mail", "u")];
+    assert_eq!(queue.push(&jobs).await, [Pushed::Stored, Pushed::Stored]);
+    assert!(queue.store.fsck().await.unwrap().is_clean());
+    queue.pass(10);
+    // A push with a window forgets those that have passed.
+    queue.push(&[unique_for("mail", "other", 10)]).await;
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(jobs[1].spec.id.clone()));
 }

@@ -5,7 +5,7 @@ use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::SOON;
 use http_body_util::BodyExt;
 use hyper::Request;
-use puppet::{Script, Step};
+use puppet::{End, Script, Step};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -17,6 +17,8 @@ on_both_stores! {
     a_wait_ends_by_itself
     an_event_stream_of_a_job_has_every_state_until_the_end
     a_job_is_cancelled_once
+    a_waiting_job_is_changed
+    a_running_job_is_killed
     waiting_for_an_unknown_job_ends_at_once
     a_request_keeps_its_id
 }
@@ -84,6 +86,54 @@ async fn a_job_is_cancelled_once(runner: TestRunner) {
     assert_eq!(runner.client().get(&job_path(&id)).await.json()["result"]["outcome"], "cancelled");
     refused(&runner.client().delete(&job_path(&id)).await, 409, "too-late");
     refused(&runner.client().delete("/v1/tenants/default/jobs/unheard-of").await, 404, "job-unknown");
+}
+
+async fn a_waiting_job_is_changed(runner: TestRunner) {
+    let id = runner.client().post(NOBODY, &json!({ "delay_ms": 3_600_000 })).await.json()["id"].clone();
+    let patch = async |path: &str, change: Value| {
+        let request = Request::patch(path).header("content-type", "application/json");
+        runner.client().send(request, change.to_string().into_bytes()).await
+    };
+    let change = json!({ "due": { "at_ms": 4_000_000_000_000_u64 }, "priority": "high" });
+    let answer = patch(&job_path(&id), change.clone()).await;
+    assert_eq!((answer.status, answer.json()), (200, json!({ "id": id, "status": "changed" })));
+    let job = runner.client().get(&job_path(&id)).await.json();
+    assert_eq!((&job["until_ms"], &job["job"]["spec"]["priority"]), (&change["due"]["at_ms"], &change["priority"]));
+    assert_eq!(patch(&job_path(&id), change).await.json()["status"], "unchanged");
+
+    let many = json!({ "ids": [id, "unheard-of"], "due": "now" });
+    let answer = runner.client().post("/v1/tenants/default/change", &many).await;
+    assert_eq!((answer.status, answer.json()), (200, json!({ "changed": ["changed", "too-late"] })));
+    assert_eq!(runner.client().get(&job_path(&id)).await.json()["state"], "ready");
+
+    let far = json!({ "due": { "after_ms": 3_155_760_000_001_u64 } });
+    for wrong in
+        [json!({}), far, json!({ "due": "tomorrow" }), json!({ "priority": "urgent" }), json!({ "delay_ms": 5 })]
+    {
+        refused(&patch(&job_path(&id), wrong).await, 400, "bad-request");
+    }
+    refused(&runner.client().post("/v1/tenants/default/change", &json!({ "ids": [id] })).await, 400, "bad-request");
+    runner.client().delete(&job_path(&id)).await;
+    let now = json!({ "due": "now" });
+    refused(&patch("/v1/tenants/default/jobs/unheard-of", now.clone()).await, 404, "job-unknown");
+    let over = runner.client().post(ECHO, &json!({ "body": 1, "keep_result_ms": 600_000 })).await.json()["id"].clone();
+    runner.client().get(&format!("{}?wait_ms=60000", job_path(&over))).await;
+    refused(&patch(&job_path(&over), now).await, 409, "too-late");
+}
+
+async fn a_running_job_is_killed(runner: TestRunner) {
+    let mut job = script(&Script::end(End::InfiniteLoop));
+    job["keep_result_ms"] = json!(600_000);
+    let id = running(&runner, &job).await;
+    let path = job_path(&id);
+    refused(&runner.client().delete(&format!("{path}?kill=perhaps")).await, 400, "bad-request");
+    let answer = runner.client().delete(&format!("{path}?kill=true")).await;
+    assert_eq!((answer.status, answer.json()), (200, json!({ "id": id, "status": "stopping" })));
+    let answer = runner.client().get(&format!("{path}?wait_ms=60000")).await;
+    assert_eq!(answer.json()["result"]["outcome"], "cancelled");
+    let many = json!({ "ids": [id], "kill": true });
+    let answer = runner.client().post("/v1/tenants/default/cancel", &many).await;
+    assert_eq!(answer.json(), json!({ "cancelled": ["too-late"] }));
 }
 
 async fn waiting_for_an_unknown_job_ends_at_once(runner: TestRunner) {

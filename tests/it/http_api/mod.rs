@@ -1,5 +1,7 @@
 //! The public API as a producer or an operator meets it, on either kind of store.
 
+mod attempts;
+mod bulk;
 mod dead;
 mod document;
 mod find;

@@ -3,4 +3,4 @@
 mod events;
 mod page;
 mod reader;
-mod stream;
+pub(crate) mod stream;

@@ -10,22 +10,22 @@ use tokio::time::timeout;
 
 /// A stream that is open.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     body: Incoming,
     text: String,
 }
 
 /// One event: its name, its number if it has one, its data.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Event {
-    pub(super) name: String,
-    pub(super) id: Option<u64>,
-    pub(super) data: Value,
+pub(crate) struct Event {
+    pub(crate) name: String,
+    pub(crate) id: Option<u64>,
+    pub(crate) data: Value,
 }
 
 impl Stream {
     /// What happens after this is told.
-    pub(super) async fn open(runner: &TestRunner, path: &str) -> Self {
+    pub(crate) async fn open(runner: &TestRunner, path: &str) -> Self {
         let response = runner.client().begin(Request::get(path), Vec::new()).await;
         assert_eq!(response.status(), 200, "{path}");
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -33,12 +33,12 @@ impl Stream {
     }
 
     /// The next event; none: the stream has ended.
-    pub(super) async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
         timeout(SOON, self.read()).await.expect("an event, or the end")
     }
 
     /// The next so many.
-    pub(super) async fn take(&mut self, count: usize) -> Vec<Event> {
+    pub(crate) async fn take(&mut self, count: usize) -> Vec<Event> {
         let mut events = Vec::new();
         while events.len() < count {
             events.push(self.next().await.unwrap_or_else(|| panic!("ended after {events:?}")));

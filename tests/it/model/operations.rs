@@ -53,7 +53,15 @@ pub(super) enum Operation {
         worker: usize,
         except: Option<Back>,
     },
-    Cancel(Vec<Back>),
+    Change {
+        jobs: Vec<Back>,
+        due: Option<When>,
+        priority: Option<Priority>,
+    },
+    Cancel {
+        jobs: Vec<Back>,
+        kill: bool,
+    },
     Respawn(Vec<Back>),
     DeleteDead(Vec<Back>),
     Pause {
@@ -192,7 +200,9 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(tenant, limit, verdict)| Operation::Reap { tenant, limit, verdict }),
         1 => (0..TENANTS, 0..WORKERS, weighted(0.3, LATEST))
             .prop_map(|(tenant, worker, except)| Operation::Held { tenant, worker, except }),
-        2 => vec(LATEST, 1..3).prop_map(Operation::Cancel),
+        3 => (vec(LATEST, 1..3), any::<bool>()).prop_map(|(jobs, kill)| Operation::Cancel { jobs, kill }),
+        3 => (vec(LATEST, 1..3), weighted(0.7, due()), weighted(0.5, prop::sample::select(Priority::ALL.to_vec())))
+            .prop_map(|(jobs, due, priority)| Operation::Change { jobs, due, priority }),
         2 => vec(LATEST, 1..3).prop_map(Operation::Respawn),
         1 => vec(LATEST, 1..3).prop_map(Operation::DeleteDead),
         1 => (0..TOPICS, any::<bool>()).prop_map(|(topic, paused)| Operation::Pause { topic, paused }),
@@ -215,16 +225,19 @@ fn wait() -> impl Strategy<Value = Ms> {
     prop::sample::select(vec![0, 1, 5, 10, 20, 40])
 }
 
-fn draft() -> impl Strategy<Value = Draft> {
-    let due = prop_oneof![
+fn due() -> impl Strategy<Value = When> {
+    prop_oneof![
         4 => Just(When::Now),
         2 => wait().prop_map(When::After),
         1 => prop::sample::select(vec![-5i64, 0, 5, 10, 20]).prop_map(When::At),
-    ];
+    ]
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
     let priority = prop_oneof![3 => Just(Priority::Normal), 2 => Just(Priority::High), 2 => Just(Priority::Low)];
     let unique = weighted(0.25, (0..2u8, weighted(0.5, wait())));
     let key = weighted(0.3, 0..2u8);
-    (0..TOPICS, due, priority, unique, weighted(0.1, time()), key, prop::bool::weighted(0.2), weighted(0.1, LATEST))
+    (0..TOPICS, due(), priority, unique, weighted(0.1, time()), key, prop::bool::weighted(0.2), weighted(0.1, LATEST))
         .prop_map(|(topic, due, priority, unique, ttl, key, kept, again)| Draft {
             topic,
             due,

@@ -126,6 +126,11 @@ impl Model {
         cancelled.map(|((_, id), _)| id.clone()).collect()
     }
 
+    pub(super) fn killed(&self, tenant: &Name) -> BTreeSet<JobId> {
+        let killed = self.jobs.iter().filter(|((owner, _), record)| owner == tenant && record.killed);
+        killed.map(|((_, id), _)| id.clone()).collect()
+    }
+
     /// The jobs of a place in the order of a list, without their results.
     pub(super) fn list(&self, topic: &TopicId, place: StateFilter) -> Vec<JobView> {
         let ids: Vec<JobId> = match place {

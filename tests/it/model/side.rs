@@ -108,6 +108,7 @@ impl Side {
             let wanted = poll(&**store, tenant).await;
             same("next due time", wanted.next_due_in, self.model.next_due_in(tenant))?;
             same("cancelled jobs", wanted.cancelled.into_iter().collect(), self.model.cancelled(tenant))?;
+            same("killed jobs", wanted.killed.into_iter().collect(), self.model.killed(tenant))?;
             let (named, (surely, perhaps)) = (BTreeSet::from_iter(wanted.ready), self.model.ready(tenant));
             if !named.is_superset(&surely) || !named.is_subset(&perhaps) {
                 return Err(Difference::new(format!("ready: {named:?} is not between {surely:?} and {perhaps:?}")));
@@ -188,6 +189,11 @@ impl Side {
         }
         self.listing = Some(listing);
         Ok(())
+    }
+
+    /// Leaves the list that was begun.
+    pub(super) fn end_listing(&mut self) {
+        self.listing = None;
     }
 
     /// Reads the list that was begun to its end, and looks for damage.

@@ -61,7 +61,9 @@ impl Outlook {
                     earliest = Some(due);
                 }
                 Signal::Finished { tenant, id } => ended.push((tenant.clone(), id.clone())),
-                Signal::Cancelled { tenant, id } => cancelled.push((tenant.clone(), id.clone())),
+                Signal::Cancelled { tenant, id } | Signal::Killed { tenant, id } => {
+                    cancelled.push((tenant.clone(), id.clone()))
+                }
                 Signal::Lost => return Err(Difference::new("a signal was lost")),
             }
         }
@@ -84,7 +86,10 @@ impl Outlook {
 fn tenant_of(signal: &Signal) -> Option<&Name> {
     match signal {
         Signal::Ready(topic) => Some(&topic.tenant),
-        Signal::Due { tenant, .. } | Signal::Finished { tenant, .. } | Signal::Cancelled { tenant, .. } => Some(tenant),
+        Signal::Due { tenant, .. }
+        | Signal::Finished { tenant, .. }
+        | Signal::Cancelled { tenant, .. }
+        | Signal::Killed { tenant, .. } => Some(tenant),
         Signal::Lost => None,
     }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::num::NonZero;
 use std::time::Duration;
 
-use gristmill::job::{Claim, Due, JobId, JobSpec, Lease, Name, NewJob, Payload, TopicId, Unique, WorkerId};
+use gristmill::job::{Claim, Due, JobChange, JobId, JobSpec, Lease, Name, NewJob, Payload, TopicId, Unique, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, StateChange, Verdict};
-use gristmill::store::{ClaimFrom, DeadLimits, Imported, Migrated, Settlement, StateWrite, TokenAdded};
+use gristmill::store::{ClaimFrom, DeadLimits, Imported, JobChanged, Migrated, Settlement, StateWrite, TokenAdded};
 use gristmill::time::Timestamp;
 use gristmill::token::{NewToken, Rate, Scope, TokenHash, TokenLimits};
 use gristmill::topic::{self, FleetLimits, KeyLimits, OnDead};
@@ -86,7 +86,11 @@ impl World {
             }
             Operation::Reap { tenant, limit, verdict } => self.reap(*tenant, *limit, verdict).await?,
             Operation::Held { tenant, worker, except } => self.claims_of(*tenant, *worker, *except).await?,
-            Operation::Cancel(jobs) => self.cancel(jobs).await?,
+            Operation::Change { jobs, due, priority } => {
+                let change = JobChange { due: due.as_ref().map(|due| self.due(due)), priority: *priority };
+                self.change(jobs, &change).await?;
+            }
+            Operation::Cancel { jobs, kill } => self.cancel(jobs, *kill).await?,
             Operation::Respawn(jobs) => {
                 for (topic, ids) in self.dead(jobs) {
                     let respawned = self.here.queue.store.respawn(&topic, &ids).await?;
@@ -234,14 +238,17 @@ impl World {
         spec.ttl = draft.ttl.map(ms);
         spec.key = draft.key.map(|key| format!("k{key}"));
         spec.keep_result = draft.kept.then_some(KEPT);
-        let due = match draft.due {
+        NewJob { spec, due: self.due(&draft.due) }
+    }
+
+    fn due(&self, when: &When) -> Due {
+        match when {
             When::Now => Due::Now,
-            When::After(wait) => Due::After(ms(wait)),
+            When::After(wait) => Due::After(ms(*wait)),
             When::At(from_now) => {
-                Due::At(Timestamp::from_millis(self.here.model.now.as_millis().saturating_add_signed(from_now)))
+                Due::At(Timestamp::from_millis(self.here.model.now.as_millis().saturating_add_signed(*from_now)))
             }
-        };
-        NewJob { spec, due }
+        }
     }
 
     fn jobs(&mut self, drafts: &[Draft], again: bool) -> Vec<NewJob> {
@@ -406,12 +413,29 @@ impl World {
         same("held", held, expected)
     }
 
-    async fn cancel(&mut self, jobs: &[usize]) -> Result<(), Difference> {
+    /// Jobs, as if all were of the tenant of the first.
+    fn named(&self, jobs: &[usize]) -> Option<(Name, Vec<JobId>)> {
         let keys: Vec<Key> = jobs.iter().filter_map(|place| back(&self.pushed, *place).cloned()).collect();
-        let Some((tenant, _)) = keys.first().cloned() else { return Ok(()) };
-        let ids: Vec<JobId> = keys.into_iter().map(|(_, id)| id).collect();
-        let cancelled = self.here.queue.store.cancel(&tenant, &ids).await?;
-        same("cancelled", cancelled, ids.iter().map(|id| self.here.model.cancel(&tenant, id)).collect())
+        let (tenant, _) = keys.first().cloned()?;
+        Some((tenant, keys.into_iter().map(|(_, id)| id).collect()))
+    }
+
+    async fn change(&mut self, jobs: &[usize], change: &JobChange) -> Result<(), Difference> {
+        let Some((tenant, ids)) = self.named(jobs) else { return Ok(()) };
+        let changed = self.here.queue.store.change(&tenant, &ids, change).await?;
+        let expected: Vec<JobChanged> = ids.iter().map(|id| self.here.model.change(&tenant, id, change)).collect();
+        if expected.contains(&JobChanged::Changed) {
+            // A job may have left its place and come back to it.
+            self.here.end_listing();
+        }
+        same("changed", changed, expected)
+    }
+
+    async fn cancel(&mut self, jobs: &[usize], kill: bool) -> Result<(), Difference> {
+        let Some((tenant, ids)) = self.named(jobs) else { return Ok(()) };
+        let store = &self.here.queue.store;
+        let cancelled = if kill { store.kill(&tenant, &ids).await? } else { store.cancel(&tenant, &ids).await? };
+        same("cancelled", cancelled, ids.iter().map(|id| self.here.model.cancel(&tenant, id, kill)).collect())
     }
 
     /// Dead jobs by topic, where there are any; else whatever job there is.

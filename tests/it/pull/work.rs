@@ -27,6 +27,7 @@ on_both_stores! {
     a_released_or_snoozed_job_has_used_no_attempt
     a_lease_that_ran_out_is_lost_and_a_late_settle_changes_nothing
     extending_a_lease_shows_that_the_job_was_cancelled
+    the_lease_of_a_killed_job_is_lost
     a_checkpoint_is_there_in_the_next_attempt
     a_checkpoint_may_be_as_long_as_its_topic_allows
     follow_ups_appear_with_the_ack
@@ -215,6 +216,20 @@ async fn extending_a_lease_shows_that_the_job_was_cancelled(runner: TestRunner) 
     runner.store.cancel(&tenant(), std::slice::from_ref(&pushed)).await.unwrap();
     assert_eq!(client.post(path, &extend).await.json()["extended"], json!(["cancelled"]));
     assert_eq!(settle(&client, json!([{ "lease": claim["lease"], "release": {} }])).await, json!(["cancelled"]));
+    assert_eq!(view(&runner, &pushed).await.unwrap().result, Some(ResultView::Cancelled));
+}
+
+async fn the_lease_of_a_killed_job_is_lost(runner: TestRunner) {
+    let (client, pushed) = (runner.client(), runner.push("print", b"x").await);
+    let claim = claim_one(&client, "print").await;
+    let answer = client.delete(&format!("/v1/tenants/default/jobs/{pushed}?kill=true")).await;
+    assert_eq!(answer.json()["status"], "gone");
+    let extend = json!({ "leases": [claim["lease"]], "lease_ms": 60_000 });
+    assert_eq!(
+        client.post("/v1/tenants/default/leases/extend", &extend).await.json()["extended"],
+        json!(["lease-lost"])
+    );
+    assert_eq!(settle(&client, json!([{ "lease": claim["lease"], "ack": {} }])).await, json!(["lease-lost"]));
     assert_eq!(view(&runner, &pushed).await.unwrap().result, Some(ResultView::Cancelled));
 }
 

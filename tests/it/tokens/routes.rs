@@ -34,7 +34,7 @@ impl Needs {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Route {
     pub(super) method: &'static str,
-    /// With `{tenant}`, `{topic}`, `{schedule}`, `{job}` and `{token}`.
+    /// With `{tenant}`, `{topic}`, `{schedule}`, `{bulk}`, `{job}` and `{token}`.
     pub(super) path: &'static str,
     /// With the same; empty: none.
     body: &'static str,
@@ -47,6 +47,8 @@ const fn route(method: &'static str, path: &'static str, body: &'static str, nee
 
 const JOBS: &str = r#"{"jobs":[{"spec":{"id":"{job}","tenant":"{tenant}","topic":"{topic}"}}]}"#;
 const IDS: &str = r#"{"ids":["{job}"]}"#;
+const CHANGE: &str = r#"{"due":"now"}"#;
+const CHANGE_IDS: &str = r#"{"ids":["{job}"],"due":"now"}"#;
 const NEW_TOKEN: &str = r#"{"tenant":"{tenant}","scopes":[]}"#;
 const LIMITS: &str = "{}";
 const STATE: &str = "/v1/tenants/{tenant}/topics/{topic}/state/{key}";
@@ -70,7 +72,15 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/jobs/{job}/links?limit=9", "", Tenant(Read)),
     route("POST", "/v1/tenants/{tenant}/jobs/{job}/seal", "{}", Tenant(Push)),
     route("DELETE", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Admin)),
+    route("PATCH", "/v1/tenants/{tenant}/jobs/{job}", CHANGE, Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/cancel", IDS, Tenant(Admin)),
+    route("GET", "/v1/tenants/{tenant}/bulk", "", Tenant(Read)),
+    // Without a query: one needs the scope `read`, too.
+    route("POST", "/v1/tenants/{tenant}/bulk", r#"{"action":"cancel"}"#, Tenant(Admin)),
+    route("GET", "/v1/tenants/{tenant}/bulk/{bulk}", "", Tenant(Read)),
+    route("POST", "/v1/tenants/{tenant}/bulk/{bulk}/start", r#"{"expect":1}"#, Tenant(Admin)),
+    route("POST", "/v1/tenants/{tenant}/bulk/{bulk}/abort", "{}", Tenant(Admin)),
+    route("POST", "/v1/tenants/{tenant}/change", CHANGE_IDS, Tenant(Admin)),
     route("GET", "/v1/tenants/{tenant}/topics", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/why", "", Tenant(Read)),
@@ -95,6 +105,8 @@ pub(super) const ROUTES: &[Route] = &[
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/respawn", IDS, Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/delete", IDS, Tenant(Admin)),
     route("GET", "/v1/tenants/{tenant}/bill", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/attempts", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/history", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/schedules", "", Tenant(Read)),
     route("GET", STATE, "", Tenant(Read)),
     route("DELETE", STATE, "", Tenant(Admin)),
@@ -121,7 +133,8 @@ pub(super) const ROUTES: &[Route] = &[
 #[test]
 fn the_table_is_what_the_server_requires() {
     let named = |path: &str| {
-        let id = if path.contains("/jobs/") { "{job}" } else { "{token}" };
+        let ids = [("/jobs/", "{job}"), ("/bulk/", "{bulk}"), ("/tokens/", "{token}")];
+        let id = ids.iter().find(|(part, _)| path.contains(part)).map_or("{id}", |(_, id)| id);
         path.replace("{id}", id)
     };
     let mut required: Vec<_> = gristmill::server::routes()
@@ -155,7 +168,7 @@ impl About<'_> {
 
     fn fill(&self, text: &str) -> String {
         let filled = text.replace("{tenant}", self.tenant).replace("{topic}", self.topic);
-        let filled = filled.replace("{schedule}", "nightly").replace("{key}", "customer-7");
+        let filled = filled.replace("{schedule}", "nightly").replace("{key}", "customer-7").replace("{bulk}", "none");
         filled.replace("{job}", self.job).replace("{token}", self.token)
     }
 }

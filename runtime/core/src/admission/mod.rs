@@ -165,12 +165,7 @@ impl Rules {
         let TenantRules { keep_result, unique_window, .. } = self.tenant;
         check_tenant_span("keeping of the result", spec.keep_result, keep_result, "keep-result", &spec)?;
         check_tenant_span("unique window", window, unique_window, "unique-window", &spec)?;
-        match due {
-            Due::Now => {}
-            Due::After(delay) => check_span("delay", Some(delay))?,
-            Due::At(at) if at > LATEST => return Err(Refused::Due { ms: at.as_millis() }),
-            Due::At(_) => {}
-        }
+        check_due(due)?;
         Ok(NewJob { spec: JobSpec { ttl: spec.ttl.or(self.ttl), ..spec }, due })
     }
 
@@ -188,6 +183,18 @@ impl Rules {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Whether a job may become due then.
+///
+/// # Errors
+/// [`Refused::Span`] or [`Refused::Due`]: it is too far in the future.
+pub fn check_due(due: Due) -> Result<(), Refused> {
+    match due {
+        Due::After(delay) => check_span("delay", Some(delay)),
+        Due::At(at) if at > LATEST => Err(Refused::Due { ms: at.as_millis() }),
+        Due::Now | Due::At(_) => Ok(()),
     }
 }
 

@@ -8,4 +8,4 @@ mod spec;
 pub use claim::{Claim, Lease};
 pub use links::{AFTER, AfterFailed, Ended, Links, MEMBERS, NoLink, WAITERS};
 pub use names::{BadJobId, BadName, DEFAULT_TENANT, JobId, Name, TopicId, WorkerId};
-pub use spec::{Due, Job, JobSpec, NewJob, Payload, Priority, Unique};
+pub use spec::{Due, Job, JobChange, JobSpec, NewJob, Payload, Priority, Unique};

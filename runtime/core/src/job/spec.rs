@@ -42,7 +42,7 @@ json_and_stored!(Payload, JsonPayload, StoredPayload);
 /// Bytes that each pair of metadata counts at least, so that a million empty pairs are not free.
 const PAIR_BYTES: usize = 4;
 
-/// What a producer says about a job. It never changes once pushed.
+/// What a producer says about a job. Once pushed, nothing of it changes but the priority: see [`JobChange`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
@@ -203,6 +203,18 @@ pub enum Due {
     At(Timestamp),
 }
 
+/// What is to be different about a job that waits. What it does not name stays as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobChange {
+    /// When the job becomes due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Due>,
+    /// Its priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+}
+
 /// A job on its way into the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -222,7 +234,7 @@ pub struct Job {
     /// When the store accepted it, in milliseconds since 1970.
     #[serde(rename = "enqueued_at_ms")]
     pub enqueued_at: Timestamp,
-    /// When the job first became due; equals `enqueued_at` for an immediate one.
+    /// When the job first became due, or was to become due by the last [`JobChange`]; equals `enqueued_at` for an immediate one.
     #[serde(rename = "due_at_ms")]
     pub due_at: Timestamp,
 }

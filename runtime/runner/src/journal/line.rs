@@ -1,32 +1,50 @@
 //! A record as one line of JSON. Its fields are documented in `docs/journal.md`.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
 use super::super::line_file::Line;
 use super::super::record::{AttemptRecord, micros_of};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Reason, Settled};
+use gristmill_sandbox::Version;
 
 /// What a line says. Names and figures only: while it waits to be written it keeps no body and no result in memory.
 ///
 /// Times begin with the store's clock at the claim and go on with the monotonic one: comparable, and never out of order.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(inline)]
 pub struct AttemptLine {
+    /// The runner that made the attempt.
+    #[schemars(with = "String")]
     worker: WorkerId,
     tenant: Name,
     topic: Name,
     job: JobId,
+    /// 1 on the first.
     attempt: u32,
+    /// Claims of the job so far, this one included.
     delivery: u64,
-    component: Option<String>,
+    /// SHA-256 of the component that ran. Null: the topic had none.
+    #[serde(serialize_with = "all_digits")]
+    #[schemars(with = "Option<String>")]
+    component: Option<Version>,
     enqueued_us: u64,
     due_us: u64,
     claimed_us: u64,
+    /// Null: its worker was lost.
     started_us: Option<u64>,
+    /// Null likewise.
     ended_us: Option<u64>,
+    /// How the attempt ended: `complete`, `timed-out`, and so on; docs/journal.md lists them.
+    #[schemars(with = "String")]
     outcome: OutcomeKind,
+    /// What follows for the job.
+    #[schemars(extend("enum" = ["ack", "retry", "snooze", "release", "bury", "expire"]))]
     verdict: &'static str,
+    /// What the store answered. Null: it refused, or did not answer.
     settled: Option<Settled>,
+    /// Of a failure.
     reason: Option<Reason>,
     fuel: u64,
     memory_peak_bytes: u64,
@@ -36,6 +54,16 @@ pub struct AttemptLine {
     result_bytes: usize,
     follow_ups: usize,
     follow_up_bytes: usize,
+}
+
+impl AttemptLine {
+    pub(crate) const fn topic(&self) -> &Name {
+        &self.topic
+    }
+
+    pub(crate) const fn job(&self) -> &JobId {
+        &self.job
+    }
 }
 
 impl Line for AttemptLine {
@@ -57,8 +85,7 @@ impl From<&AttemptRecord> for AttemptLine {
             job: claim.lease.job.clone(),
             attempt: claim.attempt,
             delivery: claim.lease.delivery,
-            // All 64 digits, as `sha256sum` prints them.
-            component: run.and_then(|run| run.version).map(|version| hex::encode(version.0)),
+            component: run.and_then(|run| run.version),
             enqueued_us: micros_of(claim.job.enqueued_at),
             due_us: micros_of(claim.job.due_at),
             claimed_us: micros_of(claim.claimed_at),
@@ -78,4 +105,9 @@ impl From<&AttemptRecord> for AttemptLine {
             follow_up_bytes: run.map_or(0, |run| run.follow_up_bytes),
         }
     }
+}
+
+/// As `sha256sum` prints them.
+fn all_digits<S: Serializer>(version: &Option<Version>, to: S) -> Result<S::Ok, S::Error> {
+    version.map(|version| hex::encode(version.0)).serialize(to)
 }

@@ -5,7 +5,7 @@
 mod line;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub use self::line::AttemptLine;
 use super::line_file::LineFile;

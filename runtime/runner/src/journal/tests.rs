@@ -33,7 +33,7 @@ fn worker() -> WorkerId {
 }
 
 /// An attempt that was acked, at a job of this name.
-fn record(job: &str) -> AttemptRecord {
+pub(crate) fn record(job: &str) -> AttemptRecord {
     let topic: TopicId = "acme/resize".parse().unwrap();
     let body = Payload { data: vec![0; 200], content_type: None };
     let spec = JobSpec { id: job.parse().unwrap(), ..JobSpec::new(topic.clone(), body) };

@@ -2,14 +2,14 @@
 //!
 //! The rules are those of components: attempts, retries, leases, the timeout, and the limits of bodies, results, checkpoints
 //! and follow-ups. They are not sandboxed: no fuel is counted, no memory bounded, nothing kept from them. They run on the
-//! tokio runtime that the runner was started in, so they must not block its threads; a timeout takes effect at an `await`.
+//! tokio runtime that the runner was started in, so they must not block its threads; a timeout and a kill take effect at an `await`.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -248,6 +248,7 @@ impl NativeHandler {
     /// Does one attempt, in a task of its own so that a panic ends nothing else. Dropping it aborts the task.
     pub async fn invoke(&self, attempt: Attempt) -> Report {
         let (begun, limits) = (Instant::now(), attempt.limits);
+        let control = Arc::clone(&attempt.cancellation.control);
         let follow_ups = Arc::<Mutex<FollowUps>>::default();
         let keyed = KeyedState::of(&attempt).map(|keyed| Arc::new(Mutex::new(keyed)));
         let (log, deadline) = (Arc::<Mutex<_>>::default(), attempt.now().plus(limits.timeout));
@@ -259,13 +260,14 @@ impl NativeHandler {
             deadline,
         };
         let task = AbortOnDropHandle::new(tokio::spawn((self.0)(job)));
-        let outcome = match tokio::time::timeout(limits.timeout, task).await {
-            Err(_) => Outcome::TimedOut { limit: limits.timeout },
-            Ok(Err(ended)) => match ended.try_into_panic() {
+        let outcome = match control.until_killed(pin!(tokio::time::timeout(limits.timeout, task))).await {
+            None => Outcome::Killed,
+            Some(Err(_)) => Outcome::TimedOut { limit: limits.timeout },
+            Some(Ok(Err(ended))) => match ended.try_into_panic() {
                 Ok(panic) => Outcome::Trapped { message: message_of(&*panic), backtrace: String::new() },
                 Err(cancelled) => Outcome::HostFault(cancelled.to_string()),
             },
-            Ok(Ok(answer)) => outcome(answer).within(limits.output_bytes),
+            Some(Ok(Ok(answer))) => outcome(answer).within(limits.output_bytes),
         };
         let change = keyed.and_then(|keyed| keyed.lock().take_change());
         let state = change.filter(|_| matches!(outcome, Outcome::Complete(_)));

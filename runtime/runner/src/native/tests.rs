@@ -44,6 +44,7 @@ async fn run(handler: NativeHandler) -> Vec<AttemptRecord> {
         journal: None,
         bill: BillSums::default(),
         shares: Shares::default(),
+        recent: None,
         traces: None,
     };
     let registry = watch::Sender::new(Arc::new(registry(handler)));
@@ -156,6 +157,16 @@ async fn a_timeout_ends_the_function() {
     .await;
     assert_eq!(outcomes(&attempts), [OutcomeKind::TimedOut, OutcomeKind::TimedOut]);
     assert!(ended.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn a_kill_ends_the_function_at_an_await() {
+    let handler = NativeHandler::new(async |_: NativeJob| std::future::pending::<Result<(), HandlerError>>().await);
+    let limits = gristmill_core::topic::Limits { timeout: Duration::from_secs(3600), ..Default::default() };
+    let attempt = Attempt::at(JobSpec::new("work".parse().unwrap(), Payload::default()), limits);
+    let control = Arc::clone(&attempt.cancellation.control);
+    let (report, ()) = tokio::join!(handler.invoke(attempt), async { control.kill() });
+    assert_eq!(report.outcome, Outcome::Killed);
 }
 
 #[tokio::test]

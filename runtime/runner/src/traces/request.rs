@@ -30,7 +30,8 @@ pub(super) fn spans(attempt: &mut SpanData, run: &Run, requests: SentRequests) -
 
 /// Its times go on from those of the attempt, which it never outlasts.
 fn of(attempt: &SpanData, run: &Run, request: &SentRequest) -> SpanData {
-    let time = |at: Instant| attempt.start_time + at.saturating_duration_since(run.started);
+    // One that was cut off with its attempt is closed a little later.
+    let time = |at: Instant| attempt.end_time.min(attempt.start_time + at.saturating_duration_since(run.started));
     let error = error(request);
     SpanData {
         span_context: span_context(&TraceContext { sampled: true, ..request.context }, false),

@@ -10,7 +10,7 @@ use url::Url;
 use super::super::bindings::http::{HttpError, Request};
 use gristmill_core::http_grant::HttpGrant;
 
-const URL_BYTES_MAX: usize = 8 << 10;
+pub(super) const URL_BYTES_MAX: usize = 8 << 10;
 const METHOD_BYTES_MAX: usize = 32;
 const HEADERS_MAX: usize = 100;
 /// Names and values together.

@@ -6,7 +6,7 @@ use hyper::header::{AUTHORIZATION, COOKIE, HeaderName, LOCATION, PROXY_AUTHORIZA
 use hyper::http::{Method, StatusCode};
 
 use super::super::bindings::http::HttpError;
-use super::outgoing::{Outgoing, tidy};
+use super::outgoing::{Outgoing, URL_BYTES_MAX, tidy};
 
 /// The request that follows; `None` if this is not a redirect, no more redirects are wanted, or it names no location.
 ///
@@ -25,6 +25,9 @@ pub(super) fn next<B>(request: &Outgoing, response: &Response<B>) -> Option<Resu
     };
     let mut url = request.url.join(location).ok()?;
     url.set_fragment(None);
+    if url.as_str().len() > URL_BYTES_MAX {
+        return Some(Err(HttpError::Denied(format!("a redirect: the URL is longer than {URL_BYTES_MAX} bytes"))));
+    }
     let url = match tidy(url) {
         Ok(url) => url,
         Err(HttpError::Denied(what) | HttpError::Invalid(what)) => {

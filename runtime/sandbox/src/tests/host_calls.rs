@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -58,7 +57,7 @@ async fn a_cancelled_attempt_can_see_it() {
     let component = load(&handler("", "(call $return_u64 (i64.extend_i32_u (call $is_cancelled)))")).await;
     let attempt = attempt("");
     assert_eq!(number(component.invoke(attempt.clone()).await), 0);
-    attempt.cancellation.unwanted.store(true, Ordering::Relaxed);
+    attempt.cancellation.control.cancel();
     assert_eq!(number(component.invoke(attempt.clone()).await), 1);
     let other = Attempt { cancellation: Cancellation::default(), ..attempt };
     other.cancellation.ending.cancel();

@@ -1,5 +1,6 @@
 //! Every limit, at its edge and one past it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::guest::handler;
@@ -38,6 +39,24 @@ async fn the_deadline_ends_a_loop_that_has_fuel_for_hours() {
     let report = load(&handler("", FOR_EVER)).await.invoke(attempt).await;
     assert_eq!(report.outcome, Outcome::TimedOut { limit: timeout });
     assert!(report.duration >= timeout && report.duration < Duration::from_secs(60), "{:?}", report.duration);
+    assert!(report.fuel > 0);
+}
+
+#[tokio::test]
+async fn a_kill_ends_a_loop_and_its_fuel_counts() {
+    let attempt = limited("", |limits| (limits.fuel, limits.timeout) = (u64::MAX, Duration::from_secs(3600)));
+    let control = Arc::clone(&attempt.cancellation.control);
+    let component = load(&handler("", FOR_EVER)).await;
+    // Polled whenever the guest yields.
+    let kill = async {
+        tokio::task::yield_now().await;
+        control.cancel();
+        tokio::task::yield_now().await;
+        assert!(control.is_unwanted() && !control.is_killed());
+        control.kill();
+    };
+    let (report, ()) = tokio::join!(component.invoke(attempt), kill);
+    assert_eq!(report.outcome, Outcome::Killed);
     assert!(report.fuel > 0);
 }
 

@@ -6,9 +6,10 @@ use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use tokio::time::Instant;
 
+use crate::api::jobs;
 use crate::api::topic_rates::Rate;
 use crate::auth::allowed::{Allowed, scope};
-use crate::extract::Head;
+use crate::extract::{Document, Head};
 use crate::openapi::{Described, EventStream};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -17,9 +18,9 @@ use crate::stream::sse::{self, Events, KEEP_ALIVE};
 use crate::stream::watch::{Watch, is_over};
 use crate::wire;
 use crate::wire::push::Waiting;
-use gristmill_core::job::{JobId, MEMBERS, Name, TopicId};
+use gristmill_core::job::{JobChange, JobId, MEMBERS, Name, TopicId};
 use gristmill_runner::why::{self, Serving, Why};
-use gristmill_store::{BatchSealed, Cancelled, JobState, JobView, TopicCounts};
+use gristmill_store::{BatchSealed, Cancelled, JobChanged, JobState, JobView, TopicCounts};
 
 const LOOK: &str = "The job. To `Accept: text/event-stream`: a `state` event with the job now and at each change that is \
     seen, until it is over.";
@@ -33,7 +34,9 @@ pub(crate) fn routes() -> Routes {
         .get(path, look, "Look at a job, wait for its end, or follow it")
         .answer(LOOK)
         .problems(&[Code::JobUnknown, Code::Busy])
-        .delete(path, cancel, "Cancel a job")
+        .delete(path, cancel, "Cancel a job, or kill it")
+        .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
+        .patch(path, change, "Change when a job is due, or its priority")
         .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
         .get("/tenants/{tenant}/jobs/{id}/why", why, "Say why a job is not running")
         .problems(&[Code::JobUnknown, Code::Busy])
@@ -174,9 +177,11 @@ fn differs(before: &JobView, now: &JobView) -> bool {
 async fn cancel(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, (Name, JobId)>,
     State(state): State<AppState>,
+    Head(Query(wire::HowToCancel { kill })): Head<Query<wire::HowToCancel>>,
 ) -> Result<Json<wire::CancelledOne>, Problem> {
     let cancel = async {
-        let cancelled = state.store.cancel(&tenant, std::slice::from_ref(&id)).await?;
+        let (store, ids) = (&state.store, std::slice::from_ref(&id));
+        let cancelled = if kill { store.kill(&tenant, ids).await? } else { store.cancel(&tenant, ids).await? };
         let status = match cancelled.first() {
             Some(status @ (Cancelled::Gone | Cancelled::Stopping)) => *status,
             Some(Cancelled::TooLate) | None => {
@@ -187,4 +192,27 @@ async fn cancel(
         Ok(wire::CancelledOne { id: id.clone(), status })
     };
     Ok(Json(state.request_limiter.within(identity.tenant(), cancel).await?))
+}
+
+async fn change(
+    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, (Name, JobId)>,
+    State(state): State<AppState>,
+    Document(change): Document<JobChange>,
+) -> Result<Json<wire::ChangedOne>, Problem> {
+    let change = jobs::checked(change)?;
+    let change = async {
+        let changed = state.store.change(&tenant, std::slice::from_ref(&id), &change).await?;
+        let status = match changed.first() {
+            Some(status @ (JobChanged::Changed | JobChanged::Unchanged)) => *status,
+            Some(JobChanged::TooLate) | None => {
+                state.store.job(&tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
+                return Err(Problem::new(
+                    Code::TooLate,
+                    format!("job {id} runs or is over: only jobs that wait can be changed"),
+                ));
+            }
+        };
+        Ok(wire::ChangedOne { id: id.clone(), status })
+    };
+    Ok(Json(state.request_limiter.within(identity.tenant(), change).await?))
 }

@@ -1,4 +1,4 @@
-//! Push jobs and cancel some, as the commands do.
+//! Push jobs, and cancel or change some, as the commands do.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,7 +10,8 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire::{self, BATCH};
-use gristmill_core::job::Name;
+use gristmill_core::admission::check_due;
+use gristmill_core::job::{JobChange, Name};
 
 /// A job's body is at most 64 MiB, which is 86 in base64; what else belongs to the job fits into the rest.
 pub(crate) const PUSH_BYTES: usize = 96 << 20;
@@ -20,7 +21,11 @@ pub(crate) fn routes() -> Routes {
         .post("/jobs", push, "Push jobs as the commands do")
         .problems(&[Code::TopicUnknown, Code::TooManyJobs, Code::TooManyBytes, Code::TooManyTopics, Code::Unconfirmed])
         .body_bytes(PUSH_BYTES)
-        .merge(Routes::of("jobs").post("/tenants/{tenant}/cancel", cancel, "Cancel many jobs"))
+        .merge(Routes::of("jobs").post("/tenants/{tenant}/cancel", cancel, "Cancel many jobs").post(
+            "/tenants/{tenant}/change",
+            change,
+            "Change when many jobs are due, or their priority",
+        ))
 }
 
 async fn push(
@@ -34,10 +39,31 @@ async fn push(
 async fn cancel(
     Allowed { over: tenant, .. }: Allowed<scope::Admin, Name>,
     State(state): State<AppState>,
-    Document(wire::Ids { ids }): Document<wire::Ids>,
+    Document(wire::Cancel { ids, kill }): Document<wire::Cancel>,
 ) -> Result<Json<wire::CancelAnswer>, Problem> {
     within_batch(ids.len())?;
-    Ok(Json(wire::CancelAnswer { cancelled: state.store.cancel(&tenant, &ids).await? }))
+    let store = &state.store;
+    let cancelled = if kill { store.kill(&tenant, &ids).await? } else { store.cancel(&tenant, &ids).await? };
+    Ok(Json(wire::CancelAnswer { cancelled }))
+}
+
+async fn change(
+    Allowed { over: tenant, .. }: Allowed<scope::Admin, Name>,
+    State(state): State<AppState>,
+    Document(wire::ChangeJobs { ids, due, priority }): Document<wire::ChangeJobs>,
+) -> Result<Json<wire::ChangeAnswer>, Problem> {
+    within_batch(ids.len())?;
+    let change = checked(JobChange { due, priority })?;
+    Ok(Json(wire::ChangeAnswer { changed: state.store.change(&tenant, &ids, &change).await? }))
+}
+
+/// A change that changes something, to a time that a job may have.
+pub(crate) fn checked(change: JobChange) -> Result<JobChange, Problem> {
+    if change == JobChange::default() {
+        return Err(Problem::new(Code::BadRequest, "nothing is to change: name `due`, `priority` or both"));
+    }
+    change.due.map_or(Ok(()), check_due)?;
+    Ok(change)
 }
 
 pub(crate) fn within_batch(count: usize) -> Result<(), Problem> {

@@ -1,15 +1,19 @@
 //! The JSON API under `/v1`, health and metrics: one file for each kind of route.
 
+pub(crate) mod attempts;
 pub(crate) mod bill;
+pub(crate) mod bulk;
 pub(crate) mod components;
 pub(crate) mod dead;
 pub(crate) mod health;
+pub(crate) mod history;
 mod idempotency;
 pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod list;
 pub(crate) mod me;
 pub(crate) mod metrics;
+pub(crate) mod minutes;
 pub(crate) mod moves;
 pub(crate) mod openapi;
 pub(crate) mod push;

@@ -111,7 +111,7 @@ async fn make(
     match state.store.add_token(&new).await? {
         TokenAdded::Added(token) => {
             state.auth.token_cache.forget(&token.id);
-            entry.made(&token.id);
+            entry.made(token.id.as_str());
             Ok((StatusCode::CREATED, Json(wire::NewTokenAnswer { text, token })))
         }
         TokenAdded::Exists => Err(Problem::new(Code::TokenExists, "this text is a token already")),

@@ -26,7 +26,7 @@ pub(super) struct Facts {
     pub(super) account: Option<String>,
     /// The request does what needs the scope `admin`.
     pub(super) administers: bool,
-    pub(super) made: Option<TokenId>,
+    pub(super) made: Option<String>,
 }
 
 /// How a client was identified.
@@ -85,9 +85,9 @@ impl Entry {
         self.note(|facts| facts.administers = true);
     }
 
-    /// The request made this token.
-    pub(crate) fn made(&self, token: &TokenId) {
-        self.note(|facts| facts.made = Some(token.clone()));
+    /// The request made this: a token or a bulk action, by its id.
+    pub(crate) fn made(&self, id: &str) {
+        self.note(|facts| facts.made = Some(id.to_owned()));
     }
 
     pub(super) fn facts(&self) -> Facts {

@@ -35,7 +35,7 @@ pub struct AuditLine {
     method: String,
     route: Option<String>,
     object: BTreeMap<String, String>,
-    made: Option<TokenId>,
+    made: Option<String>,
     status: Option<u16>,
     problem: Option<Code>,
     omitted: u64,

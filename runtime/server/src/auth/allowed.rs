@@ -91,6 +91,13 @@ impl Target for (Name, TokenId) {
     }
 }
 
+/// A tenant, and something of it.
+impl Target for (Name, String) {
+    fn tenant(&self) -> Option<&Name> {
+        Some(&self.0)
+    }
+}
+
 /// A tenant, a topic, and something of the topic.
 impl Target for (Name, Name, Name) {
     fn tenant(&self) -> Option<&Name> {

@@ -16,6 +16,9 @@ use gristmill_core::job::Name;
 pub(crate) use gristmill_core::token::Scope;
 use gristmill_core::token::{Token, TokenHash};
 
+/// Characters of a description that name an actor.
+const ACTOR_CHARS: usize = 100;
+
 /// The identity that sent a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Identity {
@@ -85,6 +88,17 @@ impl Identity {
     /// The token of the request, then those with which it was made.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &Token> {
         self.known().into_iter().flat_map(|known| std::iter::once(&known.token).chain(&known.makers))
+    }
+
+    /// Who it is, for people: the token's description and id, or `operator` without a token.
+    pub(crate) fn actor(&self) -> String {
+        match self.token() {
+            Some(Token { id, description, .. }) if description.is_empty() => id.to_string(),
+            Some(Token { id, description, .. }) => {
+                format!("{} ({id})", description.chars().take(ACTOR_CHARS).collect::<String>())
+            }
+            None => "operator".into(),
+        }
     }
 
     fn known(&self) -> Option<&KnownToken> {

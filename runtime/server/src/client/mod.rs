@@ -2,8 +2,10 @@
 
 mod address;
 mod bill;
+mod bulk;
 mod exchange;
 mod moves;
+mod recent;
 mod schedules;
 mod signals;
 mod store;

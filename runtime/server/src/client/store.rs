@@ -18,13 +18,14 @@ use crate::wire::dead::Groups;
 use crate::wire::topic::TopicServing;
 use crate::wire::worker::{WorkerKind, Workers};
 use crate::wire::{self, BATCH};
-use gristmill_core::job::{JobId, Name, NewJob, TopicId, WorkerId};
+use gristmill_core::job::{JobChange, JobId, Name, NewJob, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
-    BatchSealed, Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, JobView, ListJobs, Page, Push,
-    Pushed, Query, QueryCursor, Signal, Signals, StateFilter, States, StoreError, TopicCounts, WaitsFor, Workflows,
+    BatchSealed, Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, JobChanged, JobView, ListJobs, Page,
+    Push, Pushed, Query, QueryCursor, Signal, Signals, StateFilter, States, StoreError, TopicCounts, WaitsFor,
+    Workflows,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -401,16 +402,39 @@ impl DeadJobs for RemoteStore {
     }
 }
 
-#[async_trait]
-impl Control for RemoteStore {
-    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+impl RemoteStore {
+    async fn end(&self, tenant: &Name, ids: &[JobId], kill: bool) -> Result<Vec<Cancelled>, StoreError> {
         const DOING: &str = "cancel jobs";
         let mut all = Vec::with_capacity(ids.len());
         for chunk in ids.chunks(BATCH) {
-            let ids = wire::Ids { ids: chunk.to_vec() };
-            let question = Question::post(format!("/v1/tenants/{tenant}/cancel"), &ids, DOING);
+            let asked = wire::Cancel { ids: chunk.to_vec(), kill };
+            let question = Question::post(format!("/v1/tenants/{tenant}/cancel"), &asked, DOING);
             let wire::CancelAnswer { cancelled } = self.server.ask(question).await?;
             all.extend(self.complete(chunk.len(), DOING, cancelled)?);
+        }
+        Ok(all)
+    }
+}
+
+#[async_trait]
+impl Control for RemoteStore {
+    async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        self.end(tenant, ids, false).await
+    }
+
+    async fn kill(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        self.end(tenant, ids, true).await
+    }
+
+    async fn change(&self, tenant: &Name, ids: &[JobId], change: &JobChange) -> Result<Vec<JobChanged>, StoreError> {
+        const DOING: &str = "change jobs";
+        let JobChange { due, priority } = *change;
+        let mut all = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(BATCH) {
+            let asked = wire::ChangeJobs { ids: chunk.to_vec(), due, priority };
+            let question = Question::post(format!("/v1/tenants/{tenant}/change"), &asked, DOING);
+            let wire::ChangeAnswer { changed } = self.server.ask(question).await?;
+            all.extend(self.complete(chunk.len(), DOING, changed)?);
         }
         Ok(all)
     }

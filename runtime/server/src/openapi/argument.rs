@@ -49,6 +49,7 @@ in_path! {
     TopicId: Name, Name;
     (Name, JobId): Name, JobId;
     (Name, TokenId): Name, TokenId;
+    (Name, String): Name, String;
     (Name, Name, Name): Name, Name, Name;
     (Name, Name, String): Name, Name, String;
 }

@@ -17,8 +17,8 @@ use tower_http::decompression::RequestDecompressionLayer;
 
 use super::{accept, authenticate, measure, request_id};
 use crate::api::{
-    bill, components, dead, health, job, jobs, list, me, metrics, moves, openapi, push, schedules, states, tokens,
-    topics, workers,
+    attempts, bill, bulk, components, dead, health, history, job, jobs, list, me, metrics, moves, openapi, push,
+    schedules, states, tokens, topics, workers,
 };
 use crate::audit::Recorder;
 use crate::auth::{Auth, origin};
@@ -113,6 +113,10 @@ impl HttpServer {
         let pacer = Pacer::new(Handle::current().metrics().num_workers());
         let mut server = Self { address, commands, lmstfy_admin, secret, state, pacer, serving: Tasks::default() };
         server.serving.spawn("token cache", server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
+        server.serving.spawn("bulk actions", crate::bulk::run(server.state.clone()));
+        let state = server.state.clone();
+        let minutes = async move { state.minutes.run(&*state.store, state.stop.clone()).await };
+        server.serving.spawn("minutes", minutes);
         if let Some(listener) = admin {
             let router = recorded(lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone()));
             server.serve(listener, router, settings.limits.for_few(), tls.clone());
@@ -210,8 +214,11 @@ fn api(limiter: &RequestLimiter) -> Routes {
         .merge(list::routes())
         .merge(topics::routes())
         .merge(dead::routes())
+        .merge(bulk::routes())
         .merge(schedules::routes())
         .merge(bill::routes())
+        .merge(attempts::routes())
+        .merge(history::routes())
         .merge(states::routes())
         .merge(moves::routes())
         .merge(signals::routes())

@@ -74,7 +74,11 @@ impl Watch {
         let told = async {
             loop {
                 match self.listener.next().await {
-                    Signal::Finished { id, .. } | Signal::Cancelled { id, .. } if id == self.id => return,
+                    Signal::Finished { id, .. } | Signal::Cancelled { id, .. } | Signal::Killed { id, .. }
+                        if id == self.id =>
+                    {
+                        return;
+                    }
                     Signal::Lost => return,
                     _ => {}
                 }

@@ -1,8 +1,11 @@
 //! The JSON documents of requests and answers: version 1. A job, its state and its end are written as the types of
 //! `gristmill-core` and `gristmill-store` are; see [`gristmill_core::json`].
 
+pub(super) mod attempts;
 pub(super) mod bill;
+pub(super) mod bulk;
 pub(super) mod dead;
+pub(super) mod history;
 mod pull;
 pub(super) mod push;
 pub(super) mod schedule;
@@ -15,12 +18,12 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use gristmill_core::job::{JobId, MEMBERS, Name, NewJob};
+use gristmill_core::job::{Due, JobId, Name, NewJob, Priority};
 use gristmill_core::json;
 use gristmill_core::json::object;
 use gristmill_core::token::{Scope, Token};
 use gristmill_store::TenantPlacement;
-use gristmill_store::{BatchSealed, Cancelled, DeadJob, JobView, Pushed, TopicCounts, WaitsFor};
+use gristmill_store::{BatchSealed, Cancelled, DeadJob, JobChanged, JobView, Pushed, TopicCounts, WaitsFor};
 
 pub(super) use pull::{
     Checkpoint, Claim, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer, Settlement,
@@ -96,6 +99,26 @@ pub(super) struct Ids {
     pub(super) ids: Vec<JobId>,
 }
 
+/// Jobs to cancel.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cancel {
+    #[schemars(length(max = BATCH))]
+    pub(super) ids: Vec<JobId>,
+    /// End the attempts at those that run now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) kill: bool,
+}
+
+/// How to cancel a job.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HowToCancel {
+    /// End the attempt now, if the job runs.
+    #[serde(default)]
+    pub(super) kill: bool,
+}
+
 /// What became of each job, in the order of the ids.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct CancelAnswer {
@@ -110,6 +133,34 @@ pub(super) struct CancelledOne {
     pub(super) status: Cancelled,
 }
 
+/// Jobs by their ids, and what is to be different about them: at least one of the two.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{"required": ["due"]}, {"required": ["priority"]}]))]
+pub(super) struct ChangeJobs {
+    #[schemars(length(max = BATCH))]
+    pub(super) ids: Vec<JobId>,
+    /// When they become due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) due: Option<Due>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) priority: Option<Priority>,
+}
+
+/// What became of each job, in the order of the ids.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct ChangeAnswer {
+    pub(super) changed: Vec<JobChanged>,
+}
+
+/// The job that was to be changed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ChangedOne {
+    pub(super) id: JobId,
+    /// `changed`, or `unchanged`: it was so before.
+    pub(super) status: JobChanged,
+}
+
 /// The batch that was sealed.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct SealedOne {
@@ -118,12 +169,11 @@ pub(super) struct SealedOne {
     pub(super) status: BatchSealed,
 }
 
-/// How many of the jobs that a job waits for are listed.
+/// How many of the jobs that a job waits for are listed; of a larger number, 10,000.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LinksLimit {
     #[serde(default = "links_limit")]
-    #[schemars(range(max = MEMBERS))]
     pub(super) limit: usize,
 }
 

@@ -63,7 +63,10 @@ impl SvgFile {
     }
 
     pub(super) fn write(&self, figures: &[Figure]) -> anyhow::Result<()> {
-        let written = self.file.set_len(0).and_then(|()| (&self.file).write_all(document(figures).as_bytes()));
+        // What is no file, such as a pipe, has no length.
+        let is_file = self.file.metadata().is_ok_and(|file| file.is_file());
+        let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
+        let written = emptied.and_then(|()| (&self.file).write_all(document(figures).as_bytes()));
         written.with_context(|| format!("failed to write the charts to {}", self.path.display()))
     }
 }

@@ -89,7 +89,8 @@ impl<'a> Session<'a> {
                 self.serve(project, *need, noticed).await?;
             }
             screen::note("waiting for changes");
-            let changes = self.watch.changed().await;
+            let mut changes = self.watch.changed().await;
+            changes.paths.retain(|path| !self.native.keys().any(|project| is_output(project, path)));
             needs = plan(&self.watch.projects(), self.watch.manifest(), &changes.paths);
             noticed = Some(changes.noticed);
         }
@@ -254,9 +255,25 @@ fn plan(projects: &[PathBuf], manifest: Option<&Path>, changed: &BTreeSet<PathBu
     needs
 }
 
+/// Whether a handler may have written this file below its project: a process of this machine can, and must not start itself anew by it.
+fn is_output(project: &Path, path: &Path) -> bool {
+    let is_source = path.extension().is_some_and(|extension| extension == "py" || extension == "toml");
+    let is_named = path.ends_with("requirements.txt") || path.starts_with(project.join(jobs::FOLDER));
+    path.starts_with(project) && !is_source && !is_named
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_native_handler_writes_below_its_project_is_no_source() {
+        let is_output = |path: &str| is_output(Path::new("/p/a"), Path::new(path));
+        assert!(is_output("/p/a/out.csv") && is_output("/p/a/data/jobs.db"));
+        let sources = ["handler.py", "lib/mail.py", "handler.toml", "requirements.txt", "jobs/ada.json"];
+        assert!(!sources.iter().any(|source| is_output(&format!("/p/a/{source}"))));
+        assert!(!is_output("/p/b/src/lib.rs") && !is_output("/p/gristmill.toml"));
+    }
 
     #[test]
     fn a_job_is_run_a_source_is_built_and_a_manifest_is_both() {

@@ -49,7 +49,9 @@ pub(super) fn is_sdk(path: &str) -> bool {
 
 /// What says how the handler is built, beside what its author adds.
 pub(super) fn is_build_setting(path: &str) -> bool {
-    path.ends_with(".toml") && path != "gristmill.toml" || path.ends_with(".json") || path == "go.mod"
+    path.ends_with(".toml") && path != "gristmill.toml"
+        || path.ends_with(".json")
+        || ["go.mod", "requirements.txt"].contains(&path)
 }
 
 fn of(example: &[(&str, &str)], language: Language, name: &str) -> Vec<(String, String)> {

@@ -70,6 +70,7 @@ impl Differing {
                 differing.settings.push(path);
             }
         }
+        differing.sdk.sort();
         Ok(differing)
     }
 

@@ -13,23 +13,35 @@ use super::row::{at, attempts, unique_until_done, whole};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
-use crate::{Cancelled, Control, Signal, StoreError};
-use gristmill_core::job::{JobId, Name, TopicId};
+use crate::pulled::end_pulled;
+use crate::{Cancelled, Control, JobChanged, Signal, StoreError};
+use gristmill_core::job::{JobChange, JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// A job that is not dead.
 const FIND: &str = "SELECT number, delayed_until, attempts, unique_value, unique_window_ms, keep_result_ms, key, slot
                     FROM job_rows WHERE id = ?1 AND tenant = ?2 AND dead_since IS NULL";
 
-/// Marks a running job.
-const MARK: &str = "UPDATE job_rows SET cancelled = 1 WHERE number = ?1";
+/// Marks a running job. One that was killed stays so.
+const MARK: &str = "UPDATE job_rows SET cancelled = 1, killed = killed OR ?2 WHERE number = ?1";
 
 #[async_trait]
 impl Control for EmbeddedStore {
     async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
-        let (tenant, ids) = (tenant.clone(), ids.to_vec());
+        self.end(tenant, ids, false).await
+    }
+
+    async fn kill(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        let mut killed = self.end(tenant, ids, true).await?;
+        end_pulled(self, tenant, ids, &mut killed).await?;
+        Ok(killed)
+    }
+
+    async fn change(&self, tenant: &Name, ids: &[JobId], change: &JobChange) -> Result<Vec<JobChanged>, StoreError> {
+        let (tenant, ids, change) = (tenant.clone(), ids.to_vec(), *change);
         let weight = Weight { jobs: ids.len(), bytes: 0 };
-        self.write("cancel jobs", weight, move |work| ids.iter().map(|id| work.cancel(&tenant, id)).collect()).await
+        let each = move |work: &mut Work<'_>| ids.iter().map(|id| work.change(&tenant, id, &change)).collect();
+        self.write("change jobs", weight, each).await
     }
 
     async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
@@ -49,6 +61,15 @@ impl Control for EmbeddedStore {
     }
 }
 
+impl EmbeddedStore {
+    async fn end(&self, tenant: &Name, ids: &[JobId], kill: bool) -> Result<Vec<Cancelled>, StoreError> {
+        let (tenant, ids) = (tenant.clone(), ids.to_vec());
+        let weight = Weight { jobs: ids.len(), bytes: 0 };
+        self.write("cancel jobs", weight, move |work| ids.iter().map(|id| work.cancel(&tenant, id, kill)).collect())
+            .await
+    }
+}
+
 /// A job that can still be cancelled.
 struct Alive {
     number: i64,
@@ -63,13 +84,14 @@ struct Alive {
 }
 
 impl Work<'_> {
-    fn cancel(&mut self, tenant: &Name, id: &JobId) -> Done<Cancelled> {
+    fn cancel(&mut self, tenant: &Name, id: &JobId, kill: bool) -> Done<Cancelled> {
         let Some(job) = self.find_alive(tenant, id)? else { return Ok(Cancelled::TooLate) };
         let topic = self.topics.of_job(job.number, id)?;
         if self.topics.get(topic).held.get(id).is_some() {
-            self.connection.prepare_cached(MARK)?.execute([job.number])?;
+            self.connection.prepare_cached(MARK)?.execute(params![job.number, kill])?;
             self.topics.held_mut(topic).get_mut(id).into_iter().for_each(|held| held.cancelled = true);
             self.signals.push(Signal::Cancelled { tenant: tenant.clone(), id: id.clone() });
+            self.signals.extend(kill.then(|| Signal::Killed { tenant: tenant.clone(), id: id.clone() }));
             return Ok(Cancelled::Stopping);
         }
         let asked = Asked {

@@ -45,8 +45,8 @@ const NEXT_OF_TENANT: &str = "SELECT min(at) FROM (
                                   SELECT next_due AS at FROM topics WHERE tenant = ?1
                                   UNION ALL SELECT limited_until FROM topics WHERE tenant = ?1 AND limited_until >= 0)";
 
-/// Running jobs of a tenant that were cancelled.
-const CANCELLED: &str = "SELECT id FROM job_rows WHERE tenant = ?1 AND cancelled = 1 ORDER BY id";
+/// Running jobs of a tenant that were cancelled, and whether they were killed.
+const CANCELLED: &str = "SELECT id, killed FROM job_rows WHERE tenant = ?1 AND cancelled = 1 ORDER BY id";
 
 #[async_trait]
 impl FindWork for EmbeddedStore {
@@ -168,7 +168,9 @@ fn poll_work(connection: &Connection, tenant: &Name, now: Timestamp, fraction: D
     let mut select = connection.prepare_cached(CANCELLED)?;
     let mut rows = select.query([tenant.as_str()])?;
     while let Some(row) = rows.next()? {
-        wanted.cancelled.extend(text(row, "id")?.and_then(|id| id.parse::<JobId>().ok()));
+        let Some(id) = text(row, "id")?.and_then(|id| id.parse::<JobId>().ok()) else { continue };
+        wanted.killed.extend(row.get::<_, bool>("killed")?.then(|| id.clone()));
+        wanted.cancelled.push(id);
     }
     Ok(wanted)
 }

@@ -7,6 +7,7 @@
 
 mod bill;
 mod cancel;
+mod change;
 mod checkpoint;
 mod claim;
 mod clock;

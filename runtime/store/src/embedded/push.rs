@@ -92,7 +92,7 @@ impl Work<'_> {
             let until = unique.window.map(|window| self.now().plus(Duration::from_millis(wait_ms(window))));
             self.hold(topic, &unique.value, &spec.id, until)?;
         }
-        let due_at = self.due(job);
+        let due_at = self.due(job.due);
         let stands_by = match &found {
             Some(found) => self.add_links(spec, found)?,
             None => false,

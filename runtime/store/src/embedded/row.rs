@@ -14,7 +14,7 @@ use super::fault::{Done, Fault};
 use super::topics::Number;
 use super::work::{Waiting, Work};
 use crate::clock::{due_ms, point_ms, wait_ms};
-use gristmill_core::job::{Due, Job, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique};
+use gristmill_core::job::{Due, Job, JobId, JobSpec, Name, Payload, Priority, TopicId, Unique};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
@@ -479,8 +479,8 @@ impl Work<'_> {
     }
 
     /// When a new job is due: a time that has passed is now.
-    pub(super) fn due(&self, job: &NewJob) -> Timestamp {
-        match job.due {
+    pub(super) fn due(&self, due: Due) -> Timestamp {
+        match due {
             Due::Now => self.time.now,
             Due::After(wait) if wait.is_zero() => self.time.now,
             Due::After(wait) => self.time.up.plus(Duration::from_millis(wait_ms(wait))),

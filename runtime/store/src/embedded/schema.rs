@@ -20,6 +20,8 @@ const STEPS: &[&str] = &[
     include_str!("schema/11.sql"),
     include_str!("schema/12.sql"),
     include_str!("schema/13.sql"),
+    "-- Format 14: kills. 1 if a client killed the job, which is cancelled then, too.
+     ALTER TABLE job_rows ADD COLUMN killed INTEGER NOT NULL DEFAULT 0;",
 ];
 
 /// Why a file is not used.

@@ -86,7 +86,10 @@ impl Listener {
 fn tenant(signal: &Signal) -> Option<&Name> {
     match signal {
         Signal::Ready(topic) => Some(&topic.tenant),
-        Signal::Due { tenant, .. } | Signal::Finished { tenant, .. } | Signal::Cancelled { tenant, .. } => Some(tenant),
+        Signal::Due { tenant, .. }
+        | Signal::Finished { tenant, .. }
+        | Signal::Cancelled { tenant, .. }
+        | Signal::Killed { tenant, .. } => Some(tenant),
         Signal::Lost => None,
     }
 }

@@ -124,7 +124,7 @@ impl JobField {
         let spec = view.job.as_ref().map(|job| &job.spec);
         let failure = view.last_failure.as_ref();
         match self {
-            Self::State => test(state_name(&view.state)),
+            Self::State => test(view.state.as_str()),
             Self::Topic => spec.is_some_and(|spec| test(spec.topic.topic.as_str())),
             Self::Id => test(view.id.as_str()),
             Self::Key => spec.and_then(|spec| spec.key.as_ref()).is_some_and(|key| test(key)),
@@ -154,16 +154,5 @@ impl JobField {
                     })
             }
         }
-    }
-}
-
-const fn state_name(state: &JobState) -> &'static str {
-    match state {
-        JobState::Ready => "ready",
-        JobState::Delayed { .. } => "delayed",
-        JobState::Waiting => "waiting",
-        JobState::Running { .. } => "running",
-        JobState::Dead { .. } => "dead",
-        JobState::Finished => "finished",
     }
 }

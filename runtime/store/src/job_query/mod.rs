@@ -130,6 +130,11 @@ impl JobQuery {
         })
     }
 
+    /// When it was made: ages are counted back from here, by this host's clock.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// Whether it has a condition besides topics and states: without one, all their jobs fit.
     pub fn is_selective(&self) -> bool {
         self.conditions.iter().any(|condition| !matches!(condition.field, JobField::Topic | JobField::State))
@@ -137,8 +142,14 @@ impl JobQuery {
 
     /// The same query with one more condition: jobs of this state.
     #[must_use]
-    pub fn of_state(mut self, state: StateFilter) -> Self {
-        let test = Test::Is(vec![Pattern::literal(state.as_str())]);
+    pub fn of_state(self, state: StateFilter) -> Self {
+        self.of_states(&[state.as_str()])
+    }
+
+    /// The same query with one more condition: jobs in one of these states, by their [names](JobState::as_str).
+    #[must_use]
+    pub fn of_states(mut self, states: &[&str]) -> Self {
+        let test = Test::Is(states.iter().map(|state| Pattern::literal(state)).collect());
         self.conditions.push(Condition { is_negated: false, field: JobField::State, test });
         self
     }

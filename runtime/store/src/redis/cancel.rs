@@ -22,12 +22,23 @@ struct Unwanted<'a> {
 }
 
 /// What the scripts count of a topic, besides `running` and how jobs died.
-const TOTALS: &[&str] =
-    &["pushed", "acked", "retried", "snoozed", "released", "duplicate", "stray", "expired", "cancelled", "discarded"];
+const TOTALS: &[&str] = &[
+    "pushed",
+    "adopted",
+    "acked",
+    "retried",
+    "snoozed",
+    "released",
+    "duplicate",
+    "stray",
+    "expired",
+    "cancelled",
+    "discarded",
+];
 
 impl Partition {
-    /// Two steps, because what the script must know of a job stands in its envelope, which never changes.
-    pub(super) async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+    /// Two steps, because what the script must know of a job stands in its envelope. That part of it never changes.
+    pub(super) async fn cancel(&self, tenant: &Name, ids: &[JobId], kill: bool) -> Result<Vec<Cancelled>, StoreError> {
         let keys = self.keys(tenant);
         let mut answers = Vec::with_capacity(ids.len());
         for (chunk, ids) in ids.chunks(SCRIPT_JOBS).enumerate() {
@@ -45,7 +56,7 @@ impl Partition {
             }
             let mut unwanted = &unwanted[..];
             while !unwanted.is_empty() {
-                let mut reply = self.reply(DOING, self.cancel_call(&keys, unwanted)).await?;
+                let mut reply = self.reply(DOING, self.cancel_call(&keys, unwanted, kill)).await?;
                 // The script leaves jobs for another call whose Lists are long.
                 let (done, rest) = unwanted.split_at(reply.len().clamp(1, unwanted.len()));
                 for job in done {
@@ -83,14 +94,15 @@ impl Partition {
 }
 
 impl Partition {
-    fn cancel_call(&self, keys: &Keys, jobs: &[Unwanted<'_>]) -> Call {
+    fn cancel_call(&self, keys: &Keys, jobs: &[Unwanted<'_>], kill: bool) -> Call {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = jobs.iter().map(|job| topics.number(&job.topic.topic)).collect();
         let more = [keys.claims(), keys.failures(), keys.checkpoints(), keys.cancelled()];
         let mut names = keys.with_rows(more, topics.0.iter().copied());
         names.extend(jobs.iter().map(|job| keys.result(job.id)));
         let mut call = Call::new(script!("waiting.lua", "links.lua", "finish.lua", "cancel.lua"), &names);
-        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).topics(&topics.0);
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel());
+        call.arg(if kill { "1" } else { "" }).topics(&topics.0);
         for (job, topic) in jobs.iter().zip(numbers) {
             let unique = job.spec.as_ref().and_then(|spec| spec.unique.as_ref()).and_then(Unique::held_until_done);
             let keep = job.spec.as_ref().and_then(|spec| spec.keep_result);

@@ -1,6 +1,6 @@
 //! Migrate: due jobs go from delayed to ready.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -24,6 +24,9 @@ const JOBS: usize = 1000;
 
 /// Topics that are due so soon after the first one are migrated with it.
 const TOGETHER_MS: u64 = 5;
+
+/// Ends the mark of a killed job in `cancelled`, which has the id without it, too. No id has it.
+const KILLED: char = '!';
 
 /// What of each tenant is due next, as last seen; of tenants that have something that is. A script may not make up key names, so they have to be known
 /// before; a guess that is right saves the moment of truth a round trip.
@@ -127,17 +130,21 @@ impl Partition {
             if let Some(error) = refused.remove(&position) {
                 return Err(error);
             }
-            type Found = (Vec<String>, Vec<String>, Vec<(String, u64)>);
+            type Found = (Vec<String>, HashSet<String>, Vec<(String, u64)>);
             let Some(answer) = answer else { return Ok(PendingWork::default()) };
             let found = answer.and_then(|answer| Ok(from_redis_value::<Found>(Value::Array(answer))?));
             let (active, cancelled, head) = found.map_err(self.misread(POLL))?;
             self.waiting.note(tenant, !(active.is_empty() && cancelled.is_empty() && head.is_empty()));
+            // A version that knew no kills may have left a mark behind.
+            let killed = cancelled.iter().filter_map(|member| member.strip_suffix(KILLED));
+            let killed = killed.filter(|id| cancelled.contains(*id)).filter_map(|id| id.parse().ok()).collect();
             let ready = active.iter().filter_map(|topic| topic.parse().ok());
             Ok(PendingWork {
                 ready: ready.map(|topic| TopicId { tenant: tenant.clone(), topic }).collect(),
                 // When it is due; how long until then is known with the time.
                 next_due_in: head.first().map(|(_, due)| Duration::from_millis(*due)),
                 cancelled: cancelled.iter().filter_map(|id| id.parse().ok()).collect(),
+                killed,
             })
         };
         let mut found: Vec<Result<PendingWork, StoreError>> =

@@ -7,6 +7,7 @@
 
 mod bill;
 mod cancel;
+mod change;
 mod claim;
 mod clock;
 mod cluster;

@@ -117,10 +117,9 @@ pub(super) fn add_jobs<'a>(
 ) {
     type Alike<'a> = (Option<&'a Name>, Due, Priority, Option<Option<Duration>>, bool, bool);
     fn alike<'a>(NewJobArgument { job, is_elsewhere, .. }: &NewJobArgument<'a>) -> Alike<'a> {
-        let due = if job.due == Due::After(Duration::ZERO) { Due::Now } else { job.due };
         let topic = (!is_elsewhere).then_some(&job.spec.topic.topic);
         let window = job.spec.unique.as_ref().map(|unique| unique.window);
-        (topic, due, job.spec.priority, window, job.spec.shared_key().is_some(), !job.spec.links.is_none())
+        (topic, job.due, job.spec.priority, window, job.spec.shared_key().is_some(), !job.spec.links.is_none())
     }
     for run in jobs.chunk_by(|one, next| alike(one) == alike(next)) {
         let Some(first) = run.first() else { continue };
@@ -148,9 +147,10 @@ pub(super) fn add_jobs<'a>(
     }
 }
 
-fn due_argument(due: Due) -> String {
+pub(super) fn due_argument(due: Due) -> String {
     match due {
-        Due::Now => String::new(),
+        // No wait is rounded up to none.
+        Due::Now | Due::After(Duration::ZERO) => String::new(),
         Due::After(wait) => format!("+{}", wait_ms(wait)),
         Due::At(at) => due_ms(at).to_string(),
     }

@@ -232,6 +232,7 @@ fn read_news(what: &str, tenant: Name, of: &str) -> Option<Signal> {
         "ready" => Some(Signal::Ready(TopicId { tenant, topic: of.parse().ok()? })),
         "due" => Some(Signal::Due { tenant, wait: wait(of)? }),
         "cancel" => Some(Signal::Cancelled { tenant, id: of.parse().ok()? }),
+        "kill" => Some(Signal::Killed { tenant, id: of.parse().ok()? }),
         _ => None,
     }
 }
@@ -257,6 +258,8 @@ mod tests {
         assert_eq!(read(&Channel::Runner, b"ready acme mail"), read(&wake, b"ready mail"));
         assert_eq!(read(&Channel::Runner, b"due acme 7.5"), read(&wake, b"due 7.5"));
         assert_eq!(read(&Channel::Runner, b"cancel acme j1"), read(&wake, b"cancel j1"));
+        let killed = Some(Signal::Killed { tenant: tenant.clone(), id: "j1".parse().unwrap() });
+        assert_eq!((read(&wake, b"kill j1"), read(&Channel::Runner, b"kill acme j1")), (killed.clone(), killed));
         assert_eq!(read(&Channel::Runner, b"ready mail"), None);
         assert_eq!(read(&done, b"j1"), Some(Signal::Finished { tenant, id: "j1".parse().unwrap() }));
         for noise in [&b"ready"[..], b"due soon", b"ready {", b"other x", b"\xff"] {

@@ -9,8 +9,10 @@ use futures_util::future::join_all;
 use super::shard::Shard;
 use super::store::ShardedStore;
 use crate::inspect::{dead_between, dead_until, prefer};
-use crate::{Cancelled, Control, DeadJob, DeadJobs, JobView, Query, StoreError, StoreSize, TopicCounts, Usage};
-use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
+use crate::{
+    Cancelled, Control, DeadJob, DeadJobs, JobChanged, JobView, Query, StoreError, StoreSize, TopicCounts, Usage,
+};
+use gristmill_core::job::{JobChange, JobId, Name, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
 #[async_trait]
@@ -135,17 +137,23 @@ impl DeadJobs for ShardedStore {
 
 #[async_trait]
 impl Control for ShardedStore {
-    /// A job that is in two shards for a moment is cancelled in both.
     async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        self.end_each(tenant, ids, |shard| async move { shard.cancel(tenant, ids).await }).await
+    }
+
+    async fn kill(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        self.end_each(tenant, ids, |shard| async move { shard.kill(tenant, ids).await }).await
+    }
+
+    /// A job that is in two shards for a moment is changed in both.
+    async fn change(&self, tenant: &Name, ids: &[JobId], change: &JobChange) -> Result<Vec<JobChanged>, StoreError> {
         let lock = self.change_lock(tenant);
         let _shared = lock.read().await;
-        let mut answers = vec![Cancelled::TooLate; ids.len()];
-        for (_, cancelled) in self.ask_each(tenant, |shard| async move { shard.cancel(tenant, ids).await }).await? {
-            for (answer, here) in answers.iter_mut().zip(cancelled) {
-                if *answer == Cancelled::TooLate || here == Cancelled::Gone {
-                    *answer = here;
-                }
-            }
+        let mut answers = vec![JobChanged::TooLate; ids.len()];
+        for (_, changed) in
+            self.ask_each(tenant, |shard| async move { shard.change(tenant, ids, change).await }).await?
+        {
+            answers.iter_mut().zip(changed).for_each(|(answer, here)| *answer = here.max(*answer));
         }
         Ok(answers)
     }
@@ -177,6 +185,26 @@ impl Control for ShardedStore {
 }
 
 impl ShardedStore {
+    /// Cancels or kills jobs in each of the tenant's shards: one that is in two for a moment, in both.
+    async fn end_each<F: Future<Output = Result<Vec<Cancelled>, StoreError>>>(
+        &self,
+        tenant: &Name,
+        ids: &[JobId],
+        end: impl Fn(Arc<Shard>) -> F,
+    ) -> Result<Vec<Cancelled>, StoreError> {
+        let lock = self.change_lock(tenant);
+        let _shared = lock.read().await;
+        let mut answers = vec![Cancelled::TooLate; ids.len()];
+        for (_, ended) in self.ask_each(tenant, end).await? {
+            for (answer, here) in answers.iter_mut().zip(ended) {
+                if *answer == Cancelled::TooLate || here == Cancelled::Gone {
+                    *answer = here;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
     /// Changes waiting or dead jobs in each of the tenant's shards. Returns for each job whether one of them changed it.
     async fn change_each<F: Future<Output = Result<Vec<bool>, StoreError>>>(
         &self,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gristmill::bill::{BillLine, Cost, Day};
-use gristmill::job::{Claim, JobId, NewJob, Priority, WorkerId};
+use gristmill::job::{Claim, Due, JobChange, JobId, NewJob, Priority, WorkerId};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::schedule::{Schedule, ScheduleId};
 use gristmill::store::{
@@ -139,7 +139,7 @@ impl World {
     pub(super) async fn play(&mut self) {
         self.attempts().await;
         self.dead_jobs().await;
-        self.cancels().await;
+        self.changes_and_cancels().await;
         self.schedules().await;
         self.workers().await;
         self.moves().await;
@@ -203,9 +203,11 @@ impl World {
         self.ask(async |store| store.respawn(&topic("mail"), &dead).await).await;
     }
 
-    async fn cancels(&mut self) {
+    async fn changes_and_cancels(&mut self) {
         let waiting = [job("mail"), delayed("mail", 60_000)];
         self.push(&waiting).await;
+        let change = JobChange { due: Some(Due::Now), priority: Some(Priority::High) };
+        self.ask(async |store| store.change(&tenant(), &ids(&waiting), &change).await).await;
         self.ask(async |store| store.cancel(&tenant(), &ids(&waiting)).await).await;
         for id in ids(&waiting) {
             self.note_ended(&id);

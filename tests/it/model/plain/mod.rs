@@ -1,6 +1,7 @@
 //! What a store is, said as plainly as can be: maps, queues and a clock. No store looks like this inside, and every one
 //! must look like this from outside.
 
+mod change;
 mod key_rates;
 mod keys;
 mod states;
@@ -11,9 +12,9 @@ mod transfer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use gristmill::job::{Claim, Due, Job, JobId, Lease, Name, NewJob, Priority, TopicId, Unique, WorkerId};
+use gristmill::job::{Claim, Due, Job, JobId, JobSpec, Lease, Name, NewJob, Priority, TopicId, Unique, WorkerId};
 use gristmill::outcome::{Failure, Verdict};
-use gristmill::store::{Cancelled, ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement};
+use gristmill::store::{ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement};
 use gristmill::time::Timestamp;
 use gristmill::token::{Token, TokenId, TokenRequirement};
 use gristmill::topic::{KeyLimits, OnDead};
@@ -26,6 +27,8 @@ pub(in crate::model) type Key = (Name, JobId);
 pub(in crate::model) struct Record {
     pub(in crate::model) job: Job,
     pub(in crate::model) place: JobState,
+    /// It runs, and was killed.
+    pub(in crate::model) killed: bool,
     pub(in crate::model) attempts: u32,
     pub(in crate::model) deliveries: u64,
     pub(in crate::model) failure: Option<Failure>,
@@ -72,7 +75,7 @@ pub(in crate::model) struct Model {
     heartbeats: BTreeMap<WorkerId, Timestamp>,
     /// Jobs that ended and whose producers wait for it, since this was last looked at.
     pub(in crate::model) finished: Vec<Key>,
-    /// Running jobs that were cancelled, since this was last looked at.
+    /// Running jobs that were cancelled or killed, since this was last looked at.
     pub(in crate::model) stopping: Vec<Key>,
     /// Jobs that came from another store, each with when it was enqueued.
     moved: BTreeMap<Key, Timestamp>,
@@ -121,14 +124,11 @@ impl Model {
             let until = unique.window.map(|window| self.now.plus(window));
             self.topic(&spec.topic).unique.insert(unique.value.clone(), (spec.id.clone(), until));
         }
-        let due_at = match new.due {
-            Due::Now => self.now,
-            Due::After(wait) => self.now.plus(wait),
-            Due::At(at) => at.max(self.now),
-        };
+        let due_at = self.due_at(new.due);
         let job = Job { spec: spec.clone(), enqueued_at: self.now, due_at };
         let (failure, checkpoint) = (None, None);
-        let record = Record { job, place: JobState::Ready, attempts: 0, deliveries: 0, failure, checkpoint };
+        let record =
+            Record { job, place: JobState::Ready, killed: false, attempts: 0, deliveries: 0, failure, checkpoint };
         self.jobs.insert(key.clone(), record);
         self.topic(&spec.topic).held_back.remove(&spec.id);
         if self.results.contains_key(&key) {
@@ -137,6 +137,14 @@ impl Model {
         self.wait(&key, due_at);
         self.count(&spec.topic, "pushed");
         Pushed::Stored
+    }
+
+    fn due_at(&self, due: Due) -> Timestamp {
+        match due {
+            Due::Now => self.now,
+            Due::After(wait) => self.now.plus(wait),
+            Due::At(at) => at.max(self.now),
+        }
     }
 
     /// The job that holds the value.
@@ -386,40 +394,18 @@ impl Model {
         running.collect()
     }
 
-    pub(in crate::model) fn cancel(&mut self, tenant: &Name, id: &JobId) -> Cancelled {
-        let key = (tenant.clone(), id.clone());
-        match self.jobs.get_mut(&key).map(|record| &mut record.place) {
-            None | Some(JobState::Dead { .. } | JobState::Finished) => return Cancelled::TooLate,
-            Some(JobState::Running { cancelled, .. }) => {
-                *cancelled = true;
-                self.stopping.push(key);
-                return Cancelled::Stopping;
-            }
-            Some(JobState::Ready | JobState::Delayed { .. } | JobState::Waiting) => {}
-        }
-        let record = self.remove(&key);
-        let spec = record.job.spec;
-        self.set_free(&spec.topic, spec.unique.as_ref().and_then(Unique::held_until_done), id);
-        self.count(&spec.topic, "cancelled");
-        self.finished.extend(spec.keep_result.map(|_| key.clone()));
-        if spec.keep_result.is_some_and(|keep| !keep.is_zero()) {
-            self.blurred.remove(&key);
-            self.results.insert(key, (record.attempts, ResultView::Cancelled));
-        }
-        Cancelled::Gone
-    }
-
     /// Takes a job that is not running out of wherever it is.
     fn remove(&mut self, key: &Key) -> Record {
         let record = self.jobs.remove(key).unwrap();
-        for ready in &mut self.topic(&record.job.spec.topic).ready {
-            ready.retain(|id| *id != key.1);
-        }
-        for behind in self.topic(&record.job.spec.topic).behind.values_mut() {
-            behind.retain(|id| *id != key.1);
-        }
+        self.take_out(&record.job.spec);
         self.free_slot(&record.job.spec);
         record
+    }
+
+    /// Takes a job out of the line in which it stands.
+    fn take_out(&mut self, spec: &JobSpec) {
+        let topic = self.topic(&spec.topic);
+        topic.ready.iter_mut().chain(topic.behind.values_mut()).for_each(|line| line.retain(|id| *id != spec.id));
     }
 
     pub(in crate::model) fn dead_since(&self, topic: &TopicId, id: &JobId) -> Option<Timestamp> {

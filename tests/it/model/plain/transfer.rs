@@ -25,6 +25,7 @@ impl Model {
                 StoredPlace::Delayed { until } => JobState::Delayed { until },
                 StoredPlace::Dead { since } => JobState::Dead { since },
             },
+            killed: false,
             attempts: stored.attempts,
             deliveries: stored.deliveries,
             failure: stored.last_failure.clone(),

@@ -75,7 +75,7 @@ pub(super) async fn add(
     match api.state.store.add_token(&new).await? {
         TokenAdded::Added(token) => {
             api.state.auth.token_cache.forget(&token.id);
-            entry.made(&token.id);
+            entry.made(token.id.as_str());
             Ok((StatusCode::CREATED, Json(json!({ "token": text }))))
         }
         TokenAdded::Exists => Err(Refusal::bad("the token has already existed")),

@@ -25,7 +25,7 @@ use gristmill_runner::native::{HandlerError, NativeJob, Output};
 pub(super) const PROCESSES: u32 = 16;
 /// How long a process may take to import the handler.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How soon a job is tried again that came while no process was free and the sources did not load. It uses no attempt.
+/// How soon a job is tried again that came while no process was idle. It uses no attempt.
 const NOT_YET: Duration = Duration::from_secs(1);
 
 /// The processes of each project that has some.
@@ -87,6 +87,8 @@ struct State {
     is_current: bool,
     /// Of that version.
     idle: Vec<Process>,
+    /// Another one of that version is being started.
+    is_starting: bool,
 }
 
 impl Processes {
@@ -106,8 +108,8 @@ impl Processes {
         let start = Process::start(&native.line, &self.project);
         let process = tokio::time::timeout(PATIENCE, start).await.context("the handler is still not imported")??;
         let mut state = self.state.lock();
-        let next =
-            State { line: native.line.clone(), version: state.version + 1, is_current: true, idle: vec![process] };
+        let (line, version) = (native.line.clone(), state.version + 1);
+        let next = State { line, version, is_current: true, idle: vec![process], is_starting: false };
         let before = std::mem::replace(&mut *state, next);
         drop(state);
         drop(before);
@@ -115,8 +117,7 @@ impl Processes {
     }
 
     async fn attempt(self: Arc<Self>, job: NativeJob) -> Result<Output, HandlerError> {
-        let Some((version, process)) = self.take().await else { return Ok(Output::Snooze(NOT_YET)) };
-        let mut process = process;
+        let Some((version, mut process)) = self.take() else { return Ok(Output::Snooze(NOT_YET)) };
         match process.attempt(&job).await {
             Ok(ending) => {
                 let mut state = self.state.lock();
@@ -129,15 +130,34 @@ impl Processes {
         }
     }
 
-    /// A process, and the version of the sources that it has. `None`: none is free, and none can be started now.
-    async fn take(&self) -> Option<(u64, Process)> {
-        let (version, line) = {
-            let mut state = self.state.lock();
-            if let Some(process) = state.idle.pop() {
+    /// An idle process, and the version of the sources that it has. `None`: none is idle. Then one is started for the next try, beside the
+    /// attempt: what an import takes is no time of a job's.
+    fn take(self: &Arc<Self>) -> Option<(u64, Process)> {
+        let mut state = self.state.lock();
+        while let Some(mut process) = state.idle.pop() {
+            if process.is_alive() {
                 return Some((state.version, process));
             }
-            state.is_current.then(|| (state.version, state.line.clone()))?
-        };
-        Some((version, Process::start(&line, &self.project).await.ok()?))
+        }
+        if state.is_current && !std::mem::replace(&mut state.is_starting, true) {
+            tokio::spawn(Arc::clone(self).start_another(state.version, state.line.clone()));
+        }
+        None
+    }
+
+    async fn start_another(self: Arc<Self>, version: u64, line: String) {
+        let started = tokio::time::timeout(PATIENCE, Process::start(&line, &self.project)).await;
+        let mut state = self.state.lock();
+        if state.version != version {
+            return;
+        }
+        state.is_starting = false;
+        match started {
+            Ok(Ok(process)) => state.idle.push(process),
+            Ok(Err(error)) => screen::note(&format!("`{}` has no further process: {error:#}", self.name)),
+            Err(_) => {
+                screen::note(&format!("`{}` has no further process: the handler is still not imported", self.name))
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::super::super::project::Group;
-use gristmill_core::job::{Job, NewJob, Payload};
+use gristmill_core::job::{Job, Payload};
 use gristmill_core::outcome::FailureDetail;
 use gristmill_runner::native::{HandlerError, LogLine, NativeJob, Output, StateError};
 
@@ -61,7 +61,7 @@ enum Said {
         value: Option<Payload>,
     },
     Enqueue {
-        job: Box<NewJob>,
+        job: Value,
     },
     // One of these ends the attempt.
     Complete {
@@ -82,13 +82,13 @@ enum Said {
 type Answer = Result<Value, (&'static str, String)>;
 
 impl Process {
-    /// Runs the shell line in the project's folder. Returns once the process has imported the handler.
+    /// Runs the command, before which variables may be set (`A=1 python …`), in the project's folder. Returns once the process has imported the handler.
     ///
     /// # Errors
     /// It ends before that. It has said why on standard error, which is ours.
     pub(super) async fn start(line: &str, project: &Path) -> anyhow::Result<Self> {
         let mut child = Command::new("sh")
-            .args(["-euc", &format!("exec {line}")])
+            .args(["-euc", &format!("exec env {line}")])
             .current_dir(project)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -103,6 +103,11 @@ impl Process {
             Ok(_) => bail!("`{line}` does not begin with {{\"say\": \"loaded\"}}"),
             Err(error) => bail!("the handler cannot be imported: {}", process.end(error).await),
         }
+    }
+
+    /// Whether it is still there.
+    pub(super) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Has it do one attempt.
@@ -129,8 +134,9 @@ impl Process {
                     set.map(|()| Value::Null).map_err(state_error)
                 }
                 Said::Enqueue { job: new } => {
-                    let id = job.enqueue(*new).map(|id| id.as_str().into());
-                    id.map_err(|refused| ("enqueue-failed", refused.to_string()))
+                    let new = serde_json::from_value(new).map_err(|error| error.to_string());
+                    let id = new.and_then(|new| job.enqueue(new).map_err(|refused| refused.to_string()));
+                    id.map(|id| id.as_str().into()).map_err(|refused| ("enqueue-failed", refused))
                 }
                 Said::Complete { result } => return Ok(Ok(Output::Complete(result))),
                 Said::Snooze { ms } => return Ok(Ok(Output::Snooze(Duration::from_millis(ms)))),

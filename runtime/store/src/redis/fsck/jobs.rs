@@ -26,7 +26,7 @@ const TRIES: usize = 5;
 /// More than this counts as large.
 const LARGE: usize = 4096;
 
-/// What its producer brought of a job, which never changes.
+/// What its producer brought of a job. Only `change` changes it.
 struct Stored {
     id: Bytes,
     /// When it was enqueued, as it is stored: another job with the same id has another time.
@@ -37,6 +37,13 @@ struct Stored {
     /// That it holds until it is over.
     unique: Option<String>,
     problem: Option<String>,
+}
+
+impl Stored {
+    /// Whether it is the same job, and has not been changed.
+    fn is_as(&self, before: &Self) -> bool {
+        (&self.stamp, self.bytes, self.priority) == (&before.stamp, before.bytes, before.priority)
+    }
 }
 
 /// What is known of a job at one moment.
@@ -295,7 +302,8 @@ impl Look<'_> {
             let mut ask = pipe();
             ask.cmd("HGET").arg(self.keys.jobs()).arg(&job.id);
             let (now,): (Option<Bytes>,) = self.query(&ask).await?;
-            let is_same = now.is_some_and(|now| now.starts_with(&job.stamp));
+            let now = now.and_then(|now| self.read(job.id.clone(), &now));
+            let is_same = now.is_some_and(|now| now.is_as(job));
             let Some(facts) = facts.first().filter(|facts| facts.is_stored && is_same) else { continue };
             if facts.is_listed.is_none() && read_holder(facts.holder()).is_some() {
                 claimed.push(job);

@@ -12,6 +12,8 @@ local function is_in(id)
 end
 
 local function is_right(id)
+  -- A killed job is in `cancelled` twice.
+  if ARGV[2] == 'running' then id = id:match('^(.*)!$') or id end
   if redis.call('HEXISTS', KEYS[1], id) == 0 then return false end
   local _, _, holder = parse_claim(redis.call('HGET', KEYS[2], id))
   return ARGV[2] ~= 'running' or (holder or '') ~= ''

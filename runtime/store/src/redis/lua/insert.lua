@@ -42,19 +42,13 @@ local function save_holders(at, topic)
   -- Each new window makes room for itself and more: what has passed cannot pile up.
   if #topic.ends > 0 then purge_windows(at, topic, 2 * #topic.ends) end
   many('HSET', topic.unique, topic.holders)
-  if #topic.open > 0 and redis.call('EXISTS', topic.windows) == 1 then many('ZREM', topic.windows, topic.open) end
   if #topic.ends > 0 then
     many('ZADD', topic.windows, topic.ends)
     redis.call('SADD', at.perishable, topic.name)
   end
+  -- Also one that another job of this call held for no time.
+  if #topic.open > 0 and redis.call('EXISTS', topic.windows) == 1 then many('ZREM', topic.windows, topic.open) end
   topic.noted = nil
-end
-
--- When a job is due, in ms: '' is now, '+n' is n ms from now, 'n' is that point in time or now if it is past.
-local function due_time(at, due)
-  if due == '' then return at.now end
-  if string.sub(due, 1, 1) == '+' then return at.up + tonumber(due) end
-  return math.max(at.now, tonumber(due))
 end
 
 -- Reads the new jobs that end ARGV, from `first` on, in runs of jobs that are alike:

@@ -158,7 +158,10 @@ end
 for _, claim in ipairs(holders) do
   if some_cancelled and #claim.done > 0 then
     for i, mark in ipairs(redis.call('SMISMEMBER', cancelled, unpack(claim.done))) do
-      if mark == 1 then marked[claim.done[i]] = true end
+      if mark == 1 then
+        marked[claim.done[i]] = true
+        redis.call('SREM', cancelled, claim.done[i] .. '!')
+      end
     end
     many('SREM', cancelled, claim.done)
   end

@@ -1,4 +1,4 @@
--- Put in front of the scripts that make jobs wait or no longer wait: push, schedule, settle, migrate, respawn, cancel, pause,
+-- Put in front of the scripts that make jobs wait or no longer wait: push, schedule, settle, migrate, respawn, cancel, change, pause,
 -- sweep, delete_dead, poll_raw, adopt_waiting, import, remove_exported, forget_topic. Their KEYS begin with
 --
 --   1 jobs  2 priorities  3 active  4 due  5 topics  6 counts  7 paused  8 perishable  9 large
@@ -20,6 +20,13 @@ local function topic_row(name, first)
   return { name = name, ready = { high = KEYS[first], normal = KEYS[first + 1], low = KEYS[first + 2] },
            delayed = KEYS[first + 3], unique = KEYS[first + 4], windows = KEYS[first + 5], dead = KEYS[first + 6],
            waiters = KEYS[first + 7], arrived = {}, later = {} }
+end
+
+-- When a job is due, in ms: '' is now, '+n' is n ms from now, 'n' is that point in time or now if it is past.
+local function due_time(at, due)
+  if due == '' then return at.now end
+  if string.sub(due, 1, 1) == '+' then return at.up + tonumber(due) end
+  return math.max(at.now, tonumber(due))
 end
 
 -- Reads a key in which the script is to put a job. If another program has made something else of it, the script ends here: before its

@@ -7,11 +7,12 @@ use futures_util::future::try_join_all;
 
 use super::{Partition, RedisStore};
 use crate::inspect::{dead_between, dead_until, prefer};
+use crate::pulled::end_pulled;
 use crate::{
-    Cancelled, Control, Cursor, DeadJob, DeadJobs, JobView, ListJobs, Page, Query, StateFilter, StoreError, StoreSize,
-    TopicCounts, Usage,
+    Cancelled, Control, Cursor, DeadJob, DeadJobs, JobChanged, JobView, ListJobs, Page, Query, StateFilter, StoreError,
+    StoreSize, TopicCounts, Usage,
 };
-use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
+use gristmill_core::job::{JobChange, JobId, Name, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
 #[async_trait]
@@ -120,13 +121,23 @@ impl DeadJobs for RedisStore {
 #[async_trait]
 impl Control for RedisStore {
     async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        self.end(tenant, ids, false).await
+    }
+
+    async fn kill(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        let mut killed = self.end(tenant, ids, true).await?;
+        end_pulled(self, tenant, ids, &mut killed).await?;
+        Ok(killed)
+    }
+
+    async fn change(&self, tenant: &Name, ids: &[JobId], change: &JobChange) -> Result<Vec<JobChanged>, StoreError> {
         let count = self.map().await?.of_tenant(tenant);
-        let mut cancelled = vec![Cancelled::TooLate; ids.len()];
-        for part in self.ask_all(count, |partition| async move { partition.cancel(tenant, ids).await }).await? {
-            let found = cancelled.iter_mut().zip(part).filter(|(_, here)| *here != Cancelled::TooLate);
-            found.for_each(|(answer, here)| *answer = here);
+        let mut answers = vec![JobChanged::TooLate; ids.len()];
+        let ask = |partition: Partition| async move { partition.change(tenant, ids, change).await };
+        for part in self.ask_all(count, ask).await? {
+            answers.iter_mut().zip(part).for_each(|(answer, here)| *answer = here.max(*answer));
         }
-        Ok(cancelled)
+        Ok(answers)
     }
 
     async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
@@ -150,6 +161,18 @@ impl Control for RedisStore {
         let asked = (0..count).filter(is_asked).map(|number| self.partition(number));
         let forgotten = asked.map(|partition| async move { partition.forget_topic(topic).await });
         Ok(!try_join_all(forgotten).await?.contains(&false) && !in_use.contains(&true))
+    }
+}
+
+impl RedisStore {
+    async fn end(&self, tenant: &Name, ids: &[JobId], kill: bool) -> Result<Vec<Cancelled>, StoreError> {
+        let count = self.map().await?.of_tenant(tenant);
+        let mut cancelled = vec![Cancelled::TooLate; ids.len()];
+        for part in self.ask_all(count, |partition| async move { partition.cancel(tenant, ids, kill).await }).await? {
+            let found = cancelled.iter_mut().zip(part).filter(|(_, here)| *here != Cancelled::TooLate);
+            found.for_each(|(answer, here)| *answer = here);
+        }
+        Ok(cancelled)
     }
 }
 

@@ -1,0 +1,83 @@
+//! The attempts of one tenant: a ring of failures, and one of all others.
+
+use std::collections::VecDeque;
+
+use super::RecentWanted;
+use super::attempt::Entry;
+use gristmill_core::time::Timestamp;
+
+/// Attempts in one ring.
+const ATTEMPTS: usize = 1000;
+
+#[derive(Debug)]
+pub(super) struct TenantRings {
+    failed: Ring,
+    others: Ring,
+}
+
+#[derive(Debug)]
+struct Ring {
+    attempts: VecDeque<Entry>,
+    bytes: usize,
+    /// Of those that were settled after this time none is missing.
+    since: Timestamp,
+}
+
+impl TenantRings {
+    pub(super) fn new(since: Timestamp) -> Self {
+        let ring = || Ring { attempts: VecDeque::new(), bytes: 0, since };
+        Self { failed: ring(), others: ring() }
+    }
+
+    pub(super) fn push(&mut self, kept: Entry) {
+        if kept.failed { self.failed.push(kept) } else { self.others.push(kept) }
+    }
+
+    /// Drops the earliest attempts until they take at most so many bytes: three quarters are for failures.
+    pub(super) fn shrink(&mut self, bytes: usize) {
+        self.failed.shrink(bytes / 4 * 3);
+        self.others.shrink(bytes / 4);
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.failed.bytes + self.others.bytes
+    }
+
+    /// Number and time of the latest attempt.
+    pub(super) fn last(&self) -> (u64, Timestamp) {
+        let last = [&self.failed, &self.others].into_iter().filter_map(|ring| ring.attempts.back());
+        last.map(|kept| (kept.number, kept.at)).max().unwrap_or((0, self.failed.since.max(self.others.since)))
+    }
+
+    pub(super) fn of(&self, wanted: &RecentWanted) -> (Vec<Entry>, Timestamp) {
+        let fits = |kept: &&Entry| {
+            wanted.topic.as_ref().is_none_or(|topic| kept.line.topic() == topic)
+                && wanted.job.as_ref().is_none_or(|job| kept.line.job() == job)
+        };
+        let latest = |ring: &Ring| ring.attempts.iter().rev().filter(fits).take(wanted.limit).cloned().collect();
+        let (mut attempts, mut since): (Vec<Entry>, _) = (latest(&self.failed), self.failed.since);
+        if !wanted.failed {
+            attempts.append(&mut latest(&self.others));
+            attempts.sort_unstable_by_key(|kept| std::cmp::Reverse(kept.number));
+            attempts.truncate(wanted.limit);
+            since = since.max(self.others.since);
+        }
+        (attempts, since)
+    }
+}
+
+impl Ring {
+    fn push(&mut self, kept: Entry) {
+        self.bytes += kept.bytes;
+        self.attempts.push_back(kept);
+    }
+
+    fn shrink(&mut self, bytes: usize) {
+        while (self.bytes > bytes || self.attempts.len() > ATTEMPTS)
+            && let Some(first) = self.attempts.pop_front()
+        {
+            self.bytes -= first.bytes;
+            self.since = self.since.max(first.at);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The attempts that the runner in this process has settled last, with the log lines of their guests.
+
+use axum::Json;
+use axum::extract::{Query, State};
+
+use crate::api::jobs::within_batch;
+use crate::auth::allowed::{Allowed, scope};
+use crate::extract::Head;
+use crate::problem::Problem;
+use crate::routes::Routes;
+use crate::state::AppState;
+use crate::wire::attempts::{Attempts, AttemptsWanted};
+use gristmill_core::job::Name;
+use gristmill_runner::RecentWanted;
+
+const ABOUT: &str = "Of the runner in this server's process: ask the servers of other runners for theirs, or read the journal. They are \
+    in memory, and gone when the process ends. Failures are kept longest.";
+
+pub(crate) fn routes() -> Routes {
+    Routes::of("jobs")
+        .get("/tenants/{tenant}/attempts", attempts, "List recent attempts with their log lines")
+        .description(ABOUT)
+}
+
+async fn attempts(
+    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
+    State(state): State<AppState>,
+    Head(Query(AttemptsWanted { topic, job, failed, limit })): Head<Query<AttemptsWanted>>,
+) -> Result<Json<Attempts>, Problem> {
+    within_batch(limit)?;
+    let (attempts, since_ms) = state.recent.of(&RecentWanted { tenant, topic, job, failed, limit });
+    Ok(Json(Attempts { attempts, since_ms }))
+}

@@ -1,0 +1,300 @@
+//! The last minutes of tenants and topics: what the store has counted, read once a minute.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::wire::history::Minute;
+use gristmill_core::job::{Name, TopicId};
+use gristmill_core::time::Timestamp;
+use gristmill_store::{Store, TopicCounts};
+
+/// Minutes that are kept.
+const MINUTES: usize = 120;
+/// Topics that have minutes of their own.
+const TOPICS: usize = 1000;
+/// Tenants that have.
+const TENANTS: usize = 1000;
+const MINUTE_MS: u64 = 60_000;
+
+/// The last 120 minutes of at most 1000 tenants, and of at most 1000 topics. Of a tenant's other topics only the sum is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Minutes(Mutex<Memory>);
+
+#[derive(Debug, Default)]
+struct Memory {
+    tenants: HashMap<Name, Tenant>,
+    /// How many topics have minutes of their own.
+    topics: usize,
+    /// There were as many as there may be before the last count.
+    is_crowded: bool,
+    /// When all tenants were counted last, if the last count was of all: a tenant that comes now is new since then.
+    all_at: Option<Timestamp>,
+}
+
+/// A tenant's minutes, and those of its topics.
+#[derive(Debug)]
+struct Tenant {
+    sum: Line,
+    topics: HashMap<TopicId, Series>,
+    /// Of the topics without minutes of their own.
+    others: Totals,
+    has_others: bool,
+}
+
+/// A topic's minutes.
+#[derive(Debug)]
+struct Series {
+    line: Line,
+    totals: Totals,
+}
+
+#[derive(Debug)]
+struct Line {
+    /// When the first minute begins.
+    since: Timestamp,
+    minutes: VecDeque<Minute>,
+}
+
+/// What the store has counted since it began.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    enqueued: u64,
+    done: u64,
+    failed: u64,
+    dead: u64,
+}
+
+impl Minutes {
+    /// Counts at once, and then at the end of every minute, until stopped.
+    pub(crate) async fn run(&self, store: &dyn Store, stop: CancellationToken) {
+        loop {
+            let now = Timestamp::now();
+            tokio::select! {
+                () = self.count(store, now) => {}
+                () = stop.cancelled() => return,
+            }
+            let rest = MINUTE_MS - Timestamp::now().as_millis() % MINUTE_MS;
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(rest)) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Ends a minute now. Tenants that the store does not answer for have a longer one, which ends with the next count.
+    async fn count(&self, store: &dyn Store, now: Timestamp) {
+        let tenants = match store.tenants().await {
+            Ok(tenants) => tenants,
+            Err(error) => {
+                tracing::debug!("no minute of history: {:#}", anyhow::Error::from(error));
+                self.0.lock().all_at = None;
+                return;
+            }
+        };
+        let mut are_all = tenants.len() <= TENANTS;
+        self.0.lock().retain(&tenants);
+        for tenant in tenants {
+            if !self.0.lock().has_room_for(&tenant) {
+                continue;
+            }
+            match store.counts(&tenant).await {
+                Ok(counts) => self.0.lock().note(now, tenant, &counts),
+                Err(error) => {
+                    tracing::debug!(%tenant, "no minute of history: {:#}", anyhow::Error::from(error));
+                    are_all = false;
+                }
+            }
+        }
+        self.0.lock().all_at = are_all.then_some(now);
+    }
+
+    /// A tenant's minutes, and since when; `None`: nothing is kept for it.
+    pub(crate) fn of_tenant(&self, tenant: &Name) -> (Option<Timestamp>, Vec<Minute>) {
+        Line::shown(self.0.lock().tenants.get(tenant).map(|tenant| &tenant.sum))
+    }
+
+    /// The same of a topic.
+    pub(crate) fn of_topic(&self, topic: &TopicId) -> (Option<Timestamp>, Vec<Minute>) {
+        let kept = self.0.lock();
+        let series = kept.tenants.get(&topic.tenant).and_then(|tenant| tenant.topics.get(topic));
+        Line::shown(series.map(|series| &series.line))
+    }
+}
+
+impl Memory {
+    /// Forgets the tenants that the store no longer has and, if there are many topics, those in which nothing has happened: others may need
+    /// the place.
+    fn retain(&mut self, tenants: &[Name]) {
+        let tenants: HashSet<&Name> = tenants.iter().collect();
+        self.tenants.retain(|name, _| tenants.contains(name));
+        self.is_crowded = self.topics >= TOPICS;
+        if self.is_crowded {
+            self.tenants.values_mut().for_each(Tenant::drop_quiet);
+        }
+        self.topics = self.tenants.values().map(|tenant| tenant.topics.len()).sum();
+    }
+
+    fn has_room_for(&self, tenant: &Name) -> bool {
+        self.tenants.len() < TENANTS || self.tenants.contains_key(tenant)
+    }
+
+    fn note(&mut self, now: Timestamp, name: Name, counts: &[TopicCounts]) {
+        let is_new = !self.tenants.contains_key(&name);
+        // What a tenant has that is new since the last count has happened since then.
+        let begin = self.all_at.unwrap_or(now);
+        let tenant = self.tenants.entry(name).or_insert_with(|| Tenant::new(begin));
+        let had_others = tenant.has_others || (is_new && begin == now);
+        let before = tenant.sum.end();
+        let mut sum = Minute { at_ms: now, ..Minute::default() };
+        let (mut others, mut has_others, mut left) = (Totals::default(), false, Totals::default());
+        self.topics -= tenant.topics.len();
+        let named: HashSet<&TopicId> = counts.iter().map(|counts| &counts.topic).collect();
+        tenant.topics.retain(|topic, _| named.contains(topic));
+        self.topics += tenant.topics.len();
+        for counts in counts {
+            let totals = Totals::of(counts);
+            sum.add(Totals::default(), counts);
+            let is_known = tenant.topics.contains_key(&counts.topic);
+            let may_begin = !self.is_crowded || counts.ready > 0 || counts.running > 0;
+            if !is_known && (self.topics >= TOPICS || !may_begin) {
+                others.add(totals);
+                has_others = true;
+                continue;
+            }
+            self.topics += usize::from(!is_known);
+            // A topic that was among the others, or that was there before the first count, begins now.
+            let series = tenant.topics.entry(counts.topic.clone()).or_insert_with(|| match had_others {
+                true => {
+                    left.add(totals);
+                    Series { line: Line::new(now), totals }
+                }
+                false => Series { line: Line::new(before), totals: Totals::default() },
+            });
+            let grown = totals.since(series.totals);
+            series.totals = totals;
+            let mut minute = Minute { at_ms: now, ..Minute::default() };
+            minute.add(grown, counts);
+            series.line.push(minute);
+            sum.grow(grown);
+        }
+        if tenant.has_others {
+            // Those that left them in this minute have grown with them.
+            left.add(others);
+            sum.grow(left.more_than(tenant.others));
+        }
+        (tenant.others, tenant.has_others) = (others, has_others);
+        tenant.sum.push(sum);
+    }
+}
+
+impl Tenant {
+    fn new(since: Timestamp) -> Self {
+        Self { sum: Line::new(since), topics: HashMap::new(), others: Totals::default(), has_others: false }
+    }
+
+    /// Counts the topics in which nothing has happened among the others.
+    fn drop_quiet(&mut self) {
+        let Self { topics, others, has_others, .. } = self;
+        topics.retain(|_, series| {
+            let stays = series.line.minutes.iter().any(Minute::is_busy);
+            if !stays {
+                others.add(series.totals);
+                *has_others = true;
+            }
+            stays
+        });
+    }
+}
+
+impl Line {
+    const fn new(since: Timestamp) -> Self {
+        Self { since, minutes: VecDeque::new() }
+    }
+
+    /// When the last minute ended.
+    fn end(&self) -> Timestamp {
+        self.minutes.back().map_or(self.since, |last| last.at_ms)
+    }
+
+    /// Adds a minute. One that ends where it begins is none. If the clock was set back, the line begins anew.
+    fn push(&mut self, minute: Minute) {
+        if minute.at_ms < self.end() {
+            *self = Self::new(minute.at_ms);
+        }
+        if minute.at_ms == self.end() {
+            return;
+        }
+        if self.minutes.len() >= MINUTES
+            && let Some(first) = self.minutes.pop_front()
+        {
+            self.since = first.at_ms;
+        }
+        self.minutes.push_back(minute);
+    }
+
+    fn shown(line: Option<&Self>) -> (Option<Timestamp>, Vec<Minute>) {
+        line.map_or((None, Vec::new()), |line| (Some(line.since), line.minutes.iter().copied().collect()))
+    }
+}
+
+impl Minute {
+    fn add(&mut self, grown: Totals, counts: &TopicCounts) {
+        self.grow(grown);
+        self.ready += counts.ready;
+        self.running += counts.running;
+    }
+
+    fn grow(&mut self, grown: Totals) {
+        self.enqueued += grown.enqueued;
+        self.done += grown.done;
+        self.failed += grown.failed;
+        self.dead += grown.dead;
+    }
+}
+
+impl Totals {
+    fn of(counts: &TopicCounts) -> Self {
+        let mut totals = Self::default();
+        for (name, n) in &counts.totals {
+            match name.as_str() {
+                "pushed" | "adopted" => totals.enqueued += n,
+                "acked" => totals.done += n,
+                "retried" => totals.failed += n,
+                name if name.starts_with("dead-") => {
+                    totals.failed += n;
+                    totals.dead += n;
+                }
+                _ => {}
+            }
+        }
+        totals
+    }
+
+    fn add(&mut self, more: Self) {
+        self.enqueued += more.enqueued;
+        self.done += more.done;
+        self.failed += more.failed;
+        self.dead += more.dead;
+    }
+
+    /// What a topic has counted since then. The totals of one that was forgotten begin anew.
+    fn since(self, before: Self) -> Self {
+        if self.enqueued < before.enqueued { self } else { self.more_than(before) }
+    }
+
+    /// By how much each is more. A sum is less if a topic is missing in it.
+    const fn more_than(self, before: Self) -> Self {
+        Self {
+            enqueued: self.enqueued.saturating_sub(before.enqueued),
+            done: self.done.saturating_sub(before.done),
+            failed: self.failed.saturating_sub(before.failed),
+            dead: self.dead.saturating_sub(before.dead),
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The bulk actions of a server.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::work::{Step, Work};
+use crate::problem::{Code, Problem};
+use crate::wire::bulk::{Bulk, BulkState, NewBulk, SAMPLES};
+use gristmill_core::job::{JobId, Name};
+use gristmill_core::time::Timestamp;
+use gristmill_metrics::{BulkFacts, Event, EventKind};
+
+/// So many of a tenant are kept, and of all; the oldest that looks at no jobs makes room for a new one.
+const KEPT: usize = 100;
+const KEPT_IN_ALL: usize = 2000;
+/// So many of a tenant look at jobs at a time, and of all.
+const ACTIVE: usize = 4;
+const ACTIVE_IN_ALL: usize = 16;
+/// Why those are aborted that are at work then.
+pub(super) const SERVER_ENDED: &str = "the server ended";
+
+/// The bulk actions of all tenants, and those that wait to be carried out.
+#[derive(Debug, Default)]
+pub(crate) struct BulkActions {
+    entries: Mutex<Entries>,
+    woken: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    /// The oldest first.
+    all: VecDeque<Arc<Entry>>,
+    /// What was made or started, and has not been taken by the engine.
+    queue: VecDeque<Arc<Entry>>,
+    /// The server ends.
+    is_closed: bool,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) work: Work,
+    pub(super) abort: CancellationToken,
+    shown: Mutex<Bulk>,
+}
+
+impl BulkActions {
+    /// Makes one, whose dry run begins.
+    ///
+    /// # Errors
+    /// [`Code::Busy`]: too many look at jobs, or the server ends.
+    pub(crate) fn make(&self, work: Work, new: NewBulk, actor: String) -> Result<Bulk, Problem> {
+        let NewBulk { q, action, due, priority } = new;
+        let shown = Bulk {
+            id: JobId::generate().to_string(),
+            action,
+            q,
+            due,
+            priority,
+            actor,
+            state: BulkState::Counting,
+            created_at: work.since(),
+            started_at: None,
+            ended_at: None,
+            looked_at: 0,
+            matched: 0,
+            samples: Vec::new(),
+            changed: 0,
+            skipped: Default::default(),
+            error: None,
+        };
+        let entry = Arc::new(Entry { work, abort: CancellationToken::new(), shown: Mutex::new(shown.clone()) });
+        let mut entries = self.entries.lock();
+        entries.check_room(&entry.work.tenant)?;
+        entries.make_room(&entry.work.tenant);
+        entries.all.push_back(entry.clone());
+        entries.queue.push_back(entry);
+        self.woken.notify_one();
+        Ok(shown)
+    }
+
+    /// Those of a tenant, the latest first.
+    pub(crate) fn list(&self, tenant: &Name) -> Vec<Bulk> {
+        self.entries.lock().of(tenant).rev().map(|entry| entry.shown()).collect()
+    }
+
+    /// # Errors
+    /// [`Code::BulkUnknown`]
+    pub(crate) fn get(&self, tenant: &Name, id: &str) -> Result<Bulk, Problem> {
+        Ok(self.entries.lock().find(tenant, id)?.shown())
+    }
+
+    /// Starts one that was counted, if `expect` is what it counted.
+    ///
+    /// # Errors
+    /// [`Code::BulkUnknown`]; [`Code::BulkRefused`]: it counts, was started, or counted another number; [`Code::Busy`].
+    pub(crate) fn start(&self, tenant: &Name, id: &str, expect: u64) -> Result<Bulk, Problem> {
+        let mut entries = self.entries.lock();
+        let entry = entries.find(tenant, id)?;
+        entry.check_counted(expect)?;
+        entries.check_room(tenant)?;
+        let shown = entry.change(|shown| {
+            shown.state = BulkState::Running;
+            shown.started_at = Some(Timestamp::now());
+            shown.looked_at = 0;
+        });
+        entries.queue.push_back(entry);
+        self.woken.notify_one();
+        Ok(shown)
+    }
+
+    /// Aborts one: at once, or after its current step.
+    ///
+    /// # Errors
+    /// [`Code::BulkUnknown`]; [`Code::TooLate`]: it has ended.
+    pub(crate) fn abort(&self, tenant: &Name, id: &str) -> Result<Bulk, Problem> {
+        let entries = self.entries.lock();
+        let entry = entries.find(tenant, id)?;
+        let mut shown = entry.shown.lock();
+        if shown.state.is_over() {
+            let detail = format!("bulk action {id} is {}: there is nothing to abort", shown.state.as_str());
+            return Err(Problem::new(Code::TooLate, detail));
+        }
+        // Under the lock: the end of the dry run sees it, or is over.
+        entry.abort.cancel();
+        if !shown.state.is_active() {
+            end(&mut shown, BulkState::Aborted, None);
+        }
+        Ok(shown.clone())
+    }
+
+    /// The server ends: those that look at jobs are aborted, and no more are taken. Returns those of them that were started.
+    pub(super) fn close(&self) -> Vec<Arc<Entry>> {
+        let mut entries = self.entries.lock();
+        entries.is_closed = true;
+        entries.queue.clear();
+        let was_running = |entry: &&Arc<Entry>| {
+            let mut shown = entry.shown.lock();
+            let state = shown.state;
+            state.is_active()
+                && end(&mut shown, BulkState::Aborted, Some(SERVER_ENDED.into()))
+                && state == BulkState::Running
+        };
+        entries.all.iter().filter(was_running).cloned().collect()
+    }
+
+    /// The next one to carry out. Cancel-safe.
+    pub(super) async fn next(&self) -> Arc<Entry> {
+        loop {
+            let woken = self.woken.notified();
+            if let Some(entry) = self.entries.lock().queue.pop_front() {
+                return entry;
+            }
+            woken.await;
+        }
+    }
+}
+
+impl Entries {
+    fn of(&self, tenant: &Name) -> impl DoubleEndedIterator<Item = &Arc<Entry>> {
+        self.all.iter().filter(move |entry| entry.work.tenant == *tenant)
+    }
+
+    fn find(&self, tenant: &Name, id: &str) -> Result<Arc<Entry>, Problem> {
+        let found = self.of(tenant).find(|entry| entry.shown.lock().id == id);
+        let unknown = || {
+            let detail =
+                format!("there is no bulk action {id} here: a server forgets the oldest, and all when it ends");
+            Problem::new(Code::BulkUnknown, detail)
+        };
+        found.cloned().ok_or_else(unknown)
+    }
+
+    fn check_room(&self, tenant: &Name) -> Result<(), Problem> {
+        if self.is_closed {
+            return Err(Problem::new(Code::Busy, "the server is ending: ask again once it has started"));
+        }
+        let active = |entry: &&Arc<Entry>| entry.shown.lock().state.is_active();
+        if self.of(tenant).filter(active).count() < ACTIVE && self.all.iter().filter(active).count() < ACTIVE_IN_ALL {
+            return Ok(());
+        }
+        let detail = format!(
+            "too many bulk actions are at work, {ACTIVE} of the tenant or {ACTIVE_IN_ALL} in all: wait for the end of one, or abort one"
+        );
+        Err(Problem::new(Code::Busy, detail))
+    }
+
+    /// Forgets the oldest that looks at no jobs, of the tenant or of all, if there are as many as are kept. Of as many only some can be active.
+    fn make_room(&mut self, tenant: &Name) {
+        let is_idle = |entry: &Arc<Entry>| !entry.shown.lock().state.is_active();
+        let of_tenant = |entry: &Arc<Entry>| is_idle(entry) && entry.work.tenant == *tenant;
+        let oldest = if self.of(tenant).count() >= KEPT {
+            self.all.iter().position(of_tenant)
+        } else if self.all.len() >= KEPT_IN_ALL {
+            self.all.iter().position(is_idle)
+        } else {
+            None
+        };
+        if let Some(index) = oldest {
+            self.all.remove(index);
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn shown(&self) -> Bulk {
+        self.shown.lock().clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Bulk)) -> Bulk {
+        let mut shown = self.shown.lock();
+        change(&mut shown);
+        shown.clone()
+    }
+
+    fn check_counted(&self, expect: u64) -> Result<(), Problem> {
+        let Bulk { id, state, matched, .. } = self.shown();
+        let detail = match state {
+            BulkState::Counted if matched == expect => return Ok(()),
+            BulkState::Counted => {
+                format!("bulk action {id} has counted {matched} jobs, not {expect}: look at it again")
+            }
+            BulkState::Counting => format!("bulk action {id} is counting: start it once its state is `counted`"),
+            _ => format!("bulk action {id} was confirmed or aborted before, it is {}: make another", state.as_str()),
+        };
+        Err(Problem::new(Code::BulkRefused, detail))
+    }
+
+    /// Notes what a step did, in the dry run or in earnest.
+    pub(super) fn note(&self, step: Step, is_dry: bool) {
+        let Step { looked_at, matched, samples, changed, skipped } = step;
+        self.change(|shown| {
+            shown.looked_at += looked_at as u64;
+            if is_dry {
+                shown.matched += matched as u64;
+                let room = SAMPLES - shown.samples.len();
+                shown.samples.extend(samples.into_iter().take(room));
+            }
+            shown.changed += changed as u64;
+            for (reason, count) in skipped {
+                *shown.skipped.entry(reason.into()).or_default() += count as u64;
+            }
+        });
+    }
+
+    /// The dry run is over. Returns whether this ended the bulk action: an abort came before.
+    pub(super) fn counted(&self) -> bool {
+        let mut shown = self.shown.lock();
+        if self.abort.is_cancelled() {
+            return end(&mut shown, BulkState::Aborted, None);
+        }
+        if shown.state == BulkState::Counting {
+            shown.state = BulkState::Counted;
+        }
+        false
+    }
+
+    /// Every job that fits has had its turn. Returns `false` if it had ended before, and changes nothing then.
+    pub(super) fn done(&self) -> bool {
+        let mut shown = self.shown.lock();
+        let missing = shown.matched.saturating_sub(shown.changed + shown.skipped_in_all());
+        let is_first = end(&mut shown, BulkState::Done, None);
+        if is_first && missing > 0 {
+            shown.skipped.insert("no-longer-fits".into(), missing);
+        }
+        is_first
+    }
+
+    /// Returns `false` if it had ended before, and changes nothing then.
+    pub(super) fn end(&self, state: BulkState, error: Option<String>) -> bool {
+        end(&mut self.shown.lock(), state, error)
+    }
+
+    pub(super) fn event(&self, kind: EventKind) -> Event {
+        let shown = self.shown();
+        let skipped = shown.skipped_in_all();
+        let Bulk { id, action, q, actor, state, matched, changed, .. } = shown;
+        let facts =
+            BulkFacts { id, action: action.as_str(), q, actor, state: state.as_str(), matched, changed, skipped };
+        Event { tenant: Some(self.work.tenant.clone()), bulk: Some(facts), ..Event::new(kind) }
+    }
+}
+
+/// Returns `false` if it had ended before, and changes nothing then.
+fn end(shown: &mut Bulk, state: BulkState, error: Option<String>) -> bool {
+    let is_first = !shown.state.is_over();
+    if is_first {
+        shown.state = state;
+        shown.ended_at = Some(Timestamp::now());
+        shown.error = error;
+    }
+    is_first
+}

@@ -1,0 +1,36 @@
+//! What a server remembers: recent attempts of its runner, and the last minutes.
+
+use url::form_urlencoded::Serializer;
+
+use super::exchange::Question;
+use super::store::RemoteStore;
+use crate::wire::attempts::AttemptsSeen;
+use crate::wire::history::History;
+use gristmill_core::job::Name;
+use gristmill_runner::RecentWanted;
+use gristmill_store::StoreError;
+
+impl RemoteStore {
+    /// The attempts that the runner in the server's process has settled last. At most 1000.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn attempts(&self, wanted: &RecentWanted) -> Result<AttemptsSeen, StoreError> {
+        let RecentWanted { tenant, topic, job, failed, limit } = wanted;
+        let mut query = Serializer::new(String::new());
+        query.append_pair("limit", &limit.to_string()).append_pair("failed", &failed.to_string());
+        query.extend_pairs(topic.iter().map(|topic| ("topic", topic.as_str())));
+        query.extend_pairs(job.iter().map(|job| ("job", job.as_str())));
+        let path = format!("/v1/tenants/{tenant}/attempts?{}", query.finish());
+        self.server.ask(Question::get(path, "read recent attempts")).await
+    }
+
+    /// What happened in the last minutes and days in a topic, or in all topics of the tenant together.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn history(&self, tenant: &Name, topic: Option<&Name>) -> Result<History, StoreError> {
+        let topic = topic.map(|topic| format!("?topic={topic}")).unwrap_or_default();
+        self.server.ask(Question::get(format!("/v1/tenants/{tenant}/history{topic}"), "read the history")).await
+    }
+}

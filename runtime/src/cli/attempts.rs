@@ -1,0 +1,116 @@
+//! `gristmill attempts`: what a runner has done last, with the log lines of its guests.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::exit::{Exit, Usage};
+use super::global::Global;
+use super::{job, screen};
+use gristmill_config::units;
+use gristmill_core::job::{DEFAULT_TENANT, JobId, Name, TopicId};
+use gristmill_core::time::Timestamp;
+use gristmill_runner::RecentWanted;
+
+/// Show the attempts that a runner has made last, with their log lines
+///
+/// The runner keeps them in memory, failures longest, and its server shows them: those of other runners are in their servers.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The latest come first. What is older is in the journal, if the manifest has one.
+
+Examples:
+  gristmill attempts --failed
+  gristmill attempts --job 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
+  gristmill attempts --topic resize-image --limit 5 --json | jq .log")]
+pub(super) struct Args {
+    /// Only of this topic, or tenant/topic
+    #[arg(long, value_name = "TOPIC", conflicts_with = "tenant")]
+    topic: Option<TopicId>,
+    /// Only at this job
+    #[arg(long, value_name = "ID")]
+    job: Option<JobId>,
+    /// Only those that failed
+    #[arg(long)]
+    failed: bool,
+    /// Whose attempts
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_TENANT)]
+    tenant: Name,
+    /// Show at most this many, up to 1000
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+}
+
+/// Of the document of an attempt, what people are shown.
+#[derive(Debug, Deserialize)]
+struct Attempt {
+    topic: String,
+    job: String,
+    attempt: u32,
+    at_ms: Timestamp,
+    started_us: Option<u64>,
+    ended_us: Option<u64>,
+    outcome: String,
+    verdict: String,
+    settled: Option<String>,
+    message: Option<String>,
+    log: Vec<Line>,
+    log_left_out: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Line {
+    level: String,
+    source: String,
+    text: String,
+}
+
+pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    let Args { topic, job, failed, tenant, limit } = args;
+    let (tenant, topic) = topic.map_or((tenant, None), |TopicId { tenant, topic }| (tenant, Some(topic)));
+    let reached = global.reach(&global.manifest_without_secrets()?).await?;
+    let Some(server) = reached.server else {
+        let problem = "recent attempts are in the memory of a runner, which shows them by its server: name the server with --server URL. \
+            If no runner is running, read the journal, the file that [journal] in the manifest names";
+        return Err(Usage(problem.into()).into());
+    };
+    let seen = server.attempts(&RecentWanted { tenant, topic, job, failed, limit }).await?;
+    if global.json {
+        seen.attempts.iter().try_for_each(screen::document)?;
+        return Ok(Exit::Done);
+    }
+    let now = Timestamp::now();
+    for attempt in &seen.attempts {
+        screen::line(&in_words(attempt, now)?)?;
+    }
+    let what = if failed { "failed attempts" } else { "attempts" };
+    if seen.attempts.len() < limit {
+        let (which, since) = (if seen.attempts.is_empty() { "no" } else { "all" }, seen.since_ms);
+        let ago = job::distance(since, now);
+        screen::note(&format!("{which} {what} of this runner since {since} ({ago}); earlier ones may be missing"));
+    }
+    Ok(Exit::Done)
+}
+
+/// The attempt in a line, and below it why it failed and what the guest logged.
+fn in_words(attempt: &Value, now: Timestamp) -> anyhow::Result<String> {
+    let attempt = Attempt::deserialize(attempt)?;
+    let took = attempt.started_us.zip(attempt.ended_us).map(|(started, ended)| ended.saturating_sub(started));
+    let took = took.map_or_else(String::new, |us| format!("  {}", units::about_duration(Duration::from_micros(us))));
+    let Attempt { topic, job, attempt: number, outcome, verdict, .. } = &attempt;
+    let (when, settled) = (job::distance(attempt.at_ms, now), attempt.settled.as_deref().unwrap_or("not settled"));
+    let settled = if settled == "done" { String::new() } else { format!(" ({settled})") };
+    let mut words = format!("{when:<10}  {topic}  {job}  attempt {number}  {outcome}, {verdict}{settled}{took}");
+    let mut below = |text: &str| words.push_str(&format!("\n    {}", screen::clean(text)));
+    attempt.message.iter().for_each(|message| below(&format!("failed: {message}")));
+    if attempt.log_left_out > 0 {
+        below(&format!("... {} lines before are not kept", attempt.log_left_out));
+    }
+    for Line { level, source, text } in &attempt.log {
+        // What a guest prints has no level of its own: the stream says as much.
+        let level = if source == "log" { level.to_uppercase() } else { source.clone() };
+        below(&format!("{level:<8} {text}"));
+    }
+    Ok(words)
+}

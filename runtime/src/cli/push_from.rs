@@ -1,0 +1,259 @@
+//! `gristmill push --from-job`: a new job like one that the store has, perhaps edited before.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use anyhow::{Context, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+use tempfile::TempPath;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::exit::Usage;
+use super::global::Global;
+use super::screen;
+use super::store::Way;
+use gristmill_core::job::{JobId, JobSpec, Links, Name, NewJob, Priority, TopicId, Unique};
+use gristmill_core::time::millis;
+use gristmill_server::new_job;
+
+const JSON: &str = "application/json";
+/// The body as text, which only this command knows.
+const TEXT: &str = "body_text";
+const BASE64: &str = "body_base64";
+/// The exit code of a command that Ctrl-C has ended: 128 + SIGINT, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+/// A job to push, and the file in which it was edited.
+pub(super) struct Draft {
+    pub(super) job: NewJob,
+    file: Option<TempPath>,
+}
+
+impl Draft {
+    /// Keeps the file, and returns where it is, in words. `None` if nothing was edited.
+    pub(super) fn keep(&mut self) -> Option<String> {
+        self.file.take().map(kept)
+    }
+}
+
+/// What a person edits: the fields of a push over HTTP, and the body as text if it is no JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty", serialize_with = "as_object")]
+    metadata: &'a [(String, String)],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<Priority>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique: Option<&'a Unique>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep_result_ms: Option<u64>,
+}
+
+/// Names may repeat.
+fn as_object<S: Serializer>(pairs: &[(String, String)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(pairs.iter().map(|(name, value)| (name, value)))
+}
+
+/// A job like this one of the tenant, for the topic or its own: due now, with a new id, and waiting for no other. With `edit`, as a person
+/// saved it; `None` if that is nothing to push, of which a note tells.
+pub(super) async fn draft(
+    way: &Way,
+    global: &Global,
+    (tenant, id): (&Name, &JobId),
+    topic: Option<TopicId>,
+    edit: bool,
+) -> anyhow::Result<Option<Draft>> {
+    // The store is open no longer while the person edits.
+    let view = way.reach().await?.store.job(tenant, id).await?;
+    let Some(view) = view else {
+        bail!("job {id} is not known to tenant `{tenant}`: it never was, or it is over and its result was not kept");
+    };
+    let Some(job) = view.job else {
+        bail!(
+            "job {id} is over: the store keeps its result, and not its body\nA job can be pushed again while it waits, runs or is dead."
+        );
+    };
+    let topic = topic.unwrap_or_else(|| job.spec.topic.clone());
+    let spec = JobSpec { id: JobId::generate(), topic, links: Links::default(), ..job.spec };
+    if !edit {
+        return Ok(Some(Draft { job: NewJob { spec, due: Default::default() }, file: None }));
+    }
+    let topic = spec.topic.clone();
+    let Some((text, file)) = edited(write(&spec)?).await? else {
+        if !global.quiet {
+            screen::note("the job was not changed: nothing is pushed");
+        }
+        return Ok(None);
+    };
+    match read(&text, &topic) {
+        Ok(job) => Ok(Some(Draft { job, file: Some(file) })),
+        Err(problem) => {
+            Err(Usage(format!("what was saved is no job, and nothing is pushed: {problem}\n{}", kept(file))).into())
+        }
+    }
+}
+
+fn kept(file: TempPath) -> String {
+    match file.keep() {
+        Ok(path) => format!("the text is kept in {}", path.display()),
+        Err(error) => format!("the text is lost: {}", error.error),
+    }
+}
+
+fn write(spec: &JobSpec) -> anyhow::Result<String> {
+    let media = spec.body.content_type.as_deref();
+    let text = std::str::from_utf8(&spec.body.data).ok();
+    let is_json = media.is_some_and(|media| media == JSON || media.ends_with("+json"));
+    let body = text.filter(|_| is_json).and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
+    let body_text = text.filter(|_| body.is_none());
+    let has_body = body.is_some() || body_text.is_some();
+    let document = Document {
+        body,
+        body_text,
+        body_base64: (!has_body).then(|| STANDARD.encode(&spec.body.data)),
+        content_type: media.filter(|media| body.is_none() || *media != JSON),
+        metadata: &spec.metadata,
+        key: spec.key.as_deref(),
+        priority: (spec.priority != Priority::Normal).then_some(spec.priority),
+        unique: spec.unique.as_ref(),
+        attempts_max: spec.max_attempts,
+        ttl_ms: spec.ttl.map(millis),
+        keep_result_ms: spec.keep_result.map(millis),
+    };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}
+
+/// # Errors
+/// In words: what is wrong with it.
+fn read(text: &str, topic: &TopicId) -> Result<NewJob, String> {
+    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if let Some(body) = fields.remove(TEXT) {
+        let body: String = serde_json::from_str(body.get()).map_err(|_| format!("`{TEXT}` is no text"))?;
+        let encoded = to_raw_value(&STANDARD.encode(body)).map_err(|error| error.to_string())?;
+        if fields.insert(BASE64.to_owned(), encoded).is_some() {
+            return Err(format!("`{TEXT}` and `{BASE64}` are two bodies: leave one of them out"));
+        }
+    }
+    let document = serde_json::to_string(&fields).map_err(|error| error.to_string())?;
+    // The columns are those of another text.
+    let without_column =
+        |problem: String| problem.rsplit_once(" in column ").map_or(problem.clone(), |(text, _)| text.into());
+    new_job(&document, topic).map_err(without_column)
+}
+
+/// What a person made of a text, and the file with it. `None` if it is empty or the same.
+///
+/// # Errors
+/// There is no editor, or it failed: then the error says where the text is kept.
+async fn edited(text: String) -> anyhow::Result<Option<(String, TempPath)>> {
+    let mut file = tempfile::Builder::new().prefix("gristmill-job-").suffix(".json").tempfile()?;
+    file.write_all(text.as_bytes())?;
+    let path = file.into_temp_path();
+    let ended = edit(&path).await?;
+    if !ended.success() {
+        bail!("the editor ended with {ended}: nothing is pushed\n{}", kept(path));
+    }
+    let saved = match std::fs::read_to_string(&path) {
+        Ok(saved) => saved,
+        Err(error) => bail!("failed to read what was saved, and nothing is pushed: {error}\n{}", kept(path)),
+    };
+    let is_same = saved.trim().is_empty() || saved == text;
+    Ok((!is_same).then_some((saved, path)))
+}
+
+async fn edit(path: &Path) -> anyhow::Result<ExitStatus> {
+    let set = |name: &str| std::env::var(name).ok().filter(|editor| !editor.trim().is_empty());
+    let Some(editor) = set("VISUAL").or_else(|| set("EDITOR")) else {
+        return Err(Usage("no editor is set\nSay which one to use, such as EDITOR=vi.".into()).into());
+    };
+    // Ctrl-C is the editor's as long as it runs.
+    let _interrupts = signal(SignalKind::interrupt())?;
+    // A shell, because the variable may have arguments.
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(path);
+    let run = move || command.status();
+    let ended = tokio::task::spawn_blocking(run).await?;
+    // Then it ends this command again, by itself: who has once asked for a signal gets it to the end of the process.
+    let mut later_interrupts = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        if later_interrupts.recv().await.is_some() {
+            std::process::exit(INTERRUPTED);
+        }
+    });
+    ended.with_context(|| format!("failed to start the editor `{editor}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_core::job::Payload;
+    use std::time::Duration;
+
+    fn spec(data: &[u8], content_type: Option<&str>) -> JobSpec {
+        let body = Payload { data: data.to_vec(), content_type: content_type.map(str::to_owned) };
+        JobSpec::new("acme/mail".parse().unwrap(), body)
+    }
+
+    fn again(spec: &JobSpec) -> JobSpec {
+        let text = write(spec).unwrap();
+        JobSpec { id: spec.id.clone(), ..read(&text, &spec.topic).unwrap().spec }
+    }
+
+    #[test]
+    fn what_is_not_edited_is_the_same_job() {
+        let mut whole = spec(br#"{"to": 1.50}"#, Some(JSON));
+        whole.metadata = [("a", "b"), ("a", "c")].map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        (whole.key, whole.priority, whole.max_attempts) = (Some("k".into()), Priority::Low, Some(3));
+        whole.unique = Some(Unique { value: "u".into(), window: Some(Duration::from_secs(5)) });
+        (whole.ttl, whole.keep_result) = (Some(Duration::from_millis(9)), Some(Duration::from_secs(1)));
+        let bodies: [(&[u8], Option<&str>); 7] = [
+            (b"[1]", Some("application/problem+json")),
+            (b"no JSON", Some(JSON)),
+            (b"line\n\"two\"", Some("text/plain")),
+            (b"{}", None),
+            (b"\xff\xd8", Some("image/jpeg")),
+            (b"", None),
+            (b"", Some("text/plain")),
+        ];
+        for spec in bodies.map(|(data, media)| spec(data, media)).into_iter().chain([whole]) {
+            assert_eq!(again(&spec), spec);
+        }
+    }
+
+    #[test]
+    fn a_body_is_edited_as_it_reads_best() {
+        assert_eq!(write(&spec(b"{\"n\": 1}", Some(JSON))).unwrap(), "{\n  \"body\": {\"n\": 1}\n}\n");
+        let text = "{\n  \"body_text\": \"hi\",\n  \"content_type\": \"text/plain\"\n}\n";
+        assert_eq!(write(&spec(b"hi", Some("text/plain"))).unwrap(), text);
+        assert_eq!(write(&spec(b"\xff", None)).unwrap(), "{\n  \"body_base64\": \"/w==\"\n}\n");
+    }
+
+    #[test]
+    fn what_is_no_job_is_named() {
+        let problem = |text: &str| read(text, &"mail".parse().unwrap()).unwrap_err();
+        assert_eq!(problem("{\n  \"body\": }"), "expected value at line 2 column 11");
+        assert!(problem(r#"{"bdoy": 1}"#).starts_with("unknown field `bdoy`"), "{}", problem(r#"{"bdoy": 1}"#));
+        assert_eq!(problem(r#"{"body_text": 1}"#), "`body_text` is no text");
+        assert!(problem(r#"{"body_text": "a", "body_base64": "YQ=="}"#).contains("two bodies"));
+        assert!(problem(r#"{"body_text": "a", "body": 1}"#).contains("two bodies"));
+    }
+}
