@@ -38,6 +38,14 @@ export const cancel = (tenant, id) =>
     },
   })
 
+export const kill = (tenant, id) =>
+  ask({
+    title: 'Kill the job?',
+    text: `${id} is removed, and its attempt is ended in the middle of what it does. Cancel lets its handler stop by itself.`,
+    verb: 'Kill the job',
+    run: async () => (await remove(inTenant(tenant, 'jobs', id) + '?kill=true'), `${id} is killed.`),
+  })
+
 /** The most jobs that are cancelled together. */
 const TREE = 1000
 

@@ -55,6 +55,13 @@ export async function send(where, options = {}) {
 /** Gets a JSON document. */
 export const get = async (where, signal) => (await send(where, { signal })).json()
 
+/** Gets a document, or null where the server has none. */
+export const getIf = (where, signal) =>
+  get(where, signal).catch((error) => {
+    if (error.status !== 404) throw error
+    return null
+  })
+
 /** Sends a document, or a text that is one already. */
 export async function post(where, document, method = 'POST') {
   const body = typeof document === 'string' ? document : JSON.stringify(document)

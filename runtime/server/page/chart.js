@@ -1,62 +1,63 @@
 // @ts-check
-// Charts as SVG, from the counts that this page has seen since it was opened.
-import { rate } from './format.js'
+// Charts as SVG, of the history that the server keeps.
+import { getIf, inTenant } from './api.js'
+import { DAY, dayOf, number, short } from './format.js'
 import { html } from './html.js'
-import { diesPerSecond } from './words.js'
+import { Table } from './parts.js'
+import { now } from './state.js'
 
-/** Points that are kept for a topic: five minutes, one every two seconds. */
-const POINTS = 150
-/** Topics whose points are kept. */
-const TOPICS = 1000
+/** A line of steps through values of at most `most`, in a box of 600 by 100. */
+const line = (values, most) =>
+  values.map((value, n) => `${n ? 'V' : 'M0 '}${99 - (98 * value) / most}H${((n + 1) * 600) / values.length}`).join('')
 
-/** @typedef {{ at: number, done: number, failed: number }} Point */
-/** @type {Map<string, Point[]>} */
-const seen = new Map()
+/** How long the history of a place is shown before it is loaded anew, in milliseconds. */
+const FRESH = 15_000
+/** The history that was loaded last. @type {{ where: string, at: number, got: any }} */
+let kept = { where: '', at: 0, got: null }
 
-const key = (topic) => `${topic.tenant}/${topic.topic}`
-
-/** Adds what the topics do now. */
-export function record(topics, at = Date.now()) {
-  for (const topic of topics.slice(0, TOPICS)) {
-    const per = topic.rates?.per_second
-    if (!per) continue
-    const points = seen.get(key(topic)) ?? []
-    points.push({ at, done: per.acked ?? 0, failed: (per.retried ?? 0) + diesPerSecond(topic) })
-    if (points.length > POINTS) points.shift()
-    seen.set(key(topic), points)
-  }
+/** What was done in the last minutes and days, in a topic or in all; null where the server does not know. */
+export async function historyOf(tenant, topic, signal) {
+  const where = inTenant(tenant, 'history') + (topic ? `?topic=${encodeURIComponent(topic)}` : '')
+  if (kept.where !== where || Date.now() - kept.at > FRESH) kept = { where, at: Date.now(), got: await getIf(where, signal) }
+  return kept.got
 }
 
-export const pointsOf = (topic) => seen.get(key(topic)) ?? []
-
-/** A line through values, in a box of this width and height. */
-function line(values, width = 100, height = 20, most = Math.max(...values, 0.001)) {
-  const step = width / Math.max(1, values.length - 1)
-  return values.map((value, n) => `${n ? 'L' : 'M'}${(n * step).toFixed(1)} ${(height - 1 - (value / most) * (height - 2)).toFixed(1)}`).join('')
+/** The next of 2, 4, 10, 20, 40, 100 and so on: half of it is round, too. */
+function top(value) {
+  const step = 10 ** Math.floor(Math.log10(value))
+  return step * ([1, 2, 4].find((times) => times * step >= value) ?? 10)
 }
 
-/** Jobs done a second, small. */
-export function Spark({ topic }) {
-  const points = pointsOf(topic).slice(-60)
-  const last = points.at(-1)
-  if (!last) return html`<span class="none">–</span>`
-  const label = `${rate(last.done)} jobs done a second`
-  return html`<span class="spark">${rate(last.done)}
-    <svg viewBox="0 0 100 20" width="60" height="16" preserveAspectRatio="none" role="img" aria-label=${label}><path d=${line(points.map((p) => p.done))} /></svg></span>`
-}
-
-/** Jobs done and attempts failed a second, with a table of the same numbers. */
-export function Throughput({ topic }) {
-  const points = pointsOf(topic)
-  if (points.length < 2) return html`<p class="empty">The chart begins in a few seconds.</p>`
-  const most = Math.max(0.001, ...points.map((p) => Math.max(p.done, p.failed)))
+/** Counts over time, with both axes, and the same numbers as a table. A point is its time in words and a count for each name. */
+function Chart({ label, names, points }) {
+  const most = top(Math.max(2, ...points.flatMap(([, ...counts]) => counts)))
+  const width = 600 / points.length
   return html`
     <figure class="chart">
-      <svg viewBox="0 0 600 100" preserveAspectRatio="none" role="img" aria-label="Jobs done and attempts failed a second, since this page was opened">
+      <figcaption><strong>${label}</strong>${names.map((name, n) => html`<span class=${`key of${n}`}>${name}</span>`)}</figcaption>
+      <div class="y" aria-hidden="true"><span>${short(most)}</span><span>${short(most / 2)}</span><span>0</span></div>
+      <svg viewBox="0 0 600 100" preserveAspectRatio="none" role="img" aria-label=${`${label}, from ${points[0][0]} to ${points.at(-1)[0]}`}>
         <path class="grid" d="M0 .5H600M0 50H600M0 99.5H600" />
-        <path d=${line(points.map((p) => p.done), 600, 100, most)} />
-        <path class="failed" d=${line(points.map((p) => p.failed), 600, 100, most)} />
+        ${names.map((_, n) => html`<path class=${`of${n}`} d=${line(points.map((point) => point[n + 1]), most)} />`)}
+        ${points.map(([at, ...counts], n) => html`<rect x=${n * width} width=${width} height="100"><title>${at}: ${counts.map((count, n) => `${number(count)} ${names[n]}`).join(', ')}</title></rect>`)}
       </svg>
-      <figcaption><span class="key">done</span><span class="key failed">failed</span><span>at most ${rate(most)} a second</span></figcaption>
+      <div class="x" aria-hidden="true"><span>${points[0][0]}</span><span>${points.at(-1)[0]}</span></div>
+      <details><summary>Numbers</summary><${Table} label=${label} heads=${['When', ...names.map((name) => `#${name}`)]} rows=${points.map(([at, ...counts]) => [at, at, ...counts.map(number)]).reverse()} /></details>
     </figure>`
 }
+
+const clock = (at) => new Date(at).toLocaleTimeString([], { timeStyle: 'short' })
+
+/** The days that are shown. */
+const SHOWN_DAYS = 31
+
+/** The charts of a history. */
+export const History = ({ of }) => of && html`
+  <h2>History</h2><div class="charts">
+  ${of.minutes.length > 0 && html`
+    <${Chart} label="Jobs a minute" names=${['done', 'failed', 'pushed']} points=${of.minutes.map((one) => [clock(one.at_ms), one.done, one.failed, one.enqueued])} />
+    <${Chart} label="Jobs at the time" names=${['ready', 'running']} points=${of.minutes.map((one) => [clock(one.at_ms), one.ready, one.running])} />`}
+  <${Chart} label="Attempts a day" names=${['attempts']} points=${Array.from({ length: SHOWN_DAYS }, (_, n) => {
+    const day = dayOf(now() - (SHOWN_DAYS - 1 - n) * DAY)
+    return [day, of.days.find((one) => one.day === day)?.attempts ?? 0]
+  })} /></div>`

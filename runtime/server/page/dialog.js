@@ -3,7 +3,7 @@
 import { act } from './actions.js'
 import { keepToken } from './api.js'
 import { html } from './html.js'
-import { Field, Form } from './parts.js'
+import { Button, Field, Form } from './parts.js'
 import { draw, state } from './state.js'
 
 /** Opens as a modal dialog: the browser keeps the focus in it and closes it on Escape. */
@@ -14,9 +14,9 @@ function close() {
   draw()
 }
 
-function confirm(question) {
+function confirm(question, form) {
   close()
-  act(question.run)
+  act(() => question.run(form))
 }
 
 export function Dialog() {
@@ -25,8 +25,10 @@ export function Dialog() {
     <dialog ref=${open} onClose=${close} aria-labelledby="question">
       <h2 id="question">${question.title}</h2>
       <p class="text">${question.text}</p>
-      <p class="actions"><button class="main" onClick=${() => confirm(question)}>${question.verb}</button>
-        <button autofocus onClick=${close}>Leave it</button></p>
+      <${Form} run=${(form) => confirm(question, form)}>
+        ${question.fields}
+        <p class="actions"><button class="main">${question.verb}</button><${Button} run=${close} focus=${!question.fields}>Leave it<//></p>
+      <//>
     </dialog>`
 }
 

@@ -3,7 +3,7 @@
 import { get, inTenant } from './api.js'
 import { counted } from './format.js'
 import { html } from './html.js'
-import { State } from './parts.js'
+import { Progress, State } from './parts.js'
 import { toJob } from './route.js'
 import { statesOf } from './states.js'
 
@@ -26,12 +26,12 @@ const Nodes = ({ tenant, label, ids, total, states }) => html`
     ${total > ids.length && html`<p class="none">and ${total - ids.length} more</p>`}
   </section>`
 
-const Progress = ({ of: { total, ended, failed, open } }) => html`
-  <p><progress max=${total} value=${ended} aria-label="Jobs that have ended" /> ${ended} of ${counted(total, 'job')} ended${failed > 0 && `, ${failed} of them not done`}${open && '; not sealed'}</p>`
+const Ended = ({ of: { total, ended, failed, open } }) => html`
+  <${Progress} max=${total} value=${ended} label="Jobs that have ended">${ended} of ${counted(total, 'job')} ended${failed > 0 && `, ${failed} of them not done`}${open && '; not sealed'}<//>`
 
 export const Flow = ({ tenant, view: { id, state }, flow: { before, after, states } }) => html`
   <h2>Workflow</h2>
-  ${before && html`<${Progress} of=${before} />`}
+  ${before && html`<${Ended} of=${before} />`}
   <div class="flow">
     ${before?.total > 0 && html`<${Nodes} tenant=${tenant} label=${state === 'waiting' ? 'It waits for' : 'It waited for'} ids=${before.jobs.map((job) => job.id)} total=${before.total} states=${states} />`}
     <section><h3>This job</h3><ul><li><span class="id">${id}</span> <${State} name=${state} /></li></ul></section>

@@ -12,6 +12,9 @@ const UNITS = /** @type {const} */ ([
   ['s', 1000],
 ])
 
+/** The day of a point in time, UTC. */
+export const dayOf = (at) => new Date(at).toISOString().slice(0, 10)
+
 export const number = (value) => NUMBER.format(value)
 
 /** A number per second: few digits. */

@@ -6,7 +6,7 @@ import { isOperator, may, state } from './state.js'
 import { nextTheme } from './theme.js'
 
 /** The pages that have a link, and the key after `g` of each. */
-const LINKS = { Overview: 'o', Topics: 't', Running: 'r', Dead: 'd', Schedules: 's', Handlers: 'h', Events: 'e', Bill: 'b', Tokens: 'k', Workers: 'w', Tenants: 'n', Help: '?' }
+const LINKS = { Overview: 'o', Topics: 't', Running: 'r', Dead: 'd', Schedules: 's', Handlers: 'h', Events: 'e', Bulk: 'u', Bill: 'b', Tokens: 'k', Workers: 'w', Tenants: 'n', Help: '?' }
 
 /** Those that are of no tenant. */
 const ABOVE = 'wn?'

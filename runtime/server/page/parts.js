@@ -59,7 +59,10 @@ const KINDS = { '#': 'n', '~': 'short', '!': 'actions' }
 export const Banner = ({ kind, icon = kind, children, button }) => html`
   <div class=${`banner ${kind ?? ''}`} role=${kind === 'bad' ? 'alert' : undefined}>${icon && html`<${Icon} name=${icon} />`}<div>${children}</div>${button}</div>`
 
-export const Button = ({ run, children, kind, label }) => html`<button type="button" class=${kind} aria-label=${label} onClick=${run}>${children}</button>`
+export const Button = ({ run, children, kind, label, focus }) => html`<button type="button" class=${kind} aria-label=${label} autofocus=${focus} onClick=${run}>${children}</button>`
+
+/** How far something is, of `max`; without `value` nobody knows. */
+export const Progress = ({ value, max, label, children }) => html`<p><progress max=${max} value=${value} aria-label=${label} /> ${children}</p>`
 
 /** Large numbers that lead to their jobs: icon or nothing, name, value, address. */
 export const Tiles = ({ of }) => html`
@@ -72,6 +75,11 @@ export const Facts = ({ of }) => html`
 /** A field of a form with its label. */
 export const Field = ({ label, hint, children }) => html`
   <label class="field"><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`
+
+export const PRIORITIES = [['high'], ['normal'], ['low']]
+
+/** A field of a form with a few choices: pairs of value and words, or values. */
+export const Choice = ({ name, value, of }) => html`<select name=${name}>${of.map(([one, words = one]) => html`<option value=${one} selected=${one === value}>${words}</option>`)}</select>`
 
 /** A form: `run` gets what its fields say, and the form. */
 export const Form = ({ run, verb, children }) => html`

@@ -4,9 +4,9 @@ use gristmill_tests::browser::Browser;
 
 use super::{loaded, runner, state_of, url, visit};
 
-const ENTER: &str = "\u{e007}";
+pub(super) const ENTER: &str = "\u{e007}";
 const ESCAPE: &str = "\u{e00c}";
-const TAB: &str = "\u{e004}";
+pub(super) const TAB: &str = "\u{e004}";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_without_a_pointer_finds_a_dead_job_and_runs_it_again() {

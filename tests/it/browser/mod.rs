@@ -1,7 +1,10 @@
 //! The page, in a real browser.
 
 mod act;
+mod bulk;
+mod change;
 mod flow;
+mod history;
 mod keys;
 mod safe;
 mod see;

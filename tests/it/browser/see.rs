@@ -10,7 +10,7 @@ use hyper::Request;
 use super::{EVIL, runner, url, visit};
 
 /// Each page, and a text that it shows.
-const PAGES: [(&str, &str); 24] = [
+const PAGES: [(&str, &str); 26] = [
     ("/t/default", "stuck: no handler does its 2 ready jobs"),
     ("/t/default/topics", "works"),
     ("/t/default/topics/stuck", "there is no stuck.wasm in the handlers folder"),
@@ -23,9 +23,11 @@ const PAGES: [(&str, &str); 24] = [
     ("/t/default/find?q=state%3Awaiting", "after others"),
     ("/t/default/jobs/batch", "0 of 1 job ended; not sealed"),
     ("/t/default/schedules", "At 03:00"),
+    ("/t/default/bulk", "A query begins one"),
     ("/t/default/bill", "No attempt has ended"),
     ("/workers", "puppet"),
     ("/t/default/jobs/ready", "there is no stuck.wasm in the handlers folder"),
+    ("/t/default/jobs/running", "Kill"),
     ("/t/default/jobs/trapped", "Backtrace"),
     ("/t/default/jobs/finished", "Completed"),
     ("/t/default/running", "Worker"),

@@ -1,6 +1,7 @@
 // @ts-check
 // The pages by the names that `route.js` gives them.
 import { bill } from './bill.js'
+import { bulk } from './bulk.js'
 import { dead } from './dead.js'
 import { events } from './events.js'
 import { handlers } from './handlers.js'
@@ -29,4 +30,4 @@ import { workers } from './workers.js'
  */
 
 /** @type {Record<string, Page>} */
-export const pages = { overview, topics, topic, push, jobs, job, find, running, dead, handlers, events, schedules, bill, tokens, workers, tenants, help }
+export const pages = { overview, topics, topic, push, jobs, job, find, running, dead, bulk, handlers, events, schedules, bill, tokens, workers, tenants, help }

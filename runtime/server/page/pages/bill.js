@@ -1,7 +1,7 @@
 // @ts-check
 // What a tenant's attempts cost, and which of its limits are reached.
 import { get, inTenant } from '../api.js'
-import { DAY, number, short, size, span } from '../format.js'
+import { DAY, dayOf, number, short, size, span } from '../format.js'
 import { html } from '../html.js'
 import { Table, Time, TopicLink } from '../parts.js'
 import { now } from '../state.js'
@@ -40,7 +40,7 @@ const Costs = ({ by, head, first, lines }) => html`
 export const bill = {
   title: ({ params }) => `Bill of ${params.tenant}`,
   load: async ({ params: { tenant } }, signal) => {
-    const from = new Date(now() - (DAYS - 1) * DAY).toISOString().slice(0, 10)
+    const from = dayOf(now() - (DAYS - 1) * DAY)
     const [bill, topics] = await Promise.all([get(`${inTenant(tenant, 'bill')}?from=${from}`, signal), topicsOf(tenant, signal)])
     return { bill, limited: topics.filter((topic) => topic.limited) }
   },

@@ -1,7 +1,9 @@
 // @ts-check
 // One job: where it is and why, its life so far, its failure, its body and its result.
-import { cancel, cancelTree, deleteDead, respawn, seal } from '../actions.js'
-import { get, inTenant } from '../api.js'
+import { cancel, cancelTree, deleteDead, kill, respawn, seal } from '../actions.js'
+import { get, getIf, inTenant } from '../api.js'
+import { Attempts, attemptsOf } from '../attempts.js'
+import { changeJob, runNow } from '../change.js'
 import { absolute, span } from '../format.js'
 import { Flow, flowOf } from '../flow.js'
 import { html } from '../html.js'
@@ -48,13 +50,17 @@ const Failure = ({ failure }) => html`
 function JobActions({ view, tenant, flow }) {
   const { state, id, job } = view
   const spec = job?.spec
-  const waits = state !== 'dead' && WAYS.includes(state)
+  const open = state !== 'dead' && WAYS.includes(state)
+  const waits = open && state !== 'running'
   return html`<p class="actions">
+    ${may('admin') && state === 'delayed' && html`<${Button} kind="main" run=${() => runNow(tenant, id)}>Run now<//>`}
     ${may('admin') && state === 'dead' && html`<${Button} kind="main" run=${() => respawn(spec, id)}>Respawn<//>`}
     ${may('push') && spec && html`<a class="button" href=${toTopic(spec, 'push') + `?from=${encodeURIComponent(id)}`}>Edit and push anew</a>`}
-    ${may('admin') && waits && html`<${Button} run=${() => cancel(tenant, id)}>Cancel<//>`}
-    ${may('admin') && waits && flow?.after.length > 0 && html`<${Button} run=${() => cancelTree(tenant, id)}>Cancel with all that wait for it<//>`}
+    ${may('admin') && waits && html`<${Button} run=${() => changeJob(tenant, view)}>Change<//>`}
+    ${may('admin') && open && html`<${Button} run=${() => cancel(tenant, id)}>Cancel<//>`}
+    ${may('admin') && open && flow?.after.length > 0 && html`<${Button} run=${() => cancelTree(tenant, id)}>Cancel with all that wait for it<//>`}
     ${may('push') && state === 'waiting' && flow?.before.open && html`<${Button} kind="main" run=${() => seal(tenant, id)}>Seal<//>`}
+    ${may('admin') && state === 'running' && html`<${Button} kind="danger" run=${() => kill(tenant, id)}>Kill<//>`}
     ${may('admin') && state === 'dead' && html`<${Button} kind="danger" run=${() => deleteDead(spec, id)}>Delete<//>`}
   </p>`
 }
@@ -79,15 +85,20 @@ export const job = {
   load: async ({ params: { tenant, id } }, signal) => {
     const view = await get(inTenant(tenant, 'jobs', id), signal)
     const waits = ['ready', 'delayed', 'waiting'].includes(view.state)
-    const why = waits ? get(inTenant(tenant, 'jobs', id, 'why'), signal).catch(() => null) : null
-    return { view, why: await why, flow: await flowOf(tenant, id, signal) }
+    const [why, flow, attempts] = await Promise.all([
+      waits && getIf(inTenant(tenant, 'jobs', id, 'why'), signal),
+      flowOf(tenant, id, signal),
+      attemptsOf(tenant, { job: id }, signal),
+    ])
+    return { view, why, flow, attempts }
   },
-  view: ({ place: { params }, data: { view, why, flow } }) => html`
+  view: ({ place: { params }, data: { view, why, flow, attempts } }) => html`
     ${why && html`<${Banner} kind=${why.idle && why.idle.reason !== 'empty' ? 'warn' : ''} icon=${view.state}>${why.detail}<//>`}
     <${JobActions} view=${view} tenant=${params.tenant} flow=${flow} />
     ${view.job && html`<${About} spec=${view.job.spec} tenant=${params.tenant} attempts=${view.attempts} />`}
     ${flow && html`<${Flow} tenant=${params.tenant} view=${view} flow=${flow} />`}
     <h2>Life so far</h2><${Timeline} view=${view} />
+    <${Attempts} head="Recent attempts" of=${attempts} />
     ${view.last_failure && html`<${Failure} failure=${view.last_failure} />`}
     ${view.result?.failure && !view.last_failure && html`<${Failure} failure=${view.result.failure} />`}
     ${view.result?.output && html`<h2>Result</h2><${Payload} of=${view.result.output} name="result" />`}

@@ -8,6 +8,7 @@ import { Button, Field, Form, JobLink, State, Table, Tabs, Time, TopicLink } fro
 import { toTopic } from '../route.js'
 import { may, state } from '../state.js'
 import { stateWord } from '../words.js'
+import { BulkActions } from './bulk.js'
 
 const PAGE = 50
 
@@ -92,23 +93,27 @@ export const jobs = {
   view: ({ place, data }) => html`
     <${Tabs} label="States" of=${Object.keys(WHEN).map((state) => [toTopic(place.params, state), `${stateWord(state)} ${data.counts[state]}`, state === place.params.state])} />
     <${QueryField} place=${place} />
-    ${place.params.state === 'dead' && html`<p class="actions"><${AllDead} topic=${place.params} count=${data.counts.dead} /></p>`}
+    <${BulkActions} place=${place} within=${`state:${place.params.state} topic:${place.params.topic} `} />
+    ${place.params.state === 'dead' && !place.query.get('q') && html`<p class="actions"><${AllDead} topic=${place.params} count=${data.counts.dead} /></p>`}
     <${Jobs} jobs=${data.jobs} state=${place.params.state} />
     <${Pages} place=${place} data=${data} />`,
 }
 
 /** Jobs of all topics, in one state if it is given. @returns {import('./all.js').Page} */
-const ofTenant = (title, state) => ({
-  title: () => title,
-  load: ({ params, query }, signal) => {
-    const where = asked(query, { limit: PAGE })
-    where.set('q', `${state ? `state:${state} ` : ''}${query.get('q') ?? ''}`)
-    return get(`${inTenant(params.tenant, 'jobs')}?${where}`, signal)
-  },
-  rows,
-  once,
-  view: ({ place, data }) => html`<${QueryField} place=${place} /><${Jobs} jobs=${data.jobs} state=${state} any /><${Pages} place=${place} data=${data} />`,
-})
+const ofTenant = (title, state) => {
+  const within = state ? `state:${state} ` : ''
+  return {
+    title: () => title,
+    load: ({ params, query }, signal) => {
+      const where = asked(query, { limit: PAGE })
+      where.set('q', within + (query.get('q') ?? ''))
+      return get(`${inTenant(params.tenant, 'jobs')}?${where}`, signal)
+    },
+    rows,
+    once,
+    view: ({ place, data }) => html`<${QueryField} place=${place} /><${BulkActions} place=${place} within=${within} /><${Jobs} jobs=${data.jobs} state=${state} any /><${Pages} place=${place} data=${data} />`,
+  }
+}
 
 export const find = ofTenant('Find jobs')
 export const running = ofTenant('Running jobs', 'running')

@@ -1,7 +1,7 @@
 // @ts-check
 // The overview of a tenant: what needs attention, then all its topics.
 import { get, inTenant } from '../api.js'
-import { record, Spark } from '../chart.js'
+import { History, historyOf } from '../chart.js'
 import { number, rate } from '../format.js'
 import { html } from '../html.js'
 import { Icon } from '../icons.js'
@@ -14,11 +14,7 @@ import { concerns, countOf, statesIn, stateWord } from '../words.js'
 const ROWS = 300
 
 /** The topics of a tenant, by name. */
-export async function topicsOf(tenant, signal) {
-  const { topics } = await get(inTenant(tenant, 'topics'), signal)
-  record(topics)
-  return topics
-}
+export const topicsOf = async (tenant, signal) => (await get(inTenant(tenant, 'topics'), signal)).topics
 
 /** What `/readyz` says, as a concern; null if all is well. */
 async function readiness(signal) {
@@ -57,7 +53,7 @@ const Topics = ({ topics, none = NONE }) => html`
       html`<${TopicLink} of=${topic} />`,
       ...statesIn(topics).map((state) => html`<${Count} count=${countOf(topic, state)} href=${toState(topic, state)} what=${state} kind=${state} />`),
       topic.oldest_ready_ms ? html`<${Time} at=${topic.oldest_ready_ms} />` : '–',
-      html`<${Spark} topic=${topic} />`,
+      rate(topic.rates?.per_second.acked ?? 0),
       html`<${Idle} topic=${topic} />`,
       html`<${Handler} topic=${topic} />`,
     ])} />
@@ -69,15 +65,16 @@ const NONE = html`No topics yet. Put a component, such as <code>greet.wasm</code
 export const overview = {
   title: () => 'Overview',
   load: async ({ params }, signal) => {
-    const [topics, ready] = await Promise.all([topicsOf(params.tenant, signal), isOperator() ? readiness(signal) : null])
-    return { topics, ready }
+    const [topics, ready, history] = await Promise.all([topicsOf(params.tenant, signal), isOperator() ? readiness(signal) : null, historyOf(params.tenant, '', signal)])
+    return { topics, ready, history }
   },
   rows: (data) => data.topics.map((topic) => topic.topic),
   view: ({ place, data }) => html`
     <${Attention} of=${[...(data.ready ? [data.ready] : []), ...concerns(data.topics, now())]} />
     <${Sums} tenant=${place.params.tenant} topics=${data.topics} />
     <h2>Topics</h2>
-    <${Topics} topics=${data.topics} />`,
+    <${Topics} topics=${data.topics} />
+    <${History} of=${data.history} />`,
 }
 
 function narrow(event) {

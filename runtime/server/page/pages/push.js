@@ -3,7 +3,7 @@
 import { get, inTenant, post } from '../api.js'
 import { asJson, asText, decoded, encoded } from '../bytes.js'
 import { html } from '../html.js'
-import { Field, Form } from '../parts.js'
+import { Choice, Field, Form, PRIORITIES } from '../parts.js'
 import { toJob } from '../route.js'
 import { draw, say } from '../state.js'
 
@@ -63,8 +63,6 @@ async function submit(form, { tenant, topic }) {
   draw()
 }
 
-const choice = (name, value, choices) => html`<select name=${name}>${choices.map(([one, words]) => html`<option value=${one} selected=${one === value}>${words}</option>`)}</select>`
-
 /** @type {import('./all.js').Page} */
 export const push = {
   title: ({ params }) => `Push a job to ${params.topic}`,
@@ -80,12 +78,12 @@ export const push = {
     <${Form} run=${(form) => submit(form, params)} verb="Push">
       <${Field} label="Body"><textarea name="body" rows="10" defaultValue=${data.body} /><//>
       <div class="row">
-        <${Field} label="The body is">${choice('kind', data.kind, [['json', 'JSON'], ['text', 'Text'], ['base64', 'Bytes, as base64']])}<//>
+        <${Field} label="The body is"><${Choice} name="kind" value=${data.kind} of=${[['json', 'JSON'], ['text', 'Text'], ['base64', 'Bytes, as base64']]} /><//>
         <${Field} label="Media type"><input name="type" defaultValue=${data.type} /><//>
       </div>
       <div class="row">
         <${Field} label="Delay in seconds"><input name="delay" type="number" min="0" step="any" /><//>
-        <${Field} label="Priority">${choice('priority', data.priority, [['high', 'high'], ['normal', 'normal'], ['low', 'low']])}<//>
+        <${Field} label="Priority"><${Choice} name="priority" value=${data.priority} of=${PRIORITIES} /><//>
         <${Field} label="Attempts at most"><input name="attempts" type="number" min="1" max="1000" defaultValue=${data.attempts} /><//>
         <${Field} label="Key"><input name="key" defaultValue=${data.key} /><//>
       </div>

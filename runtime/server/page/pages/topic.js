@@ -2,7 +2,8 @@
 // One topic: its counts, why it begins no further job, what it does, and what a person can do with it.
 import { setPaused } from '../actions.js'
 import { problem } from '../api.js'
-import { Throughput } from '../chart.js'
+import { Attempts, attemptsOf } from '../attempts.js'
+import { History, historyOf } from '../chart.js'
 import { facts, number, rate } from '../format.js'
 import { html } from '../html.js'
 import { Banner, Button, Facts, Handler, Table, Tiles } from '../parts.js'
@@ -43,18 +44,19 @@ function Totals({ topic }) {
 export const topic = {
   title: ({ params }) => params.topic,
   load: async ({ params }, signal) => {
-    const all = await topicsOf(params.tenant, signal)
-    const found = all.find((one) => one.topic === params.topic)
-    if (!found) throw problem(`There is no topic ${params.topic}.`)
-    return found
+    const { tenant, topic } = params
+    const [all, history, attempts] = await Promise.all([topicsOf(tenant, signal), historyOf(tenant, topic, signal), attemptsOf(tenant, { topic, failed: true }, signal)])
+    const found = all.find((one) => one.topic === topic)
+    if (!found) throw problem(`There is no topic ${topic}.`)
+    return { topic: found, history, attempts }
   },
-  view: ({ data: topic }) => html`
+  view: ({ data: { topic, history, attempts } }) => html`
     <${WhyIdle} topic=${topic} />
     ${topic.refused && topic.version && html`<${Banner} kind="warn"><strong>The component in the folder is not used:</strong> <span class="text">${topic.refused}</span><//>`}
     <${TopicActions} topic=${topic} />
     <${Counts} topic=${topic} />
-    <h2>Jobs a second</h2>
-    <${Throughput} topic=${topic} />
+    <${History} of=${history} />
+    <${Attempts} head="Recent failures" of=${attempts} name />
     <h2>Handler</h2>
     <p><${Handler} topic=${topic} /> <a href=${to('t', topic.tenant, 'handlers')}>All handlers</a></p>
     <${Limits} topic=${topic} />

@@ -1,67 +1,34 @@
-//! The files of the page. A test compares the list with the folder.
+//! The files of the page. The build script joins and compresses them; a test compares the list with the folder.
 
-use std::borrow::Cow;
+use std::fs::read_to_string;
+use std::io::Result;
+use std::path::Path;
 
-use super::script::joined;
+use super::script::{enclosed, joined};
 
-/// A file of the folder, or one that a browser gets.
-#[derive(Debug)]
-pub(super) struct File {
-    name: &'static str,
-    text: Cow<'static, str>,
-}
-
-macro_rules! files {
-    ($($name:literal)*) => {
-        [$(($name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/page/", $name)))),*]
-    };
-}
+/// The libraries, and what the page's own scripts use of each.
+const LIBRARIES: [(&str, &str); 2] = [("vendor/preact.js", "{h,render}"), ("vendor/htm.js", "htm")];
 
 /// The page's own scripts are in the order in which they run: `html.js` first, because all others need it, `app.js` last, because it starts the
 /// page. Similar scripts are neighbours, which compresses best.
-const FILES: [(&str, &str); 40] = files![
-    "index.html" "style.css" "vendor/htm.js" "vendor/preact.js"
-    "html.js" "bytes.js" "api.js" "stream.js" "format.js" "chart.js" "theme.js" "payload.js" "frame.js" "icons.js"
-    "words.js" "pages/bill.js" "pages/overview.js" "pages/handlers.js" "pages/help.js" "pages/topic.js"
-    "pages/push.js" "route.js" "states.js" "keys.js" "pages/events.js" "parts.js" "dialog.js" "flow.js" "actions.js"
-    "state.js" "pages/tenants.js" "pages/tokens.js" "pages/dead.js" "pages/workers.js" "pages/job.js" "pages/jobs.js"
-    "pages/schedules.js" "live.js" "pages/all.js"
-    "app.js"
-];
+const SCRIPTS: &str = "\
+    html.js bytes.js api.js stream.js icons.js format.js chart.js theme.js frame.js payload.js words.js \
+    pages/bill.js pages/overview.js pages/handlers.js parts.js pages/push.js attempts.js pages/help.js route.js \
+    pages/events.js state.js keys.js dialog.js states.js flow.js actions.js pages/tokens.js pages/bulk.js \
+    pages/topic.js pages/dead.js pages/tenants.js pages/workers.js change.js pages/schedules.js pages/job.js \
+    pages/jobs.js live.js pages/all.js app.js";
 
-fn is_own_script(name: &str) -> bool {
-    name.ends_with(".js") && !name.starts_with("vendor/")
-}
-
-/// What a browser gets: the own scripts are joined into one file, `app.js`.
-pub(super) fn served() -> Vec<File> {
-    let (own, others): (Vec<_>, Vec<_>) = FILES.into_iter().partition(|(name, _)| is_own_script(name));
-    let own = File { name: "app.js", text: joined(own.into_iter().map(|(_, text)| text)).into() };
-    let other = |(name, text): (&'static str, &'static str)| {
-        let text =
-            if name.starts_with("vendor/") { text.into() } else { unindented(text, name.ends_with(".css")).into() };
-        File { name, text }
-    };
-    others.into_iter().map(other).chain([own]).collect()
-}
-
-impl File {
-    /// `/` for the document, else below `/page/`.
-    pub(super) fn path(&self) -> String {
-        if self.name == "index.html" { "/".into() } else { format!("/page/{}", self.name) }
+/// What a browser gets from the folder: names and texts. All scripts are joined into one file, `app.js`.
+pub(super) fn served(folder: &Path) -> Result<Vec<(&'static str, String)>> {
+    let text = |name: &str| read_to_string(folder.join(name));
+    let mut app = String::new();
+    for (name, exported) in LIBRARIES {
+        app += &enclosed(&text(name)?, exported);
     }
-
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(super) fn media_type(&self) -> &'static str {
-        match self.name.rsplit('.').next() {
-            Some("html") => "text/html; charset=utf-8",
-            Some("css") => "text/css; charset=utf-8",
-            _ => "text/javascript; charset=utf-8",
-        }
-    }
+    let own = SCRIPTS.split_whitespace().map(text).collect::<Result<Vec<_>>>()?;
+    app += &joined(own.iter().map(String::as_str));
+    let (document, style) = (text("index.html")?, text("style.css")?);
+    Ok(vec![("index.html", unindented(&document, false)), ("style.css", unindented(&style, true)), ("app.js", app)])
 }
 
 /// The document or the style without indentation; the style also without comments, and blanks beside punctuation.
@@ -87,14 +54,16 @@ fn tight(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::path::Path;
+    use std::path::PathBuf;
 
+    use super::super::script::declared;
     use super::*;
 
-    /// Bytes of all files together, as they are served, and compressed.
-    const RAW: usize = 90_000;
-    const COMPRESSED: usize = 30_000;
+    fn folder() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("page")
+    }
 
+    /// The names of all files below a folder, without the papers of the libraries.
     fn names(folder: &Path, below: &str, found: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
@@ -107,35 +76,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_file_of_the_folder_is_served() {
-        let mut there = BTreeSet::new();
-        names(&Path::new(env!("CARGO_MANIFEST_DIR")).join("page"), "", &mut there);
-        let served: BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(served, there);
+    /// The page's own files, with their texts.
+    fn own() -> impl Iterator<Item = (&'static str, String)> {
+        let names = SCRIPTS.split_whitespace().chain(["index.html", "style.css"]);
+        names.map(|name| (name, read_to_string(folder().join(name)).unwrap()))
     }
 
     #[test]
-    fn the_page_is_small() {
-        let all: String = served().iter().map(File::text).collect();
-        let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        std::io::Write::write_all(&mut to, all.as_bytes()).unwrap();
-        let compressed = to.finish().unwrap().len();
-        assert!(all.len() <= RAW && compressed <= COMPRESSED, "{} bytes, {compressed} compressed", all.len());
+    fn every_file_of_the_folder_is_served() {
+        let mut there = BTreeSet::new();
+        names(&folder(), "", &mut there);
+        let libraries = LIBRARIES.into_iter().map(|(name, _)| name.to_owned());
+        assert_eq!(libraries.chain(own().map(|(name, _)| name.to_owned())).collect::<BTreeSet<_>>(), there);
     }
 
     #[test]
     fn own_scripts_can_be_one() {
         let mut known = BTreeSet::new();
-        for (file, text) in FILES.into_iter().filter(|(name, _)| is_own_script(name)) {
+        for (file, text) in own().filter(|(name, _)| name.ends_with(".js")) {
             for line in text.lines() {
-                let words = line.strip_prefix("export ").unwrap_or(line).split([' ', '(']);
-                let words: Vec<_> = words.filter(|word| *word != "async").take(2).collect();
-                if let ["const" | "let" | "function" | "class", name] = words[..] {
-                    assert!(known.insert(name), "{file}: another file has a `{name}` at its top, too");
+                if let Some(name) = declared(line.strip_prefix("export ").unwrap_or(line)) {
+                    assert!(known.insert(name.to_owned()), "{file}: another file has a `{name}` at its top, too");
                 }
                 let is_import = line.starts_with("import ");
                 assert!(!is_import || line.contains(" from ") && !line.contains(" as "), "{file}: {line}");
+                // Its name would be taken for that of a function.
+                let first = line.trim_start().trim_start_matches("async ").split('(').next().unwrap();
+                let is_method = line.ends_with(") {") && first.chars().all(char::is_alphanumeric);
+                assert!(!is_method, "{file}: write `{first}: (…) =>` in place of a method: {line}");
             }
         }
     }
@@ -149,7 +117,7 @@ mod tests {
 
     #[test]
     fn no_text_becomes_markup_and_nothing_comes_from_elsewhere() {
-        for (file, text) in FILES.into_iter().filter(|(name, _)| !name.starts_with("vendor/")) {
+        for (file, text) in own() {
             let forbidden = [
                 "innerHTML",
                 "outerHTML",

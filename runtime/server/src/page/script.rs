@@ -1,35 +1,66 @@
-//! The page's own scripts as they are served: one module, without comments, and without blanks that separate nothing.
+//! The page's scripts as they are served: one module, with short names, without comments, and without blanks that separate nothing.
 
+use std::collections::BTreeSet;
 use std::iter::Peekable;
+use std::ops::Range;
 use std::str::Chars;
+
+use super::names::shortened;
 
 /// No blank is needed between two tokens if one of these ends the first or begins the second.
 const PUNCTUATION: &str = "=(){}[],;:?<>&|+*!%.-";
 /// A line end does not end a statement after a character of the first set, or before one of the second.
 const GOES_ON: (&str, &str) = ("{([,;=>&|?:", "})].,?:&|");
 
-/// Joins modules in the order in which they run. Imports among them are removed, because their top-level names are unique. Imports from
-/// `vendor` stay.
+/// Joins modules in the order in which they run. Imports are removed, because all top-level names are unique; those names become short.
 pub(super) fn joined<'a>(modules: impl Iterator<Item = &'a str>) -> String {
-    let mut all = String::new();
-    for line in modules.flat_map(str::lines) {
-        if !line.starts_with("import ") || line.contains("/vendor/") {
-            all += line.strip_prefix("export ").unwrap_or(line);
-            all.push('\n');
-        }
+    let (mut all, mut names) = (String::new(), BTreeSet::new());
+    for line in modules.flat_map(str::lines).filter(|line| !line.starts_with("import ")) {
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        names.extend(declared(line));
+        all.push_str(line);
+        all.push('\n');
     }
-    tight(&all)
+    let (text, words) = tight(&all);
+    shortened(&text, &words, &names)
 }
 
-fn tight(text: &str) -> String {
-    let mut reader = Reader { rest: text.chars().peekable(), out: String::new() };
+/// The name that a line declares, if it begins at the left.
+pub(super) fn declared(line: &str) -> Option<&str> {
+    let mut words = line.split([' ', '(']).filter(|word| *word != "async");
+    let is_declaration = matches!(words.next(), Some("const" | "let" | "function"));
+    words.next().filter(|name| is_declaration && name.chars().all(|one| one.is_alphanumeric() || one == '_'))
+}
+
+/// A module of a library as a statement that declares what it exports: a name, or names in braces, such as `{h,render}`. Its other names
+/// stay its own.
+pub(super) fn enclosed(module: &str, exported: &str) -> String {
+    let (body, exports) = module.trim_end().rsplit_once("export").unwrap_or((module, ""));
+    let is_wanted = |name: &str| exported.split(['{', ',', '}']).any(|wanted| wanted == name);
+    let pairs = exports.split(['{', ',', '}']).filter_map(|pair| pair.split_once(" as "));
+    let pairs = pairs.filter(|(_, outside)| is_wanted(outside)).map(|(inside, outside)| format!("{outside}:{inside},"));
+    let value = match exports.strip_prefix(" default") {
+        Some(value) => value.to_owned(),
+        None => format!("{{{}}}", pairs.collect::<String>()),
+    };
+    format!("let {exported}=(()=>{{{body}return{value}}})()\n")
+}
+
+/// The text without comments and unneeded blanks, and where its words are: names, members and keywords.
+fn tight(text: &str) -> (String, Vec<Range<usize>>) {
+    let mut reader = Reader { rest: text.chars().peekable(), out: String::new(), words: Vec::new() };
     reader.code();
-    reader.out
+    (reader.out, reader.words)
+}
+
+fn is_of_word(one: char) -> bool {
+    one.is_alphanumeric() || one == '_' || one == '$'
 }
 
 struct Reader<'a> {
     rest: Peekable<Chars<'a>>,
     out: String,
+    words: Vec<Range<usize>>,
 }
 
 impl Reader<'_> {
@@ -43,8 +74,12 @@ impl Reader<'_> {
                 '`' => self.template(),
                 '/' => self.slash(),
                 '}' if open == 0 => return,
+                _ if is_of_word(next) => self.word(),
                 _ => {
                     open += i32::from(next == '{') - i32::from(next == '}');
+                    if "]})".contains(next) && self.out.ends_with(',') && !self.out.ends_with("[,") {
+                        self.out.pop();
+                    }
                     self.keep();
                 }
             }
@@ -57,13 +92,20 @@ impl Reader<'_> {
         next
     }
 
-    /// Blanks and ends of lines between two tokens, or beside a comment. A `const` becomes a `let`, which is compressed better.
-    fn between(&mut self) {
-        let word = self.out.rsplit(|one: char| !(one.is_alphanumeric() || "_$.".contains(one))).next();
-        if word == Some("const") {
-            self.out.truncate(self.out.len() - "const".len());
-            self.out += "let";
+    /// A name, a member, a keyword or a number. A `const` becomes a `let`, which is compressed better.
+    fn word(&mut self) {
+        let begin = self.out.len();
+        while let Some(next) = self.rest.next_if(|next| is_of_word(*next)) {
+            self.out.push(next);
         }
+        if &self.out[begin..] == "const" && self.rest.peek() == Some(&' ') {
+            self.out.replace_range(begin.., "let");
+        }
+        self.words.push(begin..self.out.len());
+    }
+
+    /// Blanks and ends of lines between two tokens, or beside a comment.
+    fn between(&mut self) {
         let mut ends = false;
         while let Some(blank) = self.rest.next_if(|next| " \n".contains(*next)) {
             ends |= blank == '\n';
@@ -101,7 +143,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Lines of a template begin without blanks. Lines of markup are one where a tag ends or begins, as htm reads them.
+    /// Lines of a template begin without blanks. Lines of markup are one where a tag ends or begins, as htm reads them, and what ends an element
+    /// does not name it.
     fn template(&mut self) {
         let is_markup = self.out.ends_with("html");
         self.keep();
@@ -114,6 +157,9 @@ impl Reader<'_> {
                     if is_markup && (self.out.ends_with(">\n") || self.rest.peek() == Some(&'<')) {
                         self.out.pop();
                     }
+                }
+                '/' if is_markup && self.out.ends_with("</") => {
+                    while self.rest.next_if(|next| *next != '>').is_some() {}
                 }
                 '$' if self.rest.peek() == Some(&'{') => {
                     self.keep();
@@ -167,7 +213,14 @@ mod tests {
         let first = "// a\nimport { h } from './vendor/h.js'\n\n/** b\n */\nexport const c = { d: 1 } // e\n";
         let second = "import { c } from './c.js'\nexport default c\nf(  c, (/** @type {any} */ (c)).d)\n";
         let joined = joined([first, second].into_iter());
-        assert_eq!(joined, "import{h}from \"./vendor/h.js\"\nlet c={d:1}\ndefault c\nf(c,((c)).d)");
+        assert_eq!(joined, "let a={d:1}\ndefault a\nf(a,((a)).d)");
+    }
+
+    #[test]
+    fn a_library_keeps_its_names_to_itself() {
+        let named = "var a=1,b;export{a as h,b as x,c as render};\n";
+        assert_eq!(enclosed(named, "{h,render}"), "let {h,render}=(()=>{var a=1,b;return{h:a,render:c,}})()\n");
+        assert_eq!(enclosed("var a;export default function(b){}", "f"), "let f=(()=>{var a;return function(b){}})()\n");
     }
 
     #[test]
@@ -179,13 +232,15 @@ mod tests {
             ("return /\"/.test(a)", "return /\"/.test(a)"),
             ("f('a  \\'  b', \"//  '\")", "f('a  \\'  b',\"//  '\")"),
             ("`a  ${ { b: `  }${ c }` } }  // d\n   e \\` `", "`a  ${{b:`  }${c}`}}  // d\ne \\` `"),
-            ("html`\n  <a\n    b>\n    c ${d}\n  </a>\n  e`", "html`<a\nb>c ${d}</a>e`"),
+            ("html`\n  <a\n    b>\n    c ${d}\n  </a>\n  e`", "html`<a\nb>c ${d}</>e`"),
             ("let a = 1\n\n  let b\n;[a] = f(\n  g\n)\n", "let a=1\nlet b\n;[a]=f(g)"),
             ("if (a) {\n  b()\n}\nc()", "if(a){b()}\nc()"),
             ("const a = \'b const \', { const: c } = d.const", "let a=\"b const \",{const:c}=d.const"),
             ("a++\nb", "a++\nb"),
+            ("[\n  a,\n  [, b],\n]", "[a,[,b]]"),
+            ("`</a>`", "`</a>`"),
         ] {
-            assert_eq!(tight(text), becomes);
+            assert_eq!(tight(text).0, becomes);
         }
     }
 }
