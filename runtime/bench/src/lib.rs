@@ -33,7 +33,7 @@ pub use http::pushes_over_http;
 pub use isolation::{Neighbour, isolation};
 pub use memory::{runner_memory, store_memory};
 pub use open_store::BenchStore;
-pub use order::{TenantLoad, rate, shares};
+pub use order::{TenantLoad, rate, shares, ticks};
 pub use progress::Progress;
 pub use reload::{reload, start};
 pub use scaling::{backlog, delayed, reuse, tenants, topics};

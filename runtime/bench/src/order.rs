@@ -1,12 +1,14 @@
 //! Whether limits and shares are what the manifest says, to the percent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::figure::{Figure, Ratio};
+use super::figure::{Figure, Ratio, Spread};
 use super::load::{drain, fill_topics};
+use super::scenario::both_clocks;
 use super::stopwatch::figure;
 use super::test_bed::{TestBed, recorded};
 use gristmill_core::job::{Due, Name, TopicId};
@@ -56,6 +58,41 @@ pub async fn rate(bed: &TestBed, seconds: usize) -> anyhow::Result<Figure> {
     let per_second = (jobs - 1) as f64 * 1000.0 / taken as f64;
     let ratio = Some(Ratio { value: per_second / PER_SECOND as f64, of: "the rate".to_owned() });
     Ok(Figure { jobs_per_second: Some(per_second), ratio, ..figure(bed, "rate", jobs).case(case) })
+}
+
+/// Schedules of a second each, on ten runners: how long after each tick its job starts. Returns as well how many of the jobs are a fault: they
+/// started early, or their tick had a job already. Runners and store must share a clock. The bed is used up.
+///
+/// # Errors
+/// If the store is not a Redis, or fails.
+pub async fn ticks(bed: &TestBed, ticks: usize) -> anyhow::Result<(Figure, usize)> {
+    /// That share a topic.
+    const SCHEDULES: usize = 50;
+    const RUNNERS: usize = 10;
+    bed.settings.progress.begin("ticks", ticks);
+    let mut manifest = "[topics.bench]\nhandler = \"bench\"\n".to_owned();
+    for number in 0..SCHEDULES {
+        manifest += &format!("[topics.bench.schedule.s{number}]\nevery = \"1s\"\nbody = \"s{number}\"\n");
+    }
+    bed.serve_manifest(&manifest)?;
+    let (observer, mut records) = recorded();
+    let (now, begun) = both_clocks();
+    let herd = bed.run_herd(RUNNERS, observer).await?;
+    let records = take(bed, &mut records, ticks).await;
+    for runner in herd {
+        runner.end().await;
+    }
+    let (mut delays, mut done, mut faults) = (Vec::with_capacity(ticks), BTreeSet::new(), 0);
+    for record in &records {
+        let (job, Some(run)) = (&record.claim.job, record.run) else { continue };
+        // A schedule's first tick is after it was made.
+        let due = begun + Duration::from_millis(job.due_at.as_millis().saturating_sub(now.as_millis()));
+        let again = !done.insert((&job.spec.body.data, job.due_at));
+        faults += usize::from(again || record.claim.claimed_at < job.due_at);
+        delays.push(run.started.saturating_duration_since(due));
+    }
+    let case = format!("{SCHEDULES} schedules of a second, {RUNNERS} runners");
+    Ok((Figure { delay: Spread::of(delays), ..figure(bed, "ticks", records.len()).case(case) }, faults))
 }
 
 /// The most that came at once: by how much the starts of any span are more than the rate gives for it. Sorted milliseconds; the clock

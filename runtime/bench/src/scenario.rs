@@ -133,7 +133,7 @@ pub async fn lateness(bed: &TestBed, jobs: usize, over: Duration) -> anyhow::Res
 
 /// One moment on both clocks: points in time are the store's, starts are measured by the other. The store's clock has
 /// just begun a millisecond, so both mean the same to some microseconds.
-fn both_clocks() -> (Timestamp, Instant) {
+pub(super) fn both_clocks() -> (Timestamp, Instant) {
     let before = Timestamp::now();
     loop {
         // In this order: an interruption between them makes jobs look later than they are, and none look early.

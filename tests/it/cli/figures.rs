@@ -88,6 +88,13 @@ async fn jobs_with_keys_are_measured_beside_those_without() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_ticks_of_schedules_are_measured() {
+    let figures = bench(&["ticks", "--on", "redis", "--jobs", "100"]).await;
+    let ticks = case(&figures, "ticks", "50 schedules of a second, 10 runners");
+    assert!(positive(&ticks["delay"]["p99_us"]) && positive(&ticks["jobs"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn traces_are_measured_and_figures_become_charts() {
     let project = TestProject::new("", &[]).await;
     let usual = ["bench", "traces", "--on", "embedded-process", "--jobs", "100", "--handler", guests::ECHO];

@@ -12,7 +12,7 @@ use gristmill_sandbox::{Sandbox, SandboxSettings};
 /// For how long an idle runner is watched, at least: it looks for jobs about once a second.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Measures each scenario that the arguments name; returns how many jobs started early.
+/// Measures each scenario that the arguments name; returns how many jobs started early, or twice for one tick.
 ///
 /// # Errors
 /// A scenario fails, or a figure cannot be printed.
@@ -23,12 +23,12 @@ pub(super) async fn measure(
     figures: &mut Figures,
 ) -> anyhow::Result<usize> {
     let wanted: Vec<_> = Scenario::value_variants().iter().filter(|scenario| args.wants(**scenario)).collect();
-    let mut measure = Measure { args, settings, pool, figures, sandbox: None, bare_redis: None, early: 0 };
+    let mut measure = Measure { args, settings, pool, figures, sandbox: None, bare_redis: None, faults: 0 };
     for scenario in wanted {
         measure.scenario(*scenario).await?;
     }
     measure.figures.print()?;
-    Ok(measure.early)
+    Ok(measure.faults)
 }
 
 impl ScenarioArgs {
@@ -57,8 +57,8 @@ struct Measure<'a> {
     sandbox: Option<Sandbox>,
     /// What `throughput` is compared with.
     bare_redis: Option<Figure>,
-    /// Jobs that started before they were due.
-    early: usize,
+    /// Jobs that started before they were due, or twice for one tick of a schedule.
+    faults: usize,
 }
 
 impl Measure<'_> {
@@ -117,6 +117,11 @@ impl Measure<'_> {
             Scenario::Rate => {
                 let figure = bench::rate(&self.bed_of_many().await?, 3 * args.few()).await?;
                 self.add(figure)?;
+            }
+            Scenario::Ticks => {
+                let (figure, faults) = bench::ticks(&self.bed_of_many().await?, args.some() / 2).await?;
+                self.add(figure)?;
+                self.faults += faults;
             }
             Scenario::Shares => self.shares().await?,
             Scenario::Traces => {
@@ -177,7 +182,7 @@ impl Measure<'_> {
         for (jobs, seconds) in [trickle, (all.min(10_000), 1)] {
             let (figure, early) = bench::lateness(&bed, jobs, Duration::from_secs(seconds)).await?;
             self.add(figure)?;
-            self.early += early;
+            self.faults += early;
         }
         Ok(())
     }

@@ -126,6 +126,8 @@ enum Scenario {
     Keys,
     /// A topic with a rate of 1,000 jobs a second, on three runners: how many start in each second
     Rate,
+    /// From the tick of a schedule to the start of its job: 50 schedules of a second, on ten runners
+    Ticks,
     /// What of a runner each of several tenants gets, by the fuel of its jobs, beside what its weight says
     Shares,
     /// A full queue without traces, with 1 % of the attempts kept and with all, whose spans go to a receiver in this process
@@ -194,8 +196,11 @@ async fn run_scenarios(global: &Global, args: ScenarioArgs) -> anyhow::Result<Ex
     let sandbox = sandbox::settings(&manifest, args.concurrency)?;
     let sandbox = SandboxSettings { cache: cache.path().to_owned(), ..sandbox };
     let mut figures = show::Figures::new(global, args.svg.as_deref())?;
-    let early = measure::measure(&args, &args.bench_settings(global)?, &sandbox, &mut figures).await?;
-    anyhow::ensure!(early == 0, "{early} jobs started before they were due: this is a fault of the queue");
+    let faults = measure::measure(&args, &args.bench_settings(global)?, &sandbox, &mut figures).await?;
+    anyhow::ensure!(
+        faults == 0,
+        "{faults} jobs started before they were due, or twice for one tick: this is a fault of the queue"
+    );
     Ok(Exit::Done)
 }
 
