@@ -85,6 +85,16 @@ impl Figure {
         Self { case: case.into(), ..self }
     }
 
+    /// Of several runs the one with the median rate, with the median ratio.
+    pub(super) fn median(mut runs: Vec<Self>) -> Option<Self> {
+        let ratio = |figure: &Self| figure.ratio.as_ref().map_or(0.0, |ratio| ratio.value);
+        let middle = runs.len() / 2;
+        runs.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        let ratio = runs.get(middle)?.ratio.clone();
+        runs.sort_by(|a, b| a.jobs_per_second.partial_cmp(&b.jobs_per_second).unwrap_or(std::cmp::Ordering::Equal));
+        Some(Self { ratio, ..runs.swap_remove(middle) })
+    }
+
     /// This rate as a share of another's.
     #[must_use]
     pub fn rate_of(self, other: &Self, of: &str) -> Self {
@@ -148,6 +158,10 @@ mod tests {
         let ratio = rate(30.0).rate_of(&rate(60.0), "floor").ratio.unwrap();
         assert_eq!((ratio.value, ratio.of.as_str()), (0.5, "floor"));
         assert!(rate(30.0).rate_of(&Figure::default(), "floor").ratio.is_none());
+
+        let runs = [90.0, 50.0, 95.0].map(|run| rate(run).rate_of(&rate(100.0), "off"));
+        let median = Figure::median(runs.to_vec()).unwrap();
+        assert_eq!((median.jobs_per_second, median.ratio.unwrap().value), (Some(90.0), 0.9));
 
         let delays = |ms: u64| Figure { delay: Spread::of([Duration::from_millis(ms)]), ..Figure::default() };
         let ratio = delays(30).p99_of(&delays(20), "alone").ratio.unwrap();

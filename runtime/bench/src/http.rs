@@ -11,6 +11,7 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::http::request::Builder;
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
@@ -32,9 +33,9 @@ const BULK: usize = 1000;
 const BULK_CONNECTIONS: usize = 2;
 
 /// `gristmill run` on a free port, in a folder of its own, without handlers. Ends when dropped.
-struct Server {
+pub(super) struct Server {
     child: Child,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     _folder: TempDir,
 }
 
@@ -92,7 +93,7 @@ async fn measured(
     Ok(stopwatch.end(bed, "http", jobs))
 }
 
-async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+pub(super) async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Bytes>>> {
     let stream = TcpStream::connect(address).await.context("failed to connect with the server")?;
     stream.set_nodelay(true).context("failed to connect with the server")?;
     let (client, connection) =
@@ -102,10 +103,13 @@ async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Bytes>>
 }
 
 async fn push(client: &mut SendRequest<Full<Bytes>>, path: &str, body: Bytes) -> anyhow::Result<()> {
-    let request = Request::post(path)
-        .header(header::HOST, "localhost")
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(body))?;
+    let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+    ask(client, request, body).await
+}
+
+/// Reads the answer to its end.
+pub(super) async fn ask(client: &mut SendRequest<Full<Bytes>>, request: Builder, body: Bytes) -> anyhow::Result<()> {
+    let request = request.header(header::HOST, "localhost").body(Full::new(body))?;
     let response = client.send_request(request).await.context("failed to send a request to the server")?;
     let status = response.status();
     let answer = response.into_body().collect().await.context("failed to send a request to the server")?.to_bytes();
@@ -114,7 +118,7 @@ async fn push(client: &mut SendRequest<Full<Bytes>>, path: &str, body: Bytes) ->
 }
 
 impl Server {
-    async fn start(bed: &TestBed) -> anyhow::Result<Self> {
+    pub(super) async fn start(bed: &TestBed) -> anyhow::Result<Self> {
         let folder = temporary_folder()?;
         let (manifest, log) = (folder.path().join("gristmill.toml"), folder.path().join("run.log"));
         std::fs::create_dir(folder.path().join("handlers"))?;

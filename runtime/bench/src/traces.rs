@@ -63,7 +63,7 @@ pub async fn traces(bed: &mut TestBed, jobs: usize) -> anyhow::Result<Vec<Figure
     }
     let figures = CASES.iter().zip(runs).zip(lost).filter_map(|(((case, kept), runs), lost)| {
         let spans = ROUNDS as u64 * jobs as u64 * u64::from(kept.unwrap_or_default()) / 1_000_000;
-        Some(median(runs)?.case(named(case, lost, spans)))
+        Some(Figure::median(runs)?.case(named(case, lost, spans)))
     });
     Ok(figures.collect())
 }
@@ -73,16 +73,6 @@ fn named(case: &str, lost: u64, spans: u64) -> String {
         0 => case.to_owned(),
         lost => format!("{case}, {:.0} % of the spans lost", 100.0 * lost as f64 / spans.max(lost) as f64),
     }
-}
-
-/// The figure with the median rate, with the median ratio.
-fn median(mut runs: Vec<Figure>) -> Option<Figure> {
-    let ratio = |figure: &Figure| figure.ratio.as_ref().map_or(0.0, |ratio| ratio.value);
-    let middle = runs.len() / 2;
-    runs.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-    let ratio = runs.get(middle)?.ratio.clone();
-    runs.sort_by(|a, b| a.jobs_per_second.partial_cmp(&b.jobs_per_second).unwrap_or(std::cmp::Ordering::Equal));
-    Some(Figure { ratio, ..runs.swap_remove(middle) })
 }
 
 impl Receiver {
@@ -120,12 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_run_is_shown_and_lost_spans_are_named() {
-        let off = Figure { jobs_per_second: Some(100.0), ..Figure::default() };
-        let runs = [90.0, 50.0, 95.0]
-            .map(|rate| Figure { jobs_per_second: Some(rate), ..Figure::default() }.rate_of(&off, "off"));
-        let median = median(runs.to_vec()).unwrap();
-        assert_eq!((median.jobs_per_second, median.ratio.unwrap().value), (Some(90.0), 0.9));
+    fn lost_spans_are_named() {
         assert_eq!(
             [named("all kept", 0, 10), named("all kept", 5, 10)],
             ["all kept", "all kept, 50 % of the spans lost"]

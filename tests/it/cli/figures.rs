@@ -95,6 +95,13 @@ async fn the_ticks_of_schedules_are_measured() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_page_is_measured_open_and_closed() {
+    let figures = bench(&["screens", "--jobs", "100"]).await;
+    assert!(positive(&case(&figures, "screens", "no page open")["jobs_per_second"]));
+    assert!(positive(&case(&figures, "screens", "the page open on 10 screens")["ratio"]["value"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn traces_are_measured_and_figures_become_charts() {
     let project = TestProject::new("", &[]).await;
     let usual = ["bench", "traces", "--on", "embedded-process", "--jobs", "100", "--handler", guests::ECHO];

@@ -129,6 +129,13 @@ impl Measure<'_> {
                     self.add(figure)?;
                 }
             }
+            Scenario::Screens => {
+                let settings = BenchSettings { store: self.redis(), ..self.settings.clone() };
+                let bed = TestBed::new(settings, &self.sandbox()?).await?;
+                for figure in bench::screens(&bed, jobs).await? {
+                    self.add(figure)?;
+                }
+            }
             Scenario::Http => {
                 for figure in bench::pushes_over_http(&self.bed().await?, jobs).await? {
                     self.add(figure)?;
@@ -223,10 +230,14 @@ impl Measure<'_> {
         Ok(())
     }
 
+    /// The Redis that was named, or a private one.
+    fn redis(&self) -> BenchStore {
+        if self.settings.store.is_redis() { self.settings.store.clone() } else { On::Redis.into() }
+    }
+
     /// A test bed on a Redis, for many runners that share this process.
     async fn bed_of_many(&mut self) -> anyhow::Result<TestBed> {
-        let store = if self.settings.store.is_redis() { self.settings.store.clone() } else { On::Redis.into() };
-        let settings = BenchSettings { store, concurrency: 10, threads: 1, ..self.settings.clone() };
+        let settings = BenchSettings { store: self.redis(), concurrency: 10, threads: 1, ..self.settings.clone() };
         TestBed::new(settings, &self.sandbox()?).await
     }
 
