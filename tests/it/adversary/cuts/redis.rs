@@ -16,8 +16,14 @@ use super::server::Server;
 /// As the clock of the conformance suite.
 const BEGIN_MS: u64 = 1_800_000_000_000;
 
+/// What earlier runs left. The search for damage looks at all keys of the server, and hundreds of runs leave many.
+async fn forget(redis: &Redis) {
+    redis.ask::<String>("FLUSHALL", &[]).await.expect("Redis forgets all keys");
+}
+
 /// Plays the scenario on a store of its own, and holds it to what it acknowledged. What was seen of the scenario.
 async fn play(redis: &Arc<Redis>, cutter: &Cutter, prefix: &str, cut: Option<Cut>) -> Seen {
+    forget(redis).await;
     let clock = Arc::new(AtomicU64::new(BEGIN_MS));
     let store = RedisStore::connect(&cutter.proxy.url(), prefix).await.unwrap();
     let store = store.with_clock(Clock::Manual(Arc::clone(&clock)));
@@ -44,6 +50,7 @@ fn unvisited(seen: &Seen) -> Vec<String> {
 
 /// Plays the part of the scenario that is about partitions, and has another process find what this one has left.
 async fn play_spread(redis: &Redis, cutter: &Cutter, prefix: &str, cut: Option<Cut>) -> Seen {
+    forget(redis).await;
     let clock = Arc::new(AtomicU64::new(BEGIN_MS));
     let open = async |url: &str| {
         let store = RedisStore::connect(url, prefix).await.unwrap();
