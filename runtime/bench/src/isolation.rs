@@ -19,6 +19,8 @@ pub enum Neighbour {
     Waiting,
     /// Handlers that keep a CPU busy, this many at once.
     Computing(usize),
+    /// Another tenant with a full queue of jobs that wait as long, which would take all of so many slots.
+    Flooding(usize),
 }
 
 impl Neighbour {
@@ -27,6 +29,7 @@ impl Neighbour {
             Self::None => "alone".into(),
             Self::Waiting => "beside 100 that wait 100 ms".into(),
             Self::Computing(count) => format!("beside {count} busy computing"),
+            Self::Flooding(slots) => format!("beside a tenant that floods {slots} slots"),
         }
     }
 
@@ -35,13 +38,16 @@ impl Neighbour {
         let rounds = usize::try_from(lasting.as_millis() / 100).unwrap_or(0) + 2;
         match self {
             Self::None => None,
-            Self::Waiting => {
-                let work = |number: usize| format!(r#"{{"wait-ms": {}}}"#, 80 + number * 7 % 41);
-                Some((100, (0..100 * rounds).map(work).collect()))
-            }
+            Self::Waiting => Some((100, waits(100 * rounds))),
+            Self::Flooding(slots) => Some((slots, waits(slots * rounds))),
             Self::Computing(count) => Some((count, vec![r#"{"compute-ms": 100}"#.to_owned(); count * rounds])),
         }
     }
+}
+
+/// Of so many jobs that wait, the work.
+fn waits(jobs: usize) -> Vec<String> {
+    (0..jobs).map(|number| format!(r#"{{"wait-ms": {}}}"#, 80 + number * 7 % 41)).collect()
 }
 
 /// A steady trickle of fast jobs, one every 5 ms: from push to start, each.
@@ -51,13 +57,18 @@ impl Neighbour {
 pub async fn isolation(bed: &TestBed, sandbox: &Sandbox, beside: Neighbour, jobs: usize) -> anyhow::Result<Figure> {
     const PERIOD: Duration = Duration::from_millis(5);
     bed.settings.progress.begin(format!("isolation: {}", beside.case()), jobs);
-    let neighbour = topic("neighbour");
+    let mut neighbour = topic("neighbour");
+    if matches!(beside, Neighbour::Flooding(_)) {
+        neighbour.tenant = neighbour.topic.clone();
+    }
     let mut setups = vec![bed.topic_setup(bed.topic.clone())];
     if let Some((concurrency, work)) = beside.load(PERIOD * u32::try_from(jobs).unwrap_or(u32::MAX)) {
         let component = load(sandbox, &bed.settings.simulate).await?;
         setups.push(TopicSetup { topic: neighbour.clone(), component, concurrency, reuse: 1 });
         let jobs: Vec<_> = work.into_iter().map(|work| job_with(&neighbour, work.into_bytes(), Due::Now)).collect();
-        bed.store.store.push(&jobs).await?;
+        for jobs in jobs.chunks(1000) {
+            bed.store.store.push(jobs).await?;
+        }
     }
     bed.serve(setups);
     let delay = one_by_one(bed, Some(PERIOD), jobs).await?;

@@ -1,24 +1,75 @@
 //! Whether limits and shares are what the manifest says, to the percent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use anyhow::Context;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::figure::{Figure, Ratio, Spread};
-use super::load::{drain, fill_topics};
+use super::load::{drain, fill_topics, fill_with, job};
 use super::scenario::both_clocks;
-use super::stopwatch::figure;
+use super::stopwatch::{Stopwatch, figure};
 use super::test_bed::{TestBed, recorded};
-use gristmill_core::job::{Due, Name, TopicId};
+use gristmill_core::job::{Due, JobId, Name, NewJob, TopicId};
 use gristmill_runner::AttemptRecord;
 
+/// How many jobs of [`keys`] share a key.
+const PER_KEY: usize = 100;
 /// Of the topic whose rate is measured.
 const PER_SECOND: u64 = 1000;
 const BURST: u64 = 10;
-/// How many runners share it.
+/// How many runners share a topic; a file has one.
 const RUNNERS: usize = 3;
+
+/// A full queue on three runners, of jobs that have keys, 100 of each, or none: one of a key runs at a time, and the end of each lets the next
+/// one start. Returns as well how many of the jobs are a fault: they started again, or before one of their key that was pushed earlier.
+///
+/// # Errors
+/// If the store fails.
+pub async fn keys(bed: &TestBed, jobs: usize, keyed: bool) -> anyhow::Result<(Figure, usize)> {
+    let keys = if keyed { jobs.div_ceil(PER_KEY) } else { 0 };
+    let runners = if bed.settings.store.is_redis() { RUNNERS } else { 1 };
+    let case = if keyed { format!("{keys} keys, {runners} runners") } else { format!("no keys, {runners} runners") };
+    bed.settings.progress.begin(format!("keys: {case}"), 2 * jobs);
+    let mut numbers: HashMap<JobId, usize> = HashMap::with_capacity(jobs);
+    let new = |number: usize| -> NewJob {
+        let mut job = job(bed, Due::Now);
+        job.spec.key = keyed.then(|| format!("key-{}", number % keys));
+        numbers.insert(job.spec.id.clone(), number);
+        job
+    };
+    fill_with(bed, jobs, (0..).map(new)).await?;
+    let stopwatch = Stopwatch::begin(bed, None);
+    let (herd, mut records) = if bed.settings.store.is_redis() {
+        let (observer, records) = recorded();
+        (bed.run_herd(RUNNERS, observer).await?, records)
+    } else {
+        let (runner, records) = bed.run()?;
+        (vec![runner], records)
+    };
+    let mut started = Vec::with_capacity(jobs);
+    while started.len() < jobs {
+        let Some(record) = records.recv().await else { break };
+        if let (Some(number), Some(run)) = (numbers.get(&record.claim.lease.job), record.run) {
+            started.push((run.started, *number));
+        }
+        bed.settings.progress.add(1);
+    }
+    let figure = stopwatch.end(bed, "keys", jobs).case(case);
+    for runner in herd {
+        runner.end().await;
+    }
+    Ok((figure, if keyed { out_of_order(started, keys) } else { 0 }))
+}
+
+/// How many of the jobs, each with when it started, come no later in the order of their key than one that started before them.
+fn out_of_order<T: Ord>(mut started: Vec<(T, usize)>, keys: usize) -> usize {
+    started.sort_unstable();
+    let mut latest: HashMap<usize, usize> = HashMap::new();
+    let numbers = started.into_iter().map(|(_, number)| number);
+    numbers.filter(|number| latest.insert(number % keys, *number).is_some_and(|last| last >= *number)).count()
+}
 
 /// A full queue of a topic with `rate = "1000/s"` and `burst = 10`, on three runners: how many jobs start in each second, by the store's
 /// clock, and how many came at once. The bed is used up.
@@ -199,6 +250,13 @@ async fn take(bed: &TestBed, records: &mut UnboundedReceiver<AttemptRecord>, job
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jobs_that_start_before_earlier_ones_of_their_key_are_counted() {
+        assert_eq!(out_of_order(vec![(1, 1), (2, 0), (3, 3), (4, 2)], 2), 0);
+        assert_eq!(out_of_order(vec![(1, 2), (2, 1), (3, 0), (4, 3)], 2), 1);
+        assert_eq!(out_of_order(vec![(1, 0), (2, 0)], 1), 1, "it started again");
+    }
 
     #[test]
     fn what_comes_at_once_is_what_the_rate_does_not_give() {

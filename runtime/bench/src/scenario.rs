@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::figure::{Figure, Spread};
-use super::load::{fill, fill_with, job};
+use super::load::{fill, job};
 use super::stopwatch::figure;
 use super::test_bed::TestBed;
 use gristmill_core::job::{Due, JobId, NewJob};
@@ -22,25 +22,6 @@ pub async fn throughput(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
     bed.settings.progress.begin(format!("throughput, {}", bed.settings.store), 2 * jobs);
     fill(bed, jobs).await?;
     bed.work_off("throughput", jobs).await
-}
-
-/// How many jobs of [`keys`] share a key.
-const PER_KEY: usize = 100;
-
-/// The same with jobs that have keys, 100 of each: one of a key runs at a time, and the end of each lets the next one start.
-///
-/// # Errors
-/// If the store fails.
-pub async fn keys(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
-    bed.settings.progress.begin(format!("keys, {}", bed.settings.store), 2 * jobs);
-    let keys = jobs.div_ceil(PER_KEY);
-    let keyed = |number: usize| {
-        let mut job = job(bed, Due::Now);
-        job.spec.key = Some(format!("key-{}", number % keys));
-        job
-    };
-    fill_with(bed, jobs, (0..).map(keyed)).await?;
-    Ok(bed.work_off("keys", jobs).await?.case(format!("{keys} keys")))
 }
 
 /// An idle runner gets one job at a time: from the call of push to the start of the handler.

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use anyhow::ensure;
+
 use super::figure::Figure;
 use super::load::{drain, drain_with, fill, fill_with, job, job_with};
 use super::stopwatch::Stopwatch;
 use super::test_bed::{TestBed, topic};
-use gristmill_core::job::{Claim, Due, Payload, Unique};
+use gristmill_core::job::{Claim, Due, Links, Payload, Unique};
 use gristmill_core::outcome::Verdict;
-use gristmill_store::Settlement;
+use gristmill_store::{BatchSealed, Settlement};
 
 /// Producers that push one job at a time, side by side: what a web server does.
 const PRODUCERS: usize = 64;
@@ -89,4 +91,47 @@ pub async fn mixed(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
     let figure = stopwatch.end(bed, "mixed", done).case("with result, follow-up job and unique value");
     drain(bed, &next).await?;
     Ok(figure)
+}
+
+/// Pushes, claims and settles plain jobs, and then as many that are members of batches. The case of the second figure says by how much a member
+/// costs more: of the store, or of this process where the store is in it.
+///
+/// # Errors
+/// If the store fails, or a batch has not exactly one callback.
+pub async fn batch(bed: &TestBed, members: usize, batches: usize) -> anyhow::Result<[Figure; 2]> {
+    let jobs = members * batches;
+    bed.settings.progress.begin(format!("batch, {}", bed.settings.store), 4 * jobs);
+    let stopwatch = Stopwatch::begin(bed, None);
+    for _ in 0..batches {
+        fill(bed, members).await?;
+        drain(bed, &bed.topic).await?;
+    }
+    let plain = stopwatch.end(bed, "batch", jobs).case("as many plain jobs");
+    let callbacks = topic("callback");
+    let stopwatch = Stopwatch::begin(bed, None);
+    for _ in 0..batches {
+        let mut callback = job_with(&callbacks, bed.settings.body.to_vec(), Due::Now);
+        callback.spec.links.open = true;
+        let (tenant, batch) = (callbacks.tenant.clone(), callback.spec.id.clone());
+        bed.store.store.push(&[callback]).await?;
+        let member = |_| {
+            let mut job = job(bed, Due::Now);
+            job.spec.links = Links { batch: Some(batch.clone()), ..Links::default() };
+            job
+        };
+        fill_with(bed, members, (0..).map(member)).await?;
+        let sealed = bed.store.store.seal(&tenant, &batch).await?;
+        ensure!(sealed == BatchSealed::Sealed, "failed to seal a batch: {sealed:?}");
+        let early = drain(bed, &callbacks).await?;
+        let done = drain(bed, &bed.topic).await?;
+        let called = drain(bed, &callbacks).await?;
+        ensure!(
+            (early, done, called) == (0, members, 1),
+            "a batch of {members} jobs had {early} callbacks before and {called} after {done} of them were done: this is a fault of the queue"
+        );
+    }
+    let batch = stopwatch.end(bed, "batch", jobs);
+    let cpu = |figure: &Figure| figure.store_cpu_us_per_job.or(figure.runner_cpu_us_per_job).unwrap_or_default();
+    let case = format!("batches of {members}: {:+.1} us of CPU a member, one callback each", cpu(&batch) - cpu(&plain));
+    Ok([plain.clone(), batch.case(case).rate_of(&plain, "plain")])
 }

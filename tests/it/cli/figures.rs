@@ -52,7 +52,9 @@ async fn the_embedded_store_is_measured_without_a_server() {
     assert!(positive(&case(&figures, "latency", "push to start, idle")["delay"]["p99_us"]));
     assert!(positive(&case(&figures, "memory", "an idle runner")["memory_bytes"]));
     assert!(positive(&case(&figures, "scaling", "1000 delayed")["ratio"]["value"]));
-    assert!(positive(&case(&figures, "isolation", "beside 2 busy computing")["ratio"]["value"]));
+    for beside in ["beside 2 busy computing", "beside a tenant that floods 50 slots"] {
+        assert!(positive(&case(&figures, "isolation", beside)["ratio"]["value"]));
+    }
     assert!(positive(&case(&figures, "reuse", "1000 jobs an instance")["ratio"]["value"]));
     let singly = case(&figures, "http", "one a request, 16 connections");
     assert!(positive(&singly["jobs_per_second"]) && singly["jobs"] == 100);
@@ -82,9 +84,32 @@ async fn jobs_with_results_and_follow_up_jobs_are_measured_beside_plain_ones() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_with_keys_are_measured_beside_those_without() {
     let figures = bench(&["keys", "--on", "embedded", "--jobs", "300"]).await;
-    assert!(positive(&case(&figures, "throughput", "")["jobs_per_second"]));
-    let keyed = case(&figures, "keys", "3 keys");
+    assert!(positive(&case(&figures, "keys", "no keys, 1 runners")["jobs_per_second"]));
+    let keyed = case(&figures, "keys", "3 keys, 1 runners");
     assert_eq!((&keyed["jobs"], &keyed["ratio"]["of"]), (&300.into(), &"without keys".into()));
+
+    let figures = bench(&["keys", "--on", "redis", "--jobs", "300"]).await;
+    assert!(positive(&case(&figures, "keys", "3 keys, 3 runners")["ratio"]["value"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_batches_are_measured_beside_plain_jobs() {
+    for store in ["redis", "embedded-process"] {
+        let figures = bench(&["batch", "--on", store, "--jobs", "300"]).await;
+        assert!(positive(&case(&figures, "batch", "as many plain jobs")["jobs_per_second"]));
+        let is_batch =
+            |figure: &&Value| figure["case"].as_str().is_some_and(|case| case.starts_with("batches of 300: "));
+        let batch = figures.iter().find(is_batch).expect("a figure of the batch");
+        assert_eq!((&batch["jobs"], &batch["ratio"]["of"]), (&300.into(), &"plain".into()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rate_of_a_topic_and_the_shares_of_tenants_are_measured() {
+    let figures = bench(&["rate", "shares", "--on", "redis", "--jobs", "100", "--concurrency", "50"]).await;
+    let of = |scenario| figures.iter().filter(move |figure| figure["scenario"] == scenario);
+    assert_eq!((of("rate").count(), of("shares").count()), (1, 4));
+    assert!(of("rate").chain(of("shares")).all(|figure| positive(&figure["ratio"]["value"])), "{figures:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,8 @@ use gristmill_sandbox::{Sandbox, SandboxSettings};
 /// For how long an idle runner is watched, at least: it looks for jobs about once a second.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Measures each scenario that the arguments name; returns how many jobs started early, or twice for one tick.
+/// Measures each scenario that the arguments name; returns how many jobs started early, twice for one tick, or out of the
+/// order of their key.
 ///
 /// # Errors
 /// A scenario fails, or a figure cannot be printed.
@@ -57,7 +58,7 @@ struct Measure<'a> {
     sandbox: Option<Sandbox>,
     /// What `throughput` is compared with.
     bare_redis: Option<Figure>,
-    /// Jobs that started before they were due, or twice for one tick of a schedule.
+    /// Jobs that started before they were due, twice for one tick of a schedule, or out of the order of their key.
     faults: usize,
 }
 
@@ -109,10 +110,17 @@ impl Measure<'_> {
                 self.add(bench::mixed(&bed, jobs).await?.store_cpu_of(&plain, "plain"))?;
             }
             Scenario::Keys => {
-                let plain = bench::throughput(&self.bed().await?, jobs).await?;
+                let (plain, _) = bench::keys(&self.bed().await?, jobs, false).await?;
                 let plain = self.add(plain)?;
-                let keyed = bench::keys(&self.bed().await?, jobs).await?;
+                let (keyed, faults) = bench::keys(&self.bed().await?, jobs, true).await?;
                 self.add(keyed.rate_of(&plain, "without keys"))?;
+                self.faults += faults;
+            }
+            Scenario::Batch => {
+                let members = jobs.min(10_000);
+                for figure in bench::batch(&self.bed().await?, members, jobs / members).await? {
+                    self.add(figure)?;
+                }
             }
             Scenario::Rate => {
                 let figure = bench::rate(&self.bed_of_many().await?, 3 * args.few()).await?;
@@ -218,8 +226,14 @@ impl Measure<'_> {
     async fn isolation(&mut self) -> anyhow::Result<()> {
         let (bed, sandbox, args) = (self.bed().await?, self.sandbox()?, self.args);
         let mut alone: Option<Figure> = None;
-        for beside in [Neighbour::None, Neighbour::Waiting, Neighbour::Computing(1), Neighbour::Computing(args.threads)]
-        {
+        let neighbours = [
+            Neighbour::None,
+            Neighbour::Flooding(bed.settings.concurrency),
+            Neighbour::Waiting,
+            Neighbour::Computing(1),
+            Neighbour::Computing(args.threads),
+        ];
+        for beside in neighbours {
             let figure = bench::isolation(&bed, &sandbox, beside, args.some() / 2).await?;
             let figure = self.add(match &alone {
                 Some(alone) => figure.p99_of(alone, "p99 alone"),

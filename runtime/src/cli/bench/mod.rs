@@ -103,7 +103,7 @@ enum Scenario {
     Lateness,
     /// Throughput with much of something: backlog, topics, delayed jobs
     Scaling,
-    /// A fast topic's latency alone, beside handlers that wait, and beside handlers that keep a CPU busy
+    /// A fast topic's latency alone, beside a tenant that floods all slots, beside handlers that wait, and beside some that keep a CPU busy
     Isolation,
     /// What 1, 10 and 50 idle runners cost a Redis: by themselves, and with each single job
     Herd,
@@ -122,8 +122,10 @@ enum Scenario {
     Stores,
     /// Claim and settle: plain jobs, and jobs with a result, a follow-up job and a unique value
     Mixed,
-    /// A full queue of jobs without keys, and of jobs of which 100 share a key and run one at a time
+    /// A full queue of jobs without keys, and of jobs of which 100 share a key and run one at a time, on three runners (a file has one)
     Keys,
+    /// Push, claim and settle: plain jobs, and as many that are members of batches of 10,000
+    Batch,
     /// A topic with a rate of 1,000 jobs a second, on three runners: how many start in each second
     Rate,
     /// From the tick of a schedule to the start of its job: 50 schedules of a second, on ten runners
@@ -201,7 +203,7 @@ async fn run_scenarios(global: &Global, args: ScenarioArgs) -> anyhow::Result<Ex
     let faults = measure::measure(&args, &args.bench_settings(global)?, &sandbox, &mut figures).await?;
     anyhow::ensure!(
         faults == 0,
-        "{faults} jobs started before they were due, or twice for one tick: this is a fault of the queue"
+        "{faults} jobs started before they were due, twice for one tick, or out of the order of their key: this is a fault of the queue"
     );
     Ok(Exit::Done)
 }
