@@ -7,6 +7,7 @@
 mod listing;
 mod operations;
 mod plain;
+mod schedules;
 mod seen;
 mod side;
 mod tenant_limits;

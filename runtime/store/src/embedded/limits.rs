@@ -35,9 +35,13 @@ impl Work<'_> {
             self.note_started_of_tenant(&tenant, limits.tenant, count)?;
         }
         let now = micros(self.now());
-        if let Some(rate) = limits.rate.filter(|_| count > 0 || is_held_back) {
-            let changed = self.topics.change(topic);
-            changed.rate_full_at = rate.full_again(changed.rate_full_at, now, count as u64);
+        if let Some(rate) = limits.rate {
+            let before = self.topics.get(topic).rate_full_at;
+            let full_at = rate.full_again(before, now, count as u64);
+            // A bucket that is emptier than empty is cut by any claim, whether it takes a job or not.
+            if count > 0 || full_at < before {
+                self.topics.change(topic).rate_full_at = full_at;
+            }
         }
         let limited = if is_held_back { self.limit_reached(topic, limits)? } else { None };
         let before = self.topics.get(topic).limited;

@@ -1,4 +1,4 @@
-//! Limits that hold for all topics of a tenant together, in a store and in a plain model of them.
+//! Limits that hold for all topics of a tenant together, and rates of topics, in a store and in a plain model of them.
 //!
 //! They have sequences of their own, in which whatever is due is done after each step: where a topic waits until a job of another one ends,
 //! it may take a store some time to say that it need not wait any more.
@@ -7,6 +7,7 @@ mod operations;
 mod plain;
 mod world;
 
+use gristmill_tests::deployment::RedisKind;
 use gristmill_tests::test_store::Kind;
 use operations::{Operation, sequences};
 use world::World;
@@ -17,6 +18,16 @@ use super::side::Difference;
 #[test]
 fn redis_behaves_like_the_model() {
     compare(Kind::REDIS, 100);
+}
+
+#[test]
+fn a_clustered_redis_behaves_like_the_model() {
+    compare(Kind::Redis(RedisKind::Cluster), 30);
+}
+
+#[test]
+fn two_shards_of_different_kinds_behave_like_the_model() {
+    compare(Kind::ShardedStore, 30);
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub(super) enum Operation {
         max: usize,
         /// How many jobs of the topic may run at once.
         most: Option<u32>,
+        /// How many jobs of the topic may start in a time, and how many at once.
+        rate: Option<(u32, Ms, u32)>,
     },
     Settle(Vec<Ending>),
     /// Cancels the ready jobs of a topic that came last.
@@ -57,13 +59,14 @@ pub(super) fn sequences() -> impl Strategy<Value = Vec<Operation>> {
 fn operation() -> impl Strategy<Value = Operation> {
     let topic = 0..TOPICS;
     let limits = (weighted(0.7, 1..5u32), weighted(0.4, 1..20u64), weighted(0.4, 1..60u64));
-    let claim = (topic.clone(), 0..5usize, weighted(0.3, 1..4u32));
+    let rate = (1..4u32, prop::sample::select(vec![100, 60_000, 3_600_000]), 1..5u32);
+    let claim = (topic.clone(), 0..5usize, weighted(0.3, 1..4u32), weighted(0.3, rate));
     prop_oneof![
         6 => (topic.clone(), 1..4usize).prop_map(|(topic, count)| Operation::Push { topic, count }),
         // The hour that comes next is a new day, see `World::new`.
         2 => prop::sample::select(vec![1, 20, 60_000, 2_000_000, 3_600_000]).prop_map(Operation::Pass),
         2 => limits.prop_map(|(running, jobs, fuel)| Operation::Limits(running, jobs, fuel)),
-        12 => claim.prop_map(|(topic, max, most)| Operation::Claim { topic, max, most }),
+        12 => claim.prop_map(|(topic, max, most, rate)| Operation::Claim { topic, max, most, rate }),
         8 => vec(ending(), 1..4).prop_map(Operation::Settle),
         1 => (topic.clone(), 1..4usize).prop_map(|(topic, count)| Operation::Cancel { topic, count }),
         1 => (topic, any::<bool>()).prop_map(|(topic, paused)| Operation::Pause { topic, paused }),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gristmill::job::JobId;
 use gristmill::store::LimitReached;
 use gristmill::time::Timestamp;
-use gristmill::topic::TenantFleetLimits;
+use gristmill::topic::{Rate, TenantFleetLimits};
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
@@ -18,6 +18,8 @@ pub(super) struct Topic {
     pub(super) paused: bool,
     pub(super) held_a_job: bool,
     limited: Option<Limited>,
+    /// When the bucket of its rate is full again, in microseconds.
+    rate_full_at: u64,
     /// Since it need not wait any more it was announced, and no claim has tried it.
     untried: bool,
 }
@@ -99,30 +101,48 @@ impl Tenant {
         running.into_iter().chain(today).min().unwrap_or(u64::MAX)
     }
 
-    /// The jobs that a claim takes of a topic. `most`: how many of the topic may run.
-    pub(super) fn claim(&mut self, now: Timestamp, of: usize, max: usize, most: Option<u32>) -> Vec<JobId> {
+    /// The jobs that a claim takes of a topic. `most`: how many of the topic may run; `rate`: how fast they may start.
+    pub(super) fn claim(
+        &mut self,
+        now: Timestamp,
+        of: usize,
+        max: usize,
+        (most, rate): (Option<u32>, Option<Rate>),
+    ) -> Vec<JobId> {
         self.renew(now);
-        let (limits, free) = (self.limits, self.free());
+        let (limits, free, now_us) = (self.limits, self.free(), now.as_millis() * 1000);
         let topic = &mut self.topics[of];
         topic.untried = false;
         let of_topic = most.map_or(u64::MAX, |most| u64::from(most).saturating_sub(topic.running.len() as u64));
-        let count = if topic.paused { 0 } else { (max as u64).min(free).min(of_topic).min(topic.line.len() as u64) };
+        let of_rate = rate.map_or(u64::MAX, |rate| rate.allowed(topic.rate_full_at, now_us));
+        let allowed = (max as u64).min(free).min(of_topic).min(of_rate);
+        let count = if topic.paused { 0 } else { allowed.min(topic.line.len() as u64) };
         let taken: Vec<JobId> = topic.line.drain(..count as usize).collect();
         topic.running.extend(taken.iter().cloned());
         let is_held_back = !topic.paused && taken.len() < max && !topic.line.is_empty();
         let too_many = most.is_some_and(|most| topic.running.len() as u64 >= u64::from(most));
-        let has_limits = limits.is_some() || most.is_some();
+        if let Some(rate) = rate {
+            let full_at = rate.full_again(topic.rate_full_at, now_us, count);
+            // What is missing of a bucket with a larger burst or a slower rate is cut by any claim.
+            if count > 0 || full_at < topic.rate_full_at {
+                topic.rate_full_at = full_at;
+            }
+        }
+        let next_at = rate.map(|rate| rate.next_at(topic.rate_full_at, rate.gathered()).max(now_us).div_ceil(1000));
+        let has_limits = limits.is_some() || most.is_some() || rate.is_some();
         if limits.is_some() {
             self.said = Some(limits);
             self.jobs += taken.len() as u64;
         }
         if has_limits {
             let used_up = self.used_up(limits).and_then(|budget| budget.until());
+            let too_many_of_tenant = limits.max_running.is_some_and(|most| self.running() >= u64::from(most));
             self.topics[of].limited = match used_up {
                 _ if !is_held_back => None,
                 Some(until) => Some(Limited::Until(until)),
                 None if too_many => Some(Limited::MaxRunning),
-                None => Some(Limited::TenantMaxRunning { woken: false }),
+                None if too_many_of_tenant => Some(Limited::TenantMaxRunning { woken: false }),
+                None => next_at.map(|next_at| Limited::Until(Timestamp::from_millis(next_at))),
             };
         }
         if limits.max_running.is_some() && self.free() > 0 {

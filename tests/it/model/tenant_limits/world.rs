@@ -6,7 +6,7 @@ use std::time::Duration;
 use gristmill::job::{Claim, Due, JobId, JobSpec, NewJob, Payload, TopicId, WorkerId};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Settled, Verdict};
 use gristmill::store::{Cancelled, ClaimFrom, Settlement};
-use gristmill::topic::{FleetLimits, TenantFleetLimits};
+use gristmill::topic::{FleetLimits, Rate, TenantFleetLimits};
 use gristmill_tests::test_store::{Kind, TestStore, poll};
 
 use super::super::side::{Difference, same};
@@ -48,7 +48,10 @@ impl World {
                     tenant.limits = TenantFleetLimits { max_running, jobs_per_day, fuel_per_hour };
                 }
             }
-            Operation::Claim { topic, max, most } => self.claim(*topic, *max, *most).await?,
+            Operation::Claim { topic, max, most, rate } => {
+                let rate = rate.map(|(jobs, per, burst)| Rate { jobs, per: Duration::from_millis(per), burst });
+                self.claim(*topic, *max, (*most, rate)).await?;
+            }
             Operation::Settle(endings) => self.settle(endings).await?,
             Operation::Cancel { topic, count } => {
                 let (tenant, of) = self.place(*topic);
@@ -94,16 +97,21 @@ impl World {
         Ok(())
     }
 
-    async fn claim(&mut self, topic: usize, max: usize, most: Option<u32>) -> Result<(), Difference> {
+    async fn claim(
+        &mut self,
+        topic: usize,
+        max: usize,
+        (max_running, rate): (Option<u32>, Option<Rate>),
+    ) -> Result<(), Difference> {
         let (tenant, of) = self.place(topic);
         // What a claim of a topic that never held a job says counts for nothing, or not.
         if !self.tenants[tenant].topics[of].held_a_job || max == 0 {
             return Ok(());
         }
-        let limits = FleetLimits { max_running: most, tenant: self.tenants[tenant].limits, ..FleetLimits::NONE };
+        let limits = FleetLimits { max_running, rate, tenant: self.tenants[tenant].limits, ..FleetLimits::NONE };
         let from = ClaimFrom::new(self.topics[topic].clone(), max, LEASE).within(limits);
         let claimed = self.queue.store.claim(&self.worker, &[from]).await?;
-        let expected = self.tenants[tenant].claim(self.queue.now(), of, max, most);
+        let expected = self.tenants[tenant].claim(self.queue.now(), of, max, (max_running, rate));
         let taken: Vec<JobId> = claimed.claims.iter().map(|claim| claim.lease.job.clone()).collect();
         same("drained topics", claimed.drained.len(), usize::from(taken.len() < max))?;
         same("claims", taken, expected)?;
