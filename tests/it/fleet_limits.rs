@@ -112,6 +112,12 @@ fn claimed_at(record: &AttemptRecord) -> u64 {
 fn assert_rate<'a>(records: impl Iterator<Item = &'a AttemptRecord>, burst: u64, each_ms: u64) -> Vec<u64> {
     let mut starts: Vec<u64> = records.map(claimed_at).collect();
     starts.sort_unstable();
+    assert_starts(&starts, burst, each_ms);
+    starts
+}
+
+/// The same of starts in order, ms.
+pub(crate) fn assert_starts(starts: &[u64], burst: u64, each_ms: u64) {
     for (before, from) in starts.iter().enumerate() {
         for (position, until) in starts.iter().enumerate().skip(before) {
             // The store's clock is finer than what it says: one more millisecond may have passed.
@@ -119,7 +125,6 @@ fn assert_rate<'a>(records: impl Iterator<Item = &'a AttemptRecord>, burst: u64,
             assert!(started <= burst + span_ms / each_ms, "{started} in {span_ms} ms");
         }
     }
-    starts
 }
 
 #[tokio::test(flavor = "multi_thread")]

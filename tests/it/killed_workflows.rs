@@ -4,14 +4,10 @@
 //! in the order of the acks that counted.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use gristmill::job::{Due, JobId, JobSpec, Links, NewJob, TopicId};
-use gristmill::server::RemoteStore;
-use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::prelude::*;
-use gristmill::store::redis::RedisStore;
-use gristmill::store::{BatchSealed, Pushed, StateFilter, StoreError, TopicCounts};
+use gristmill::store::{BatchSealed, Pushed, StateFilter, TopicCounts};
 use gristmill_tests::guests;
 use gristmill_tests::process::{Process, kills};
 use gristmill_tests::random::seeded;
@@ -49,7 +45,7 @@ async fn run(project: TestProject, runners: usize) {
     let (kills, mut random) = (kills(5), seeded());
     let jobs = orders();
     let all = jobs.len() as u64;
-    push(&*at_rest(&project).await, &jobs).await;
+    push(&*project.store_at_rest().await, &jobs).await;
     let mut processes: Vec<Process> = (0..runners).map(|_| Process::run(&project.manifest())).collect();
     for kill in 1..=kills {
         // A random moment in the kill's share of the work.
@@ -57,13 +53,13 @@ async fn run(project: TestProject, runners: usize) {
         wait_for_acks(&project, (kill - 1) * share + random.u64(1..share)).await;
         processes.remove(0).kill();
         if kill == kills.div_ceil(2) {
-            seal(&*at_rest(&project).await).await;
+            seal(&*project.store_at_rest().await).await;
         }
         processes.push(Process::run(&project.manifest()));
     }
     wait_for_acks(&project, all).await;
     processes.into_iter().for_each(Process::kill);
-    let store = at_rest(&project).await;
+    let store = project.store_at_rest().await;
     assert_done_once_and_in_order(&*store, &jobs).await;
 }
 
@@ -113,31 +109,9 @@ async fn seal(store: &dyn Store) {
     }
 }
 
-/// The store itself. A file must have no runner.
-async fn at_rest(project: &TestProject) -> Arc<dyn Store> {
-    match &project.redis {
-        Some(redis) => Arc::new(RedisStore::connect(&redis.url(), "gm").await.unwrap()),
-        None => {
-            let opened = async || match EmbeddedStore::open(&project.file(), Default::default()).await {
-                Err(StoreError::Owned { .. }) => None,
-                opened => Some(opened.unwrap()),
-            };
-            Arc::new(until("the file to be free", SOON, opened).await)
-        }
-    }
-}
-
-/// The store while runners may work on it; `None` while that of a file does not answer.
-async fn in_use(project: &TestProject) -> Option<Arc<dyn Produce>> {
-    match &project.redis {
-        Some(redis) => Some(Arc::new(RedisStore::connect(&redis.url(), "gm").await.ok()?)),
-        None => Some(Arc::new(RemoteStore::connect(project.address()?).await.ok()?)),
-    }
-}
-
 async fn wait_for_acks(project: &TestProject, acks: u64) {
     until(format!("{acks} acks"), 4 * SOON, async || {
-        let counts = in_use(project).await?.counts(&tenant()).await.ok()?;
+        let counts = project.store_in_use().await?.counts(&tenant()).await.ok()?;
         (total(&counts, "acked") >= acks).then_some(())
     })
     .await;

@@ -24,6 +24,7 @@ mod imports;
 mod interventions;
 mod journal;
 mod killed;
+mod killed_limits;
 mod killed_workflows;
 mod languages;
 mod lmstfy;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use gristmill::job::TopicId;
 use gristmill::store::prelude::*;
-use gristmill::store::redis::RedisStore;
 use gristmill::store::{Cursor, StateFilter};
 use gristmill_tests::process::{Process, kills, run_command};
 use gristmill_tests::random::seeded;
@@ -27,10 +26,11 @@ cron = "@yearly"
 /// For each schedule, its ticks in seconds, each with how late its job was stored, ms.
 type Ticks = BTreeMap<String, Vec<(u64, u64)>>;
 
-async fn jobs(store: &RedisStore, topic: &TopicId) -> Ticks {
+/// `None`: the store does not answer.
+async fn jobs(store: &(impl ListJobs + ?Sized), topic: &TopicId) -> Option<Ticks> {
     let (mut ticks, mut after): (Ticks, Option<Cursor>) = (Ticks::new(), None);
     loop {
-        let page = store.jobs(topic, StateFilter::Ready, after.as_ref(), 1000).await.unwrap();
+        let page = store.jobs(topic, StateFilter::Ready, after.as_ref(), 1000).await.ok()?;
         for job in page.jobs.into_iter().map(|view| view.job.unwrap()) {
             let id = job.spec.id.as_str();
             let (schedule, tick) = id.rsplit_once('-').expect("an id of a schedule's job");
@@ -40,16 +40,23 @@ async fn jobs(store: &RedisStore, topic: &TopicId) -> Ticks {
         }
         after = page.next;
         if after.is_none() {
-            return ticks;
+            return Some(ticks);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_tick_has_one_job_however_many_runners_there_are_and_whenever_they_are_killed() {
-    let project = TestProject::on_redis(MANIFEST, &[]).await;
-    let store = RedisStore::connect(&project.redis.as_ref().unwrap().url(), "gm").await.unwrap();
-    let (runners, schedules) = (number("GRISTMILL_TEST_RUNNERS", 3), number("GRISTMILL_TEST_SCHEDULES", 3));
+    kill_while_they_fire(TestProject::on_redis(MANIFEST, &[]).await, number("GRISTMILL_TEST_RUNNERS", 3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_tick_has_one_job_in_a_file_whose_runner_is_killed() {
+    kill_while_they_fire(TestProject::new(MANIFEST, &[]).await, 1).await;
+}
+
+async fn kill_while_they_fire(project: TestProject, runners: usize) {
+    let schedules = number("GRISTMILL_TEST_SCHEDULES", 3);
     let topic: TopicId = "ticks".parse().unwrap();
     for n in 0..schedules {
         let said = project.run(&["schedule", "set", "ticks", &format!("s{n}"), "--every", "1s", "--missed", "all"]);
@@ -58,13 +65,16 @@ async fn each_tick_has_one_job_however_many_runners_there_are_and_whenever_they_
     let run = || Process::start(run_command(&project.manifest(), &[]), &project.manifest());
     let mut running: Vec<Process> = (0..runners).map(|_| run()).collect();
     let mut random = seeded();
-    let count = async || jobs(&store, &topic).await.values().map(Vec::len).sum::<usize>();
+    let count = async || {
+        let ticks = jobs(&*project.store_in_use().await?, &topic).await?;
+        Some(ticks.values().map(Vec::len).sum::<usize>())
+    };
     for _ in 0..kills(4) {
         let victim = random.usize(..runners);
         running.swap_remove(victim).kill();
         running.push(run());
-        let enough = count().await + schedules * random.usize(1..3);
-        until("more ticks", SOON, async || (count().await >= enough).then_some(())).await;
+        let enough = until("a runner", SOON, async || count().await).await + schedules * random.usize(1..3);
+        until("more ticks", SOON, async || (count().await? >= enough).then_some(())).await;
     }
     until("the manifest's schedule", SOON, async || {
         let listed = project.run(&["schedule", "list"]);
@@ -76,7 +86,7 @@ async fn each_tick_has_one_job_however_many_runners_there_are_and_whenever_they_
     }
     drop(running);
 
-    let ticks = jobs(&store, &topic).await;
+    let ticks = jobs(&*project.store_at_rest().await, &topic).await.unwrap();
     assert_eq!(ticks.len(), schedules);
     let mut late = Vec::new();
     for (schedule, ticks) in &ticks {

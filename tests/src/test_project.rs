@@ -4,8 +4,13 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
-use gristmill::store::embedded::owner;
+use gristmill::server::RemoteStore;
+use gristmill::store::StoreError;
+use gristmill::store::embedded::{EmbeddedStore, owner};
+use gristmill::store::prelude::*;
+use gristmill::store::redis::RedisStore;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -66,6 +71,28 @@ impl TestProject {
     /// Where the server of the embedded store answers, if there is one.
     pub fn address(&self) -> Option<SocketAddr> {
         owner(&self.file()).unwrap()?.http
+    }
+
+    /// The store itself. A file must have no runner.
+    pub async fn store_at_rest(&self) -> Arc<dyn Store> {
+        match &self.redis {
+            Some(redis) => Arc::new(RedisStore::connect(&redis.url(), "gm").await.unwrap()),
+            None => {
+                let opened = async || match EmbeddedStore::open(&self.file(), Default::default()).await {
+                    Err(StoreError::Owned { .. }) => None,
+                    opened => Some(opened.unwrap()),
+                };
+                Arc::new(until("the file to be free", SOON, opened).await)
+            }
+        }
+    }
+
+    /// The store while runners may work on it; `None` while that of a file does not answer.
+    pub async fn store_in_use(&self) -> Option<Arc<dyn Produce>> {
+        match &self.redis {
+            Some(redis) => Some(Arc::new(RedisStore::connect(&redis.url(), "gm").await.ok()?)),
+            None => Some(Arc::new(RemoteStore::connect(self.address()?).await.ok()?)),
+        }
     }
 
     pub fn manifest(&self) -> PathBuf {
