@@ -2,6 +2,7 @@
 //! the same jobs (`tests/welcome-cases.json`).
 
 mod cases;
+mod forgotten;
 mod javascript;
 mod keeper;
 mod linker;
@@ -10,6 +11,7 @@ mod requests;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Output;
 use std::sync::Arc;
 
 use gristmill::config::Manifest;
@@ -88,15 +90,19 @@ async fn ended(component: &Component, topic: &Topic, body: &str) -> (Outcome, St
 }
 
 fn build(project: &Path, options: &[&str]) {
-    let build = command(&project.join("gristmill.toml"))
+    let build = try_build(project, options);
+    assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
+}
+
+fn try_build(project: &Path, options: &[&str]) -> Output {
+    command(&project.join("gristmill.toml"))
         .current_dir(project)
         // Shared from run to run, and by nobody else.
         .env("CARGO_TARGET_DIR", program().with_file_name("projects"))
         .arg("build")
         .args(options)
         .output()
-        .unwrap();
-    assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
+        .unwrap()
 }
 
 fn replace(project: &Path, file: &str, from: &str, to: &str) {

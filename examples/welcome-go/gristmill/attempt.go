@@ -4,7 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
+	"reflect"
+	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -33,6 +37,13 @@ func Reject(code, format string, args ...any) *Failure {
 	return &Failure{Code: code, Rejected: true, cause: fmt.Errorf(format, args...)}
 }
 
+// refused is the failure for what the runner refused: a retry if that may help.
+func refused(mayPass bool, code, format string, args ...any) *Failure {
+	failure := Reject(code, format, args...)
+	failure.Rejected = !mayPass
+	return failure
+}
+
 // After waits this long instead of the topic's backoff.
 func (f *Failure) After(wait time.Duration) *Failure {
 	f.Wait = &wait
@@ -42,10 +53,8 @@ func (f *Failure) After(wait time.Duration) *Failure {
 func (f *Failure) Error() string { return f.cause.Error() }
 func (f *Failure) Unwrap() error { return errors.Unwrap(f.cause) }
 
-// handler is the one that [Handle] was given.
-var handler Handler = func(*Job) (any, error) {
-	return nil, Reject("no-handler", "the component never called gristmill.Handle in an init function")
-}
+// handler is the one that [Handle] was given; a component without it is refused before it gets jobs.
+var handler Handler
 
 // Handle says which function does the jobs. Call it once, in an init function.
 func Handle(h Handler) { handler = h }
@@ -62,8 +71,7 @@ type ending struct {
 func attempt(h Handler, job *Job) (end ending) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			slog.Error("panic", "cause", cause, "stack", string(debug.Stack()))
-			end = failed(Retry("panic", "%v", cause))
+			end = failed(panicked(cause, string(debug.Stack())))
 		}
 	}()
 	value, err := h(job)
@@ -79,6 +87,56 @@ func attempt(h Handler, job *Job) (end ending) {
 	}
 	return ending{result: result}
 }
+
+// stackMax is how many bytes of a stack are kept with the attempt.
+const stackMax = 4000
+
+// panicked is the failure for a panic: its place in the message, its stack in the log and in the context.
+func panicked(cause any, stack string) *Failure {
+	stack, place := trace(stack)
+	slog.Error("panic", "cause", cause, "stack", stack)
+	message := fmt.Sprint(cause)
+	if place != "" {
+		message += " (" + place + ")"
+	}
+	failure := Retry("panic", "%s", message)
+	failure.Context = &Payload{Data: []byte(stack[:min(len(stack), stackMax)]), ContentType: "text/plain; charset=utf-8"}
+	return failure
+}
+
+// trace is what a stack has between the call of panic and this package's call of the handler, without offsets in the code, and the
+// innermost place in it that is the author's: in the handler's module, beside this package.
+func trace(stack string) (trimmed, place string) {
+	lines := strings.Split(strings.TrimSpace(stack), "\n")
+	var kept []string
+	for at := 1; at+1 < len(lines); at += 2 {
+		function, file := lines[at], strings.TrimSpace(lines[at+1])
+		file, _, _ = strings.Cut(file, " +0x")
+		switch {
+		case strings.HasPrefix(function, "panic("):
+			kept, place = nil, "" // what is above it is the recovery
+			continue
+		case strings.HasPrefix(function, ownPackage+".attempt("):
+			return strings.Join(kept, "\n"), place
+		}
+		short := strings.TrimPrefix(file, project)
+		if place == "" && short != file && !strings.HasPrefix(short, "gristmill/") {
+			place = short
+		}
+		kept = append(kept, function, "\t"+short)
+	}
+	return strings.Join(kept, "\n"), place
+}
+
+// ownPackage is the path of this package, such as handler/gristmill, and project the folder that has it in a folder of its own, as the
+// compiler calls it.
+var (
+	ownPackage = reflect.TypeFor[Job]().PkgPath()
+	project    = func() string {
+		_, file, _, _ := runtime.Caller(0)
+		return path.Dir(path.Dir(file)) + "/"
+	}()
+)
 
 func failed(err error) ending {
 	failure, ok := errors.AsType[*Failure](err)

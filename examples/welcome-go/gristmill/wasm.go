@@ -302,6 +302,28 @@ func wasmHandle(at unsafe.Pointer) unsafe.Pointer {
 //go:wasmexport cabi_post_gristmill:job/handler@0.1.0#handle
 func wasmPostHandle(unsafe.Pointer) { release() }
 
+// wireChecked is result<_, string>.
+type wireChecked struct {
+	_       structs.HostLayout
+	failed  bool
+	problem wireList
+}
+
+// Called once before a version serves: without a handler, it must not.
+//
+//go:wasmexport gristmill:job/self-test@0.1.0#check
+func wasmCheck() unsafe.Pointer {
+	checked := new(wireChecked)
+	if handler == nil {
+		*checked = wireChecked{failed: true, problem: lendText("no handler: call gristmill.Handle in an init function")}
+	}
+	lend(unsafe.Pointer(checked))
+	return unsafe.Pointer(checked)
+}
+
+//go:wasmexport cabi_post_gristmill:job/self-test@0.1.0#check
+func wasmPostCheck(unsafe.Pointer) { release() }
+
 func readJob(wire *wireJob) *Job {
 	job := &Job{
 		ID:          text(wire.id),
