@@ -225,6 +225,11 @@ gm_answer gm_enqueue(const gm_new_job *job) {
   }
 }
 
+gm_ending gm_enqueue_failure(gm_answer refusal) {
+  gm_text code = GM("enqueue-failed");
+  return refusal.error == GM_UNKNOWN_TOPIC ? gm_retry(code, refusal.text) : gm_reject(code, refusal.text);
+}
+
 gm_request gm_request_to(gm_text method, gm_text url) { return (gm_request){.method = method, .url = url}; }
 
 static gm_text number_text(uint64_t number) {
@@ -286,6 +291,11 @@ gm_answer gm_checkpoint(gm_text state) {
   if (!answer.failed) return (gm_answer){0};
   if (answer.unavailable) return (gm_answer){GM_UNAVAILABLE, answer.reason};
   return (gm_answer){GM_TOO_LARGE, GM("the state is larger than the topic allows")};
+}
+
+gm_ending gm_checkpoint_failure(gm_answer refusal) {
+  gm_text code = GM("checkpoint-failed");
+  return refusal.error == GM_UNAVAILABLE ? gm_retry(code, refusal.text) : gm_reject(code, refusal.text);
 }
 
 static gm_answer state_refusal(const state_answer *answer) {

@@ -189,6 +189,8 @@ gm_new_job gm_job_to(gm_text topic);
 /* Hands a follow-up job to the runner. Nothing is visible to anyone until gm_handle returns, and then only if it did not
  * fail. A refused job leaves the others as they are. */
 gm_answer gm_enqueue(const gm_new_job *job);
+/* The failure for a job that was refused: another try helps only if there is no such topic yet. */
+gm_ending gm_enqueue_failure(gm_answer refusal);
 
 /* A request over HTTP, to a host that the manifest grants this topic. Begin with gm_request_to. */
 typedef struct {
@@ -237,6 +239,8 @@ uint64_t gm_fuel_remaining(void);
 bool gm_cancelled(void);
 /* Saves a state durably: the next attempt finds it in the job's `checkpoint`. */
 gm_answer gm_checkpoint(gm_text state);
+/* The failure for a checkpoint that was refused: another try helps only if the store could not take it. */
+gm_ending gm_checkpoint_failure(gm_answer refusal);
 /* What earlier jobs of this job's key left; none if there is nothing. After gm_set_state, what that said. Of the jobs of a key one runs
  * at a time. A component that uses it imports gristmill:job/state, and runs only in topics with state = true. */
 gm_answer gm_state(gm_optional_text *state);

@@ -123,6 +123,6 @@ gm_ending gm_handle(const gm_job *job) {
   }
   gm_info("signup", {GM("domain"), s.domain}, {GM("plan"), s.plan});
   gm_answer enqueued = remind(job->topic, &s);
-  if (enqueued.error != GM_OK) return gm_retry(GM("enqueue-failed"), enqueued.text);
+  if (enqueued.error != GM_OK) return gm_enqueue_failure(enqueued);
   return welcome(&s, gm_join(GM("Welcome, "), s.name, GM("!")));
 }

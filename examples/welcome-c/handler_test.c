@@ -56,10 +56,10 @@ static void a_reminder_asks_for_none(void) {
   CHECK(gm_fake.enqueued_count == 0 && is(gm_fake.lines[0].message, "reminder"));
 }
 
-static void a_reminder_that_is_refused_is_retried(void) {
+static void a_reminder_that_is_refused_is_rejected(void) {
   gm_fake.denied = true;
   gm_ending ending = gm_fake_run(ADA);
-  CHECK(ending.failed && !ending.failure.rejected && is(ending.failure.detail.code, "enqueue-failed"));
+  CHECK(ending.failed && ending.failure.rejected && is(ending.failure.detail.code, "enqueue-failed"));
 }
 
 static void the_log_keeps_the_address_out(void) {
@@ -175,7 +175,7 @@ int main(void) {
       text_stays_as_it_is,
       a_reminder_is_asked_for,
       a_reminder_asks_for_none,
-      a_reminder_that_is_refused_is_retried,
+      a_reminder_that_is_refused_is_rejected,
       the_log_keeps_the_address_out,
       a_greylisted_domain_is_taken_at_the_second_try,
       a_bad_signup_is_rejected,

@@ -56,7 +56,7 @@ func handle(job *gristmill.Job) (any, error) {
 	}
 	slog.Info("signup", "domain", s.domain, "plan", s.plan)
 	if err := remind(job.Topic, s); err != nil {
-		return nil, gristmill.Retry("enqueue-failed", "%w", err)
+		return nil, err
 	}
 	return welcome{s.email, s.name, s.plan, "Welcome, " + s.name + "!"}, nil
 }

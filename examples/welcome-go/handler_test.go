@@ -54,9 +54,9 @@ func TestReminderAsksForNone(t *testing.T) {
 	}
 }
 
-func TestRefusedReminderIsRetried(t *testing.T) {
+func TestRefusedReminderIsRejected(t *testing.T) {
 	run := gristmill.Fake{Denied: []string{"test"}}.Run(handle, gristmill.Of(ada))
-	if run.Failure == nil || run.Failure.Code != "enqueue-failed" || run.Failure.Rejected {
+	if run.Failure == nil || run.Failure.Code != "enqueue-failed" || !run.Failure.Rejected || !errors.Is(run.Failure, gristmill.ErrDenied) {
 		t.Errorf("failure is %+v", run.Failure)
 	}
 }
@@ -124,10 +124,14 @@ func TestBadSignupIsRejected(t *testing.T) {
 
 func TestPanicIsRetried(t *testing.T) {
 	run := gristmill.Fake{}.Run(func(*gristmill.Job) (any, error) { panic("oh no") }, gristmill.Of(ada))
-	if run.Failure == nil || run.Failure.Code != "panic" || run.Failure.Rejected || run.Message != "oh no" {
-		t.Errorf("failure is %+v", run.Failure)
+	if run.Failure == nil || run.Failure.Code != "panic" || run.Failure.Rejected || !strings.HasPrefix(run.Message, "oh no (handler_test.go:") {
+		t.Fatalf("failure is %+v: %s", run.Failure, run.Message)
 	}
-	if len(run.Logs) != 1 || !strings.Contains(run.Logs[0].Fields[1].Value, "TestPanicIsRetried") {
+	stack := string(run.Failure.Context.Data)
+	if !strings.Contains(stack, "TestPanicIsRetried") || strings.Contains(stack, "attempt") {
+		t.Errorf("the stack is %s", stack)
+	}
+	if len(run.Logs) != 1 || run.Logs[0].Fields[1].Value != stack {
 		t.Errorf("the log lacks the stack: %+v", run.Logs)
 	}
 }

@@ -16,15 +16,16 @@ export const { get, secret } = config;
 export const { now, fuelRemaining, isCancelled, progress } = context;
 export const { emit, enabled } = logging;
 
-export function checkpoint(state, CheckpointError) {
+export function checkpoint(state) {
   try {
     context.checkpoint(state);
   } catch ({ payload: { tag, val } }) {
-    throw new CheckpointError(tag === 'too-large' ? `a checkpoint may have no more than ${val} bytes` : val);
+    if (tag === 'too-large') throw new Reject('checkpoint-failed', `a checkpoint may have no more than ${val} bytes`);
+    throw new Retry('checkpoint-failed', val);
   }
 }
 
-export function enqueue({ links, ...job }, EnqueueError) {
+export function enqueue({ links, ...job }) {
   try {
     return queue.enqueueLinked(job, links ?? { after: [], afterFailed: 'dead', batch: null, open: false });
   } catch ({ payload: { tag, val } }) {
@@ -35,7 +36,7 @@ export function enqueue({ links, ...job }, EnqueueError) {
       'too-many': `one attempt may enqueue no more than ${val} jobs`,
       'invalid-links': `the job for topic \`${job.topic}\` has invalid links: ${val}`,
     };
-    throw new EnqueueError(why[tag]);
+    throw new (tag === 'unknown-topic' ? Retry : Reject)('enqueue-failed', why[tag]);
   }
 }
 

@@ -104,9 +104,9 @@ export function emit(level, message, fields) {
   if (level === 'error') console.error(message, ...fields.map(([, value]) => value));
 }
 
-export function enqueue(job, EnqueueError) {
+export function enqueue(job) {
   if (current.denied.includes(job.topic)) {
-    throw new EnqueueError(`this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`);
+    throw new Reject('enqueue-failed', `this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`);
   }
   current.enqueued.push(job);
   return `01K1${String(current.enqueued.length).padStart(22, '0')}`;

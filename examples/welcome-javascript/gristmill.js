@@ -48,22 +48,6 @@ export class Retry extends Failure {
 /** Permanent: the job is dead at once, and a person finds it with this code and message on it. */
 export class Reject extends Failure {}
 
-/** The runner refused a follow-up job. Uncaught it is a retry with the code `enqueue-failed`. */
-export class EnqueueError extends Retry {
-  /** @param {string} message */
-  constructor(message) {
-    super('enqueue-failed', message);
-  }
-}
-
-/** The runner could not save a checkpoint. Uncaught it is a retry with the code `checkpoint-failed`. */
-export class CheckpointError extends Retry {
-  /** @param {string} message */
-  constructor(message) {
-    super('checkpoint-failed', message);
-  }
-}
-
 /** Bytes and the format that they are in; see {@link json}, {@link text} and {@link bytes}. */
 export class Payload {
   /** @param {Uint8Array} data @param {string | null} [contentType] none means opaque bytes */
@@ -167,6 +151,7 @@ function wellFormed(key, value) {
 
 /** Makes this function the one that does the jobs: `export const handler = handle(…)`. @param {HandlerFunction} work */
 export function handle(work) {
+  if (typeof work !== 'function') throw new TypeError(`handle(${describe(work)}): give it the function that does the jobs`);
   return host.exported((job) => attempt(work, new Job(job)), failed);
 }
 
@@ -240,7 +225,8 @@ function requestRefused({ tag, val } = {}) {
  * @param {string} [job.batch] id of a job that waits, and waits for this one, too
  * @param {boolean} [job.open] it waits until `gristmill job seal` or the HTTP API seals it, and all jobs that have it as their batch have ended
  * @returns {string} the id that the job will have
- * @throws {EnqueueError} the attempt may go on regardless
+ * @throws {Reject} `enqueue-failed`: the runner refused it, and would again; the attempt may go on regardless
+ * @throws {Retry} `enqueue-failed`: there is no such topic yet
  */
 export function enqueue(job) {
   const { topic, body, json: value, after, at, unique, uniqueFor, priority = 'normal', key, metadata = [] } = job;
@@ -259,7 +245,7 @@ export function enqueue(job) {
     uniqueWindow: optional(uniqueFor, (window) => millis('uniqueFor', window)),
     ...linked(job),
   };
-  return host.enqueue(wire, EnqueueError);
+  return host.enqueue(wire);
 }
 
 /** `links`, if a job has any. */
@@ -333,9 +319,15 @@ export const fuelRemaining = () => host.fuelRemaining();
 /** True once the job was cancelled or the runner is ending: a long handler should ask, and stop. @returns {boolean} */
 export const isCancelled = () => host.isCancelled();
 
-/** Saves durably where this job is; the next attempt finds it in `job.checkpoint`. @param {Uint8Array | string} state */
+/**
+ * Saves durably where this job is; the next attempt finds it in `job.checkpoint`.
+ *
+ * @param {Uint8Array | string} state
+ * @throws {Reject} `checkpoint-failed`: it is larger than the topic allows
+ * @throws {Retry} `checkpoint-failed`: the store cannot take it now
+ */
 export function checkpoint(state) {
-  host.checkpoint(typeof state === 'string' ? new TextEncoder().encode(state) : state, CheckpointError);
+  host.checkpoint(typeof state === 'string' ? new TextEncoder().encode(state) : state);
 }
 
 /** For people who watch. @param {number} done from 0 to 1 @param {string} [note] */

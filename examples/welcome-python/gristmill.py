@@ -55,18 +55,28 @@ class Reject(Failure):
     """Permanent: the job is dead at once, and a person finds it with this code and message on it."""
 
 
-class EnqueueError(Retry):
-    """The runner refused a follow-up job. Uncaught it is a retry with the code `enqueue-failed`."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__("enqueue-failed", message)
+class EnqueueRefused(Reject):
+    """The runner refused a follow-up job, and would again: `enqueue-failed`."""
 
 
-class CheckpointError(Retry):
-    """The runner could not save a checkpoint. Uncaught it is a retry with the code `checkpoint-failed`."""
+class UnknownTopic(Retry):
+    """There is no such topic to enqueue to yet: `enqueue-failed`."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__("checkpoint-failed", message)
+
+def _enqueue_failed(is_unknown_topic: bool, message: str) -> Failure:
+    return (UnknownTopic if is_unknown_topic else EnqueueRefused)("enqueue-failed", message)
+
+
+class CheckpointTooLarge(Reject):
+    """The topic allows no checkpoint of this size: `checkpoint-failed`."""
+
+
+class CheckpointUnavailable(Retry):
+    """The store could not take the checkpoint: `checkpoint-failed`."""
+
+
+def _checkpoint_failed(is_too_large: bool, message: str) -> Failure:
+    return (CheckpointTooLarge if is_too_large else CheckpointUnavailable)("checkpoint-failed", message)
 
 
 class StateRefused(Reject):
@@ -289,7 +299,8 @@ def enqueue(
 
     `json` is any value, instead of `body`. It is due `after` so long from now, or `at` a time (with a time zone), or
     at once. `unique` allows one waiting or running job per topic and value; with `unique_for`, one within that time.
-    `priority` is "high", "normal" or "low". Jobs with the same `key` run one at a time and in order. Raises `EnqueueError`; the attempt may go on regardless.
+    `priority` is "high", "normal" or "low". Jobs with the same `key` run one at a time and in order. Raises `EnqueueRefused` and
+    `UnknownTopic`; the attempt may go on regardless.
 
     `after_jobs` are ids of jobs that have to end first, such as `job.id` or what an earlier `enqueue` returned; if one of them was
     not done, the job is dead too, or runs with `after_failed="run"`. `batch` is the id of a job that waits, and waits for this one
@@ -320,7 +331,7 @@ def enqueue(
             unique_window=None if unique_for is None else _millis(unique_for),
             links=Links(list(after_jobs), after_failed, batch, open),
         ),
-        EnqueueError,
+        _enqueue_failed,
     )
 
 
@@ -497,8 +508,9 @@ def is_cancelled() -> bool:
 
 
 def checkpoint(state: bytes) -> None:
-    """Saves durably where this job is; the next attempt finds it in `job.checkpoint`. Raises `CheckpointError`."""
-    _host.checkpoint(state, CheckpointError)
+    """Saves durably where this job is; the next attempt finds it in `job.checkpoint`. Raises `CheckpointTooLarge` and
+    `CheckpointUnavailable`."""
+    _host.checkpoint(state, _checkpoint_failed)
 
 
 def progress(done: float, note: Optional[str] = None) -> None:

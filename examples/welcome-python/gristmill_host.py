@@ -39,16 +39,16 @@ def enabled(level: str) -> bool:
     return log.enabled(log.Level[level.upper()])
 
 
-def checkpoint(state: bytes, failed: Callable[[str], Exception]) -> None:
+def checkpoint(state: bytes, failed: Callable[[bool, str], Exception]) -> None:
     try:
         context.checkpoint(state)
     except Err as error:
         if isinstance(error.value, context.CheckpointError_TooLarge):
-            raise failed(f"a checkpoint may have no more than {error.value.value} bytes") from None
-        raise failed(error.value.value) from None
+            raise failed(True, f"a checkpoint may have no more than {error.value.value} bytes") from None
+        raise failed(False, error.value.value) from None
 
 
-def enqueue(job: Any, failed: Callable[[str], Exception]) -> str:
+def enqueue(job: Any, failed: Callable[[bool, str], Exception]) -> str:
     wire = queue.NewJob(
         topic=job.topic,
         body=_wire(job.body),
@@ -68,7 +68,8 @@ def enqueue(job: Any, failed: Callable[[str], Exception]) -> str:
     try:
         return queue.enqueue_linked(wire, links)
     except Err as error:
-        raise failed(_why_not(error.value, job.topic)) from None
+        is_unknown_topic = isinstance(error.value, queue.LinkedError_UnknownTopic)
+        raise failed(is_unknown_topic, _why_not(error.value, job.topic)) from None
 
 
 def _why_not(error: queue.LinkedError, topic: str) -> str:

@@ -63,11 +63,11 @@ def enabled(level: str) -> bool:
     return True
 
 
-def checkpoint(state: bytes, failed: Callable[[str], Exception]) -> None:
-    _ask("checkpoint", lambda code, message: failed(message), state=_payload(state))
+def checkpoint(state: bytes, failed: Callable[[bool, str], Exception]) -> None:
+    _ask("checkpoint", lambda code, message: failed(code == "too-large", message), state=_payload(state))
 
 
-def enqueue(job: Any, failed: Callable[[str], Exception]) -> str:
+def enqueue(job: Any, failed: Callable[[bool, str], Exception]) -> str:
     assert _job, "only a job can enqueue others"
     spec = {
         "id": _new_id(),
@@ -84,7 +84,7 @@ def enqueue(job: Any, failed: Callable[[str], Exception]) -> str:
         "open": job.links.open,
     }
     due = "now" if job.not_before is None else {"at_ms": job.not_before}
-    return _ask("enqueue", lambda code, message: failed(message), job={"spec": spec, "due": due})
+    return _ask("enqueue", lambda code, message: failed(code == "unknown-topic", message), job={"spec": spec, "due": due})
 
 
 def get_state(refused: Callable[[str, str], Exception], unavailable: Callable[[str], Exception]) -> Optional[bytes]:

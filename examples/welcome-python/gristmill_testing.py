@@ -107,13 +107,13 @@ def enabled(level: str) -> bool:
     return True
 
 
-def checkpoint(state: bytes, failed: Callable[[str], Exception]) -> None:
+def checkpoint(state: bytes, failed: Callable[[bool, str], Exception]) -> None:
     _current.checkpoint = state
 
 
-def enqueue(job: Any, failed: Callable[[str], Exception]) -> str:
+def enqueue(job: Any, failed: Callable[[bool, str], Exception]) -> str:
     if job.topic in _current.denied:
-        raise failed(f"this topic may not enqueue to `{job.topic}`; name it in the manifest's `enqueue` grant")
+        raise failed(False, f"this topic may not enqueue to `{job.topic}`; name it in the manifest's `enqueue` grant")
     _current.enqueued.append(job)
     return f"01K1{len(_current.enqueued):022}"
 

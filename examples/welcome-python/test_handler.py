@@ -73,9 +73,9 @@ class Welcome(unittest.TestCase):
         self.assertEqual(ending.after, timedelta(seconds=30))
         self.assertIsInstance(host.run(welcome, ADA, attempt=2), Payload)
 
-    def test_a_refused_follow_up_is_a_retry(self):
+    def test_a_refused_follow_up_is_a_reject(self):
         ending = Host(denied=frozenset({"welcome"})).run(welcome, ADA, topic="welcome")
-        self.assertIsInstance(ending, Retry)
+        self.assertIsInstance(ending, Reject)
         self.assertEqual(ending.code, "enqueue-failed")
 
     def test_an_exception_that_nobody_foresaw_is_a_retry(self):

@@ -17,7 +17,7 @@ import * as kept from 'gristmill:job/state@0.1.0';
 // @ts-expect-error its types are below
 import * as loop from './gristmill-web/loop.js';
 import { Failure, Reject, Retry, Snooze, describe } from './gristmill.ts';
-import type { CheckpointError, Ending, EnqueueError, Level, WireJob, WireNewJob } from './gristmill.ts';
+import type { Ending, Level, WireJob, WireNewJob } from './gristmill.ts';
 
 export const get: (name: string) => string | null = config.get;
 export const secret: (name: string) => Uint8Array | null = config.secret;
@@ -37,12 +37,13 @@ interface Refusal {
   payload: { tag: string; val: unknown };
 }
 
-export function checkpoint(state: Uint8Array, Failed: typeof CheckpointError): void {
+export function checkpoint(state: Uint8Array): void {
   try {
     context.checkpoint(state);
   } catch (error) {
     const { tag, val } = (error as Refusal).payload;
-    throw new Failed(tag === 'too-large' ? `a checkpoint may have no more than ${val} bytes` : String(val));
+    if (tag === 'too-large') throw new Reject('checkpoint-failed', `a checkpoint may have no more than ${val} bytes`);
+    throw new Retry('checkpoint-failed', String(val));
   }
 }
 
@@ -60,7 +61,7 @@ function ofState<T>(call: () => T): T {
   }
 }
 
-export function enqueue({ links, ...job }: WireNewJob, Failed: typeof EnqueueError): string {
+export function enqueue({ links, ...job }: WireNewJob): string {
   try {
     return queue.enqueueLinked(job, links ?? { after: [], afterFailed: 'dead', batch: null, open: false });
   } catch (error) {
@@ -72,7 +73,7 @@ export function enqueue({ links, ...job }: WireNewJob, Failed: typeof EnqueueErr
       'too-many': `one attempt may enqueue no more than ${val} jobs`,
       'invalid-links': `the job for topic \`${job.topic}\` has invalid links: ${val}`,
     };
-    throw new Failed(why[tag] ?? tag);
+    throw new (tag === 'unknown-topic' ? Retry : Reject)('enqueue-failed', why[tag] ?? tag);
   }
 }
 

@@ -1,6 +1,6 @@
 /** A fake runner for tests: {@link Host} grants, refuses and remembers. No WebAssembly and no server. */
 import { Failure, Job, Payload, Reject, Snooze, attempt, json, text } from './gristmill.ts';
-import type { CheckpointError, Ending, EnqueueError, HandlerFunction, Level, WireJob, WireNewJob } from './gristmill.ts';
+import type { Ending, HandlerFunction, Level, WireJob, WireNewJob } from './gristmill.ts';
 
 /** The fake clock stands still: 2026-01-01T00:00:00Z. */
 export const NOW = 1_767_225_600_000;
@@ -106,7 +106,7 @@ export const fuelRemaining = (): number => current.given.fuel;
 export const isCancelled = (): boolean => current.given.cancelled;
 export const enabled = (_level: Level): boolean => true;
 
-export function checkpoint(state: Uint8Array, _failed: typeof CheckpointError): void {
+export function checkpoint(state: Uint8Array): void {
   current.checkpoint = state;
 }
 
@@ -132,9 +132,9 @@ export function emit(level: Level, message: string, fields: [string, string][]):
   if (level === 'error') console.error(message, ...fields.map(([, value]) => value));
 }
 
-export function enqueue(job: WireNewJob, Failed: typeof EnqueueError): string {
+export function enqueue(job: WireNewJob): string {
   if (current.given.denied.includes(job.topic)) {
-    throw new Failed(`this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`);
+    throw new Reject('enqueue-failed', `this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`);
   }
   current.enqueued.push(job);
   return `01K1${String(current.enqueued.length).padStart(22, '0')}`;

@@ -50,20 +50,6 @@ export class Retry extends Failure {
 /** Permanent: the job is dead at once, and a person finds it with this code and message on it. */
 export class Reject extends Failure {}
 
-/** The runner refused a follow-up job. Uncaught it is a retry with the code `enqueue-failed`. */
-export class EnqueueError extends Retry {
-  constructor(message: string) {
-    super('enqueue-failed', message);
-  }
-}
-
-/** The runner could not save a checkpoint. Uncaught it is a retry with the code `checkpoint-failed`. */
-export class CheckpointError extends Retry {
-  constructor(message: string) {
-    super('checkpoint-failed', message);
-  }
-}
-
 /** Bytes and the format that they are in; see {@link json}, {@link text} and {@link bytes}. */
 export class Payload {
   /** No content type means opaque bytes. */
@@ -199,6 +185,7 @@ function wellFormed(key: string, value: unknown): unknown {
 
 /** Makes this function the one that does the jobs: `export const handler = handle(…)`. */
 export function handle(work: HandlerFunction): object {
+  if (typeof work !== 'function') throw new TypeError(`handle(${describe(work)}): give it the function that does the jobs`);
   return host.exported((job: WireJob) => attempt(work, new Job(job)), failed);
 }
 
@@ -302,7 +289,8 @@ export interface WireNewJob {
 /**
  * Adds a job that becomes visible in the step that acknowledges this one, or not at all; returns its id.
  *
- * @throws {EnqueueError} the attempt may go on regardless
+ * @throws {Reject} `enqueue-failed`: the runner refused it, and would again; the attempt may go on regardless
+ * @throws {Retry} `enqueue-failed`: there is no such topic yet
  */
 export function enqueue(job: NewJob): string {
   const { after, at, metadata = [] } = job;
@@ -317,7 +305,7 @@ export function enqueue(job: NewJob): string {
     uniqueWindow: optional(job.uniqueFor, (window) => millis('uniqueFor', window)),
     ...linked(job),
   };
-  return host.enqueue(wire, EnqueueError);
+  return host.enqueue(wire);
 }
 
 function linked({ afterJobs: after = [], afterFailed = 'dead', batch, open = false }: NewJob): { links?: Links } {
@@ -381,9 +369,14 @@ export const fuelRemaining = (): number => host.fuelRemaining();
 /** True once the job was cancelled or the runner is ending: a long handler should ask, and stop. */
 export const isCancelled = (): boolean => host.isCancelled();
 
-/** Saves durably where this job is; the next attempt finds it in `job.checkpoint`. */
+/**
+ * Saves durably where this job is; the next attempt finds it in `job.checkpoint`.
+ *
+ * @throws {Reject} `checkpoint-failed`: it is larger than the topic allows
+ * @throws {Retry} `checkpoint-failed`: the store cannot take it now
+ */
 export function checkpoint(state: Uint8Array | string): void {
-  host.checkpoint(typeof state === 'string' ? new TextEncoder().encode(state) : state, CheckpointError);
+  host.checkpoint(typeof state === 'string' ? new TextEncoder().encode(state) : state);
 }
 
 /** For people who watch: how much is done, from 0 to 1, and a short note. */

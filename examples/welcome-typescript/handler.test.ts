@@ -100,9 +100,9 @@ test('a greylisted domain waits for the second try', () => {
   assert.ok(host.run(welcome, ADA, { attempt: 2 }) instanceof Payload);
 });
 
-test('a refused follow-up is a retry', () => {
+test('a refused follow-up is a reject', () => {
   const ending = new Host({ denied: ['welcome'] }).run(welcome, ADA, { topic: 'welcome' });
-  assert.ok(ending instanceof Retry);
+  assert.ok(ending instanceof Reject);
   assert.equal(ending.code, 'enqueue-failed');
 });
 

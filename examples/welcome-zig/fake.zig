@@ -107,7 +107,7 @@ pub fn progress(basis_points: u32, _: ?[]const u8) void {
 }
 
 pub fn enqueue(job: gristmill.NewJob, _: *[]const u8) gristmill.EnqueueError![]const u8 {
-    if (state.denied) return error.Denied;
+    if (state.denied) return error.EnqueueDenied;
     const after = arena.allocator().alloc([]const u8, job.after_jobs.len) catch @panic("out of memory");
     for (after, job.after_jobs) |*to, id| to.* = copy(id);
     var kept = job;

@@ -191,13 +191,14 @@ pub const NewJob = struct {
 /// It is dead, too; or it runs.
 pub const AfterFailed = enum(u8) { dead, run };
 
-pub const EnqueueError = error{ Denied, TooLarge, TooMany, UnknownTopic, InvalidLinks };
+pub const EnqueueError = error{ EnqueueDenied, EnqueueTooLarge, EnqueueTooMany, UnknownTopic, InvalidLinks };
 
 /// What is wrong with the links that the runner refused last.
 var links_problem: []const u8 = "";
 
 /// Hands a follow-up job to the runner and returns the id that it will have. Nothing is visible to anyone until the handler
-/// returns, and then only if the attempt did not fail. A refused job leaves the others as they are.
+/// returns, and then only if the attempt did not fail. A refused job leaves the others as they are. An error that the handler returns
+/// rejects the job if another try would end the same, and else retries it; its code is `enqueue-failed`.
 pub fn enqueue(job: NewJob) EnqueueError![]const u8 {
     return host.enqueue(job, &links_problem);
 }
@@ -256,7 +257,13 @@ fn failed(cause: anyerror) Ending {
         error.HttpTooLarge => reject("http-too-large", "the request or its answer is larger than the topic is granted"),
         error.HttpTooMany => reject("http-too-many", "the attempt has sent as many requests as the topic is granted"),
         error.HttpUnreachable => retry("http-unreachable", http_problem),
-        error.InvalidLinks => retry("invalid-links", links_problem),
+        error.EnqueueDenied => reject("enqueue-failed", "the manifest does not let this topic enqueue to that one"),
+        error.EnqueueTooLarge => reject("enqueue-failed", "the body is larger than that topic accepts"),
+        error.EnqueueTooMany => reject("enqueue-failed", "one attempt may not enqueue so many jobs"),
+        error.UnknownTopic => retry("enqueue-failed", "there is no such topic"),
+        error.InvalidLinks => reject("enqueue-failed", links_problem),
+        error.CheckpointTooLarge => reject("checkpoint-failed", "the checkpoint is larger than the topic allows"),
+        error.CheckpointUnavailable => retry("checkpoint-failed", "the checkpoint cannot be saved now"),
         error.NoKey => reject("no-key", "the job has no key, so it has no state: push it with one"),
         error.StateTooLarge => reject("state-too-large", "the state is larger than the topic allows"),
         error.StateUnavailable => retry("state-unavailable", "the state cannot be read now"),
@@ -279,9 +286,10 @@ pub fn isCancelled() bool {
     return host.isCancelled();
 }
 
-pub const CheckpointError = error{ TooLarge, Unavailable };
+pub const CheckpointError = error{ CheckpointTooLarge, CheckpointUnavailable };
 
-/// Saves a state durably: the next attempt finds it in the job's `checkpoint`.
+/// Saves a state durably: the next attempt finds it in the job's `checkpoint`. An error that the handler returns has the code
+/// `checkpoint-failed`, and rejects the job if the state is too large.
 pub fn checkpoint(state: []const u8) CheckpointError!void {
     return host.checkpoint(state);
 }

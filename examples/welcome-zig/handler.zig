@@ -40,10 +40,7 @@ pub fn handle(arena: Allocator, job: gristmill.Job) !Ending {
         return welcome(arena, signup, try concat(arena, &.{ "Still there, ", signup.name, "?" }));
     }
     gristmill.info("signup", .{ .domain = signup.domain, .plan = signup.plan });
-    remind(arena, job.topic, signup) catch |cause| switch (cause) {
-        error.OutOfMemory => return error.OutOfMemory,
-        else => return gristmill.retry("enqueue-failed", @errorName(cause)),
-    };
+    try remind(arena, job.topic, signup);
     return welcome(arena, signup, try concat(arena, &.{ "Welcome, ", signup.name, "!" }));
 }
 

@@ -67,10 +67,10 @@ test "a reminder asks for none" {
     try expectEqualStrings("reminder", fake.state.lines.items[0].message);
 }
 
-test "a reminder that is refused is retried" {
+test "a reminder that is refused is rejected" {
     defer fake.reset();
     fake.state.denied = true;
-    try expectEqualStrings("enqueue-failed", fake.run(handle, ada, 1).retry.code);
+    try expectEqualStrings("enqueue-failed", fake.run(handle, ada, 1).reject.code);
 }
 
 test "the log keeps the address out" {

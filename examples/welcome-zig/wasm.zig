@@ -278,7 +278,7 @@ pub fn checkpoint(state: []const u8) gristmill.CheckpointError!void {
     var answer: Checkpointed = .{};
     const list: List = .of(state);
     imports.checkpoint(list.ptr, list.len, &answer);
-    if (answer.failed) return if (answer.unavailable) error.Unavailable else error.TooLarge;
+    if (answer.failed) return if (answer.unavailable) error.CheckpointUnavailable else error.CheckpointTooLarge;
 }
 
 pub fn getState() gristmill.StateError!?[]const u8 {
@@ -325,9 +325,9 @@ pub fn enqueue(job: gristmill.NewJob, problem: *[]const u8) gristmill.EnqueueErr
     }, &answer);
     if (!answer.failed) return answer.case.id.slice();
     return switch (answer.case.cause) {
-        0 => error.Denied,
-        1 => error.TooLarge,
-        2 => error.TooMany,
+        0 => error.EnqueueDenied,
+        1 => error.EnqueueTooLarge,
+        2 => error.EnqueueTooMany,
         3 => error.UnknownTopic,
         else => {
             problem.* = answer.said.problem.slice();

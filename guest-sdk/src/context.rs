@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::Failure;
 use crate::bindings::gristmill::job::context as wire;
 use crate::host::context as host;
 
@@ -56,4 +57,26 @@ impl fmt::Display for CheckpointError {
     }
 }
 
-impl std::error::Error for CheckpointError {}
+/// It does not implement `std::error::Error`: that conversion makes a retry of every error, and one of these is not worth it.
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        let message = error.to_string();
+        match error {
+            CheckpointError::TooLarge { .. } => Self::reject("checkpoint-failed", message),
+            CheckpointError::Unavailable { .. } => Self::retry("checkpoint-failed", message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_that_is_too_large_is_not_worth_another_try() {
+        let too_large = Failure::from(CheckpointError::TooLarge { limit_bytes: 5 });
+        assert_eq!((too_large.code(), too_large.is_retry()), ("checkpoint-failed", false));
+        assert_eq!(too_large.message(), "the checkpoint is larger than 5 bytes");
+        assert!(Failure::from(CheckpointError::Unavailable { reason: "gone".into() }).is_retry());
+    }
+}

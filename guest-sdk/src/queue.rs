@@ -198,6 +198,11 @@ pub enum EnqueueError {
 }
 
 impl EnqueueError {
+    /// Whether another try may end differently: a topic may be made meanwhile, and nothing else here depends on the time.
+    pub fn is_worth_a_retry(&self) -> bool {
+        matches!(self, Self::UnknownTopic { .. })
+    }
+
     fn new(error: wire::LinkedError, topic: String) -> Self {
         match error {
             wire::LinkedError::Denied => Self::Denied { topic },
@@ -230,7 +235,13 @@ impl fmt::Display for EnqueueError {
     }
 }
 
-impl std::error::Error for EnqueueError {}
+/// It does not implement `std::error::Error`: that conversion makes a retry of every error, and most of these are not worth one.
+impl From<EnqueueError> for Failure {
+    fn from(error: EnqueueError) -> Self {
+        let kind = if error.is_worth_a_retry() { Self::retry } else { Self::reject };
+        kind("enqueue-failed", error.to_string())
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -298,7 +309,10 @@ mod tests {
         };
         let run = Host::new().deny("bank").run(enqueue, job("t"));
         let failure = run.failure().expect("denied");
-        assert!(failure.is_retry() && failure.message().contains("may not enqueue to `bank`"), "{failure:?}");
+        assert!(!failure.is_retry() && failure.code() == "enqueue-failed", "{failure:?}");
+        assert!(failure.message().contains("may not enqueue to `bank`"), "{failure:?}");
+        let unknown = EnqueueError::new(wire::LinkedError::UnknownTopic, "bank".into());
+        assert!(Failure::from(unknown).is_retry(), "somebody may make the topic");
         let invalid = EnqueueError::new(wire::LinkedError::InvalidLinks("`?` is no job id".into()), "bank".into());
         assert_eq!(invalid.to_string(), "the job for topic `bank` has invalid links: `?` is no job id");
     }

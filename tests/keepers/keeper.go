@@ -10,6 +10,11 @@ func init() { gristmill.Handle(count) }
 func main() {}
 
 func count(job *gristmill.Job) (any, error) {
+	if string(job.Body.Data) == "large" {
+		if err := gristmill.Checkpoint(make([]byte, 2000)); err != nil {
+			return nil, err
+		}
+	}
 	var seen int
 	if _, err := gristmill.StateJSON(&seen); err != nil {
 		return nil, err

@@ -1,8 +1,10 @@
-from gristmill import Job, Retry, handler, state
+from gristmill import Job, Retry, checkpoint, handler, state
 
 
 @handler
 def count(job: Job) -> str:
+    if job.text() == "large":
+        checkpoint(b"x" * 2000)
     seen = state.json(0) + 1
     state.set_json(seen)
     if job.text() == "fail" and job.attempt == 1:

@@ -1,4 +1,4 @@
-import { Ending, Job, NewJob, Payload, complete, enqueue, reject, retry } from "./gristmill";
+import { Ending, Job, NewJob, Payload, complete, enqueue, reject } from "./gristmill";
 
 function linked(job: Job, body: string, after: string[], batch: string | null): NewJob {
   const made = new NewJob(job.topic, Payload.text(body));
@@ -14,14 +14,14 @@ export function handle(job: Job): Ending {
     first.runAfterFailed = true;
     first.open = true;
     const batch = enqueue(first);
-    if (batch.refusal) return retry("enqueue-failed", batch.refusal!);
+    if (batch.failure) return batch.failure!;
     const bad = enqueue(linked(job, "bad", [], batch.id));
-    if (bad.refusal) return retry("enqueue-failed", bad.refusal!);
+    if (bad.failure) return bad.failure!;
     const good = enqueue(linked(job, "good", [bad.id], batch.id));
-    if (good.refusal) return retry("enqueue-failed", good.refusal!);
+    if (good.failure) return good.failure!;
     return complete(Payload.text(batch.id));
   }
   if (request == "gather") return complete(Payload.text(job.meta("predecessors")!));
-  if (request == "wrong") return retry("enqueue-failed", enqueue(linked(job, "", [], "no id!")).refusal!);
+  if (request == "wrong") return enqueue(linked(job, "", [], "no id!")).failure!;
   return reject("bad", "as requested");
 }

@@ -10,11 +10,11 @@ static gm_answer enqueue(const gm_job *job, gm_text body, gm_links links) {
 static gm_ending fan(const gm_job *job) {
   gm_links first = {.after = GM_TEXTS(job->id), .after_failed = GM_RUN, .open = true};
   gm_answer batch = enqueue(job, GM("gather"), first);
-  if (batch.error != GM_OK) return gm_retry(GM("enqueue-failed"), batch.text);
+  if (batch.error != GM_OK) return gm_enqueue_failure(batch);
   gm_answer bad = enqueue(job, GM("bad"), (gm_links){.batch = gm_some(batch.text)});
-  if (bad.error != GM_OK) return gm_retry(GM("enqueue-failed"), bad.text);
+  if (bad.error != GM_OK) return gm_enqueue_failure(bad);
   gm_answer good = enqueue(job, GM("good"), (gm_links){.after = GM_TEXTS(bad.text), .batch = gm_some(batch.text)});
-  if (good.error != GM_OK) return gm_retry(GM("enqueue-failed"), good.text);
+  if (good.error != GM_OK) return gm_enqueue_failure(good);
   return gm_complete_with((gm_payload){.data = batch.text});
 }
 
@@ -24,7 +24,7 @@ gm_ending gm_handle(const gm_job *job) {
     return gm_complete_with((gm_payload){.data = gm_meta(job, GM("predecessors")).value});
   }
   if (gm_equal(job->body.data, GM("wrong"))) {
-    return gm_retry(GM("enqueue-failed"), enqueue(job, GM(""), (gm_links){.batch = gm_some(GM("no id!"))}).text);
+    return gm_enqueue_failure(enqueue(job, GM(""), (gm_links){.batch = gm_some(GM("no id!"))}));
   }
   return gm_reject(GM("bad"), GM("as requested"));
 }

@@ -185,8 +185,8 @@ export class Answer {
   constructor(
     /** Of an enqueued job, its id. */
     public id: string,
-    /** Why not, in words; null if it was done. */
-    public refusal: string | null = null,
+    /** What to return if it was not done: a reject if another try would end the same, else a retry. */
+    public failure: Ending | null = null,
   ) {}
 }
 

@@ -28,8 +28,8 @@ export function handle(job: Job): Ending {
     return welcome(signup, `Still there, ${signup.name}?`);
   }
   info("signup", [["domain", domain], ["plan", signup.plan]]);
-  const refused = remind(job.topic, signup).refusal;
-  if (refused !== null) return retry("enqueue-failed", refused);
+  const refused = remind(job.topic, signup).failure;
+  if (refused !== null) return refused;
   return welcome(signup, `Welcome, ${signup.name}!`);
 }
 

@@ -198,6 +198,7 @@ const REFUSALS: string[] = [
   "one attempt may not enqueue so many jobs",
   "there is no such topic",
 ];
+const UNKNOWN_TOPIC: u8 = 3;
 
 export function enqueue(job: NewJob): Answer {
   const at = lend(124);
@@ -218,14 +219,15 @@ export function enqueue(job: NewJob): Answer {
   store<bool>(at, job.open, 120);
   const answer = lend(24);
   hostEnqueue(at, answer);
-  const result = load<bool>(answer) ? new Answer("", enqueueRefused(answer + 8)) : new Answer(text(answer + 8));
+  const result = load<bool>(answer) ? new Answer("", enqueueFailure(answer + 8)) : new Answer(text(answer + 8));
   release();
   return result;
 }
 
-function enqueueRefused(at: usize): string {
+function enqueueFailure(at: usize): Ending {
   const kind = load<u8>(at);
-  return kind < 4 ? REFUSALS[kind] : `the job has invalid links: ${text(at + 8)}`;
+  const why = kind < 4 ? REFUSALS[kind] : `the job has invalid links: ${text(at + 8)}`;
+  return kind == UNKNOWN_TOPIC ? retry("enqueue-failed", why) : reject("enqueue-failed", why);
 }
 
 /** Its answer is a `result<response, http-error>`. */
@@ -265,12 +267,14 @@ function requestFailure(at: usize): Ending {
 export function checkpoint(state: Uint8Array): Answer {
   const answer = lend(24);
   hostCheckpoint(state.dataStart, state.length, answer);
-  let refusal: string | null = null;
+  let failure: Ending | null = null;
   if (load<bool>(answer)) {
-    refusal = load<bool>(answer, 8) ? text(answer + 16) : `the state is larger than ${load<u64>(answer, 16)} bytes`;
+    failure = load<bool>(answer, 8)
+      ? retry("checkpoint-failed", text(answer + 16))
+      : reject("checkpoint-failed", `the state is larger than ${load<u64>(answer, 16)} bytes`);
   }
   release();
-  return new Answer("", refusal);
+  return new Answer("", failure);
 }
 
 export function state(): State {

@@ -46,10 +46,10 @@ test("a reminder asks for none", () => {
   assert.equal(did.logs[0].message, "reminder");
 });
 
-test("a reminder that is refused is retried", () => {
+test("a reminder that is refused is rejected", () => {
   const { failure } = run({ body: ADA }, { denied: true });
   assert.equal(failure.code, "enqueue-failed");
-  assert.equal(failure.rejected, false);
+  assert.equal(failure.rejected, true);
 });
 
 test("the log keeps the address out", () => {

@@ -20,6 +20,7 @@ package gristmill
 import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
+	"errors"
 	"math"
 	"time"
 )
@@ -30,7 +31,7 @@ import (
 //     the result as JSON;
 //   - a [Snooze] runs the job again later, and the attempt does not count;
 //   - an error retries the job after its topic's backoff, with the code "error", unless it is or wraps a [Failure];
-//   - a panic retries the job with the code "panic" and writes the stack to the log.
+//   - a panic retries the job with the code "panic"; its stack is in the log, and kept with the attempt.
 type Handler func(*Job) (any, error)
 
 // Snooze is a result: neither finished nor failed, run this job again after so long. Whole milliseconds.
@@ -122,8 +123,14 @@ func Cancelled() bool { return hostCancelled() }
 
 // Checkpoint saves state durably: the next attempt finds it in [Job.Checkpoint].
 //
-// It fails if the state is larger than the topic allows, or the store cannot take it now.
-func Checkpoint(state []byte) error { return hostCheckpoint(state) }
+// The error is a [Failure] with the code checkpoint-failed: it rejects the job if the state is larger than the topic allows
+// ([ErrTooLarge]), and retries it if the store cannot take it now ([ErrUnavailable]).
+func Checkpoint(state []byte) error {
+	if err := hostCheckpoint(state); err != nil {
+		return refused(errors.Is(err, ErrUnavailable), "checkpoint-failed", "cannot save the checkpoint: %w", err)
+	}
+	return nil
+}
 
 // Progress is for people who watch: 0 to 10000 (basis points) and a short note, which may be empty.
 func Progress(basisPoints uint32, note string) { hostProgress(basisPoints, note) }

@@ -2,7 +2,6 @@ package gristmill
 
 import (
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -56,6 +55,9 @@ var (
 //
 // Nothing is visible to anyone until the handler returns without an error: acknowledgement and follow-up jobs are one
 // step in the store. A refused job leaves the others as they are; return the error, and nothing is enqueued.
+//
+// The error is a [Failure] with the code enqueue-failed: it rejects the job, since another try would end the same; it retries the job
+// only for [ErrUnknownTopic].
 func Enqueue(job NewJob) (id string, err error) {
 	body, err := encode(job.Body)
 	if err != nil {
@@ -65,7 +67,7 @@ func Enqueue(job NewJob) (id string, err error) {
 		body = &Payload{}
 	}
 	if id, err = hostEnqueue(&job, body); err != nil {
-		return "", fmt.Errorf("cannot enqueue to %q: %w", job.Topic, err)
+		return "", refused(errors.Is(err, ErrUnknownTopic), "enqueue-failed", "cannot enqueue to %q: %w", job.Topic, err)
 	}
 	return id, nil
 }

@@ -97,8 +97,7 @@ fn remind_later(job: &Job, signup: &Signup) -> Result<(), Failure> {
         .after(REMIND_AFTER)
         .unique(format!("reminder:{}", signup.email))
         .priority(Priority::Low)
-        .enqueue()
-        .or_retry("enqueue-failed")?;
+        .enqueue()?;
     Ok(())
 }
 

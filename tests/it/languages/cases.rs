@@ -7,11 +7,11 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use gristmill::admission::{Rules, TenantRules};
-use gristmill::job::{Due, Job, JobSpec, NewJob, Payload, Priority};
+use gristmill::job::{Due, Job, JobSpec, Name, NewJob, Payload, Priority};
 use gristmill::outcome::Outcome;
 use gristmill::sandbox::{Attempt, Cancellation, Component, LogLine, LogSink, Report};
 use gristmill::time::Timestamp;
-use gristmill::topic::Topic;
+use gristmill::topic::{Limits, Topic};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
@@ -25,8 +25,11 @@ pub(super) struct Case {
     body_base64: Option<String>,
     config: BTreeMap<String, String>,
     attempt: u32,
-    /// Only `welcome` may be enqueued to.
+    /// There is no topic but `welcome`.
     topic: String,
+    /// The manifest's `enqueue` grant.
+    enqueue: Option<Vec<Name>>,
+    follow_ups: Option<u32>,
     expected: Expected,
 }
 
@@ -99,7 +102,9 @@ impl Case {
         let spec = JobSpec::new(self.topic.parse().unwrap(), Payload { data, content_type: None });
         let mut grants = (*topic.grants).clone();
         grants.config.clone_from(&self.config);
-        Attempt { attempt: self.attempt, grants: Arc::new(grants), ..attempt(topic, spec, logs) }
+        grants.enqueue.clone_from(&self.enqueue);
+        let limits = Limits { follow_ups: self.follow_ups.unwrap_or(topic.limits.follow_ups), ..topic.limits };
+        Attempt { attempt: self.attempt, grants: Arc::new(grants), limits, ..attempt(topic, spec, logs) }
     }
 }
 

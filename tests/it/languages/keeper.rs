@@ -29,7 +29,7 @@ async fn keeps_a_state_for_each_key(language: &str, file: &str, source: &str) {
     let folder = unbuilt_project(language);
     let project = folder.path().join("welcome");
     std::fs::write(project.join(file), source).unwrap();
-    replace(&project, "gristmill.toml", "[topics.welcome]", "[topics.welcome]\nstate = true\nbackoff = \"1ms\"");
+    replace(&project, "gristmill.toml", "[topics.welcome]", "[topics.welcome]\nstate = true\nbackoff = \"1ms\"\ncheckpoint-limit = \"1KiB\"");
     if language == "python" {
         replace(&project, "handler.toml", "--world job-handler ", "--world job-handler-state ");
     }
@@ -43,6 +43,8 @@ async fn keeps_a_state_for_each_key(language: &str, file: &str, source: &str) {
     };
     let seen = [("a", ""), ("a", "fail"), ("b", ""), ("a", "")].map(|(key, body)| push(&["--key", key], body));
     assert_eq!(seen, ["1", "2", "1", "3"], "an attempt that fails leaves the state as it was");
+    let large = push(&["--key", "a"], "large");
+    assert!(large.contains("rejected (checkpoint-failed)"), "{large}");
     let refused = push(&[], "");
     assert!(refused.contains("no-key"), "{refused}");
 }

@@ -42,7 +42,7 @@ async fn enqueues_a_batch_and_its_members(language: &str, file: &str, source: &s
     };
     let push = |body: &str| said(&["push", "welcome", "--wait", "--data", body]);
     let wrong = push("wrong");
-    assert!(wrong.contains("`no id!` is no job id"), "{wrong}");
+    assert!(wrong.contains("`no id!` is no job id") && wrong.contains("rejected (enqueue-failed)"), "{wrong}");
     let batch = push("fan");
     let shown = || serde_json::from_str::<Value>(&said(&["job", "show", &batch, "--json"])).ok();
     let waiting = shown().unwrap();

@@ -13,9 +13,10 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::super::super::project::Group;
+use gristmill_core::admission::NoFollowUp;
 use gristmill_core::job::{Job, Payload};
 use gristmill_core::outcome::FailureDetail;
-use gristmill_runner::native::{HandlerError, LogLine, NativeJob, Output, StateError};
+use gristmill_runner::native::{CheckpointError, HandlerError, LogLine, NativeJob, Output, StateError};
 
 /// Ended when dropped.
 #[derive(Debug)]
@@ -126,7 +127,11 @@ impl Process {
                 Said::IsCancelled => Ok(job.is_cancelled().into()),
                 Said::Checkpoint { state } => {
                     let saved = job.save_checkpoint(&state.data).await;
-                    saved.map(|()| Value::Null).map_err(|error| ("checkpoint-failed", error.to_string()))
+                    let code = |error: &CheckpointError| match error {
+                        CheckpointError::TooLarge(_) => "too-large",
+                        CheckpointError::NotSaved(_) => "unavailable",
+                    };
+                    saved.map(|()| Value::Null).map_err(|error| (code(&error), error.to_string()))
                 }
                 Said::State => job.state().await.map(|state| json!(state.map(bytes))).map_err(state_error),
                 Said::SetState { value } => {
@@ -134,9 +139,13 @@ impl Process {
                     set.map(|()| Value::Null).map_err(state_error)
                 }
                 Said::Enqueue { job: new } => {
-                    let new = serde_json::from_value(new).map_err(|error| error.to_string());
-                    let id = new.and_then(|new| job.enqueue(new).map_err(|refused| refused.to_string()));
-                    id.map(|id| id.as_str().into()).map_err(|refused| ("enqueue-failed", refused))
+                    let new = serde_json::from_value(new).map_err(|error| ("refused", error.to_string()));
+                    let code = |refused: &NoFollowUp| match refused {
+                        NoFollowUp::UnknownTopic(_) => "unknown-topic",
+                        _ => "refused",
+                    };
+                    let id = new.and_then(|new| job.enqueue(new).map_err(|no| (code(&no), no.to_string())));
+                    id.map(|id| id.as_str().into())
                 }
                 Said::Complete { result } => return Ok(Ok(Output::Complete(result))),
                 Said::Snooze { ms } => return Ok(Ok(Output::Snooze(Duration::from_millis(ms)))),
