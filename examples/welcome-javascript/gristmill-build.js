@@ -21,10 +21,15 @@ package host:clocks@0.2.0 {
     subscribe-duration: func(when: u64) -> pollable;
   }
 }`;
-const imports = await bundle();
-await component(imports);
+const { imports, places } = await bundle();
+try {
+  await component(imports);
+} catch (error) {
+  console.error(inSources(error, places));
+  process.exit(1);
+}
 
-/** Makes one module of the handler and all that it imports: `build/handler.js`. Returns the interfaces that it imports. */
+/** Makes one module of the handler and all that it imports: `build/handler.js`. Returns the interfaces that it imports, and where its lines come from. */
 async function bundle() {
   let output;
   try {
@@ -56,9 +61,19 @@ async function bundle() {
   }
   const [map, bundle] = output.outputFiles;
   mkdirSync('build', { recursive: true });
-  writeFileSync(bundle.path, `${bundle.text}\nglobalThis.gristmillLines = ${JSON.stringify(lines(JSON.parse(map.text)))};\n`);
+  const places = lines(JSON.parse(map.text));
+  writeFileSync(bundle.path, `${bundle.text}\nglobalThis.gristmillLines = ${JSON.stringify(places)};\n`);
   const [{ imports }] = Object.values(output.metafile.outputs).filter((file) => file.entryPoint);
-  return imports.map(({ path }) => path);
+  return { imports: imports.map(({ path }) => path), places };
+}
+
+/** What an error of the handler's modules says, with the author's files and lines. */
+function inSources({ message }, { files, lines }) {
+  const table = lines.split('\n');
+  return message.replace(/^.*module evaluation: /s, '').replace(/\/build\/handler\.js:(\d+):\d+/g, (whole, at) => {
+    const [file, line] = (table[at - 1] ?? '').split(',')[0].split(':');
+    return files[file] === undefined ? whole : `${files[file]}:${line}`;
+  });
 }
 
 /** What the contract and the web's names bring is left out where it is not used. */
