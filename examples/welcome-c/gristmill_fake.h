@@ -20,17 +20,21 @@ typedef struct {
 typedef struct {
   uint64_t now;
   bool cancelled;
-  bool denied;      /* whether enqueueing is refused */
+  gm_error_kind enqueue_error;    /* how enqueueing is refused, such as GM_DENIED; GM_OK if it is not */
+  gm_error_kind checkpoint_error; /* likewise, GM_TOO_LARGE or GM_UNAVAILABLE */
   uint32_t attempt; /* of the job; 0 is taken for 1 */
   gm_pairs config, secrets;
   gm_optional_text job_checkpoint;
   gm_optional_text key;   /* of the job */
   gm_optional_text state; /* of that key: before a run, and after it what a completed attempt left */
   size_t state_limit;     /* in bytes; 0 is taken for 64 KiB */
-  gm_response response; /* to every request; with no status, none is granted */
+  const gm_response *responses; /* to the first requests, one after the other */
+  size_t response_count;
+  gm_response response; /* to all others. One with an `error` is that; with neither that nor a status, none is granted */
 
   gm_request requests[GM_FAKE_MAX];
   size_t request_count;
+  size_t answered_count;
   gm_new_job enqueued[GM_FAKE_MAX];
   size_t enqueued_count;
   gm_fake_line lines[GM_FAKE_MAX];
@@ -82,7 +86,13 @@ uint64_t gm_host_fuel_remaining(void) { return 1000000000000; }
 bool gm_host_is_cancelled(void) { return gm_fake.cancelled; }
 
 void gm_host_checkpoint(const char *state, size_t size, void *answer) {
-  (void)answer; /* is zero: taken */
+  if (gm_fake.checkpoint_error != GM_OK) {
+    checkpointed *refused = answer;
+    refused->failed = true;
+    refused->unavailable = gm_fake.checkpoint_error == GM_UNAVAILABLE;
+    if (refused->unavailable) refused->reason = GM("the fake was told to refuse");
+    return;
+  }
   gm_fake.checkpoint = gm_some(gm_fake_copy((gm_text){state, size}));
 }
 
@@ -112,8 +122,12 @@ void gm_host_set_state(uint32_t some, const char *state, size_t size, void *answ
 }
 
 void gm_host_enqueue(const gm_new_job *job, void *answer) {
-  if (gm_fake.denied || gm_fake.enqueued_count == GM_FAKE_MAX) {
-    *(enqueued *)answer = (enqueued){.failed = true, .error = gm_fake.denied ? 0 : 2};
+  gm_error_kind error = gm_fake.enqueued_count == GM_FAKE_MAX ? GM_TOO_MANY : gm_fake.enqueue_error;
+  if (error != GM_OK) {
+    *(enqueued *)answer = (enqueued){.failed = true, .problem = GM("the fake was told to refuse")};
+    static const uint8_t numbers[] = {
+        [GM_DENIED] = 0, [GM_TOO_LARGE] = 1, [GM_TOO_MANY] = 2, [GM_UNKNOWN_TOPIC] = 3, [GM_INVALID_LINKS] = 4};
+    ((enqueued *)answer)->error = numbers[error];
     return;
   }
   gm_new_job copy = *job;
@@ -138,8 +152,11 @@ void gm_host_send(const char *method, size_t method_size, const char *url, size_
                      {has_timeout, timeout}, redirects};
   }
   answered *said = answer;
-  const gm_response *response = &gm_fake.response;
-  if (response->status == 0) {
+  size_t at = gm_fake.answered_count++;
+  const gm_response *response = at < gm_fake.response_count ? &gm_fake.responses[at] : &gm_fake.response;
+  if (response->error != GM_HTTP_OK) {
+    *said = (answered){.failed = true, .error = {.kind = (uint8_t)(response->error - 1), .text = response->why}};
+  } else if (response->status == 0) {
     *said = (answered){.failed = true, .error = {.text = GM("the fake answers no requests")}};
   } else {
     *said = (answered){.response = {response->status, response->headers, response->body, response->url}};

@@ -57,7 +57,7 @@ static void a_reminder_asks_for_none(void) {
 }
 
 static void a_reminder_that_is_refused_is_rejected(void) {
-  gm_fake.denied = true;
+  gm_fake.enqueue_error = GM_DENIED;
   gm_ending ending = gm_fake_run(ADA);
   CHECK(ending.failed && ending.failure.rejected && is(ending.failure.detail.code, "enqueue-failed"));
 }
@@ -169,6 +169,35 @@ static void a_request_that_is_not_granted_is_rejected(void) {
   CHECK(answer.error == GM_HTTP_DENIED && rejected(gm_http_failed(&answer), "http-denied"));
 }
 
+static void requests_are_answered_one_after_the_other(void) {
+  gm_response first_two[] = {{.status = 503}, {.error = GM_HTTP_TIMEOUT}};
+  gm_fake.responses = first_two;
+  gm_fake.response_count = 2;
+  gm_request request = gm_request_to(GM("GET"), GM("https://api.example.org"));
+  CHECK(gm_send(&request).status == 503);
+  gm_response late = gm_send(&request);
+  gm_ending ending = gm_http_failed(&late);
+  CHECK(late.error == GM_HTTP_TIMEOUT && !ending.failure.rejected && is(ending.failure.detail.code, "http-timeout"));
+  CHECK(gm_send(&request).error == GM_HTTP_DENIED && gm_fake.request_count == 3);
+}
+
+static void refusals_are_retried_if_that_may_help(void) {
+  gm_new_job job = gm_job_to(GM("report"));
+  static const struct {
+    gm_error_kind error;
+    bool rejected;
+  } enqueued[] = {{GM_TOO_LARGE, true}, {GM_TOO_MANY, true}, {GM_UNKNOWN_TOPIC, false}, {GM_INVALID_LINKS, true}};
+  for (size_t i = 0; i < sizeof enqueued / sizeof *enqueued; i++) {
+    gm_fake.enqueue_error = enqueued[i].error;
+    gm_answer answer = gm_enqueue(&job);
+    CHECK(answer.error == enqueued[i].error && gm_enqueue_failure(answer).failure.rejected == enqueued[i].rejected);
+  }
+  gm_fake.checkpoint_error = GM_TOO_LARGE;
+  CHECK(gm_checkpoint_failure(gm_checkpoint(GM("x"))).failure.rejected);
+  gm_fake.checkpoint_error = GM_UNAVAILABLE;
+  CHECK(!gm_checkpoint_failure(gm_checkpoint(GM("x"))).failure.rejected && !gm_fake.checkpoint.some);
+}
+
 int main(void) {
   void (*const tests[])(void) = {
       a_signup_is_greeted,
@@ -184,6 +213,8 @@ int main(void) {
       a_follow_up_waits_for_the_job_that_runs_and_is_a_batch_of_others,
       a_request_is_answered,
       a_request_that_is_not_granted_is_rejected,
+      requests_are_answered_one_after_the_other,
+      refusals_are_retried_if_that_may_help,
   };
   size_t count = sizeof tests / sizeof *tests;
   for (size_t i = 0; i < count; i++) {

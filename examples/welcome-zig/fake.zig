@@ -9,7 +9,9 @@ pub const State = struct {
     /// What the runner knows and grants.
     now: u64 = 1_767_225_600_000,
     cancelled: bool = false,
-    denied: bool = false,
+    /// How enqueueing is refused, such as `error.EnqueueDenied`.
+    enqueue_error: ?gristmill.EnqueueError = null,
+    checkpoint_error: ?gristmill.CheckpointError = null,
     settings: []const gristmill.Pair = &.{},
     secrets: []const gristmill.Pair = &.{},
     /// Of the job.
@@ -18,7 +20,9 @@ pub const State = struct {
     kept: ?[]const u8 = null,
     /// The most bytes that it may have.
     kept_limit: usize = 65_536,
-    /// To every request; null grants none.
+    /// To the first requests, one after the other: an answer, or an error such as `error.HttpTimeout`.
+    answers: []const gristmill.HttpError!gristmill.Response = &.{},
+    /// To all others; null grants none.
     response: ?gristmill.Response = null,
 
     /// What the handler did.
@@ -88,6 +92,7 @@ pub fn isCancelled() bool {
 }
 
 pub fn checkpoint(bytes: []const u8) gristmill.CheckpointError!void {
+    if (state.checkpoint_error) |cause| return cause;
     state.checkpoint = copy(bytes);
 }
 
@@ -106,8 +111,11 @@ pub fn progress(basis_points: u32, _: ?[]const u8) void {
     state.progress = basis_points;
 }
 
-pub fn enqueue(job: gristmill.NewJob, _: *[]const u8) gristmill.EnqueueError![]const u8 {
-    if (state.denied) return error.EnqueueDenied;
+pub fn enqueue(job: gristmill.NewJob, problem: *[]const u8) gristmill.EnqueueError![]const u8 {
+    if (state.enqueue_error) |cause| {
+        problem.* = "the fake was told to refuse";
+        return cause;
+    }
     const after = arena.allocator().alloc([]const u8, job.after_jobs.len) catch @panic("out of memory");
     for (after, job.after_jobs) |*to, id| to.* = copy(id);
     var kept = job;
@@ -117,8 +125,10 @@ pub fn enqueue(job: gristmill.NewJob, _: *[]const u8) gristmill.EnqueueError![]c
 }
 
 pub fn send(request: gristmill.Request, problem: *[]const u8) gristmill.HttpError!gristmill.Response {
+    const at = state.requests.items.len;
     state.requests.append(arena.allocator(), request) catch @panic("out of memory");
     problem.* = "the fake answers no requests";
+    if (at < state.answers.len) return state.answers[at];
     return state.response orelse error.HttpDenied;
 }
 

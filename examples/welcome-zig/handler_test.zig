@@ -69,7 +69,7 @@ test "a reminder asks for none" {
 
 test "a reminder that is refused is rejected" {
     defer fake.reset();
-    fake.state.denied = true;
+    fake.state.enqueue_error = error.EnqueueDenied;
     try expectEqualStrings("enqueue-failed", fake.run(handle, ada, 1).reject.code);
 }
 
@@ -194,4 +194,38 @@ test "a request is answered" {
 test "a request that is not granted is rejected" {
     defer fake.reset();
     try expectEqualStrings("http-denied", fake.run(ask, "", 1).reject.code);
+}
+
+fn askTwice(_: std.mem.Allocator, _: gristmill.Job) !gristmill.Ending {
+    const first = try gristmill.send(.{ .url = "https://api.example.org" });
+    if (first.status != 503) return error.NoSuchLuck;
+    _ = try gristmill.send(.{ .url = "https://api.example.org" });
+    return gristmill.complete(null);
+}
+
+test "requests are answered one after the other" {
+    defer fake.reset();
+    fake.state.answers = &.{ .{ .status = 503 }, error.HttpTimeout };
+    try expectEqualStrings("http-timeout", fake.run(askTwice, "", 1).retry.code);
+    try expectEqual(2, fake.state.requests.items.len);
+}
+
+fn saving(_: std.mem.Allocator, _: gristmill.Job) !gristmill.Ending {
+    try gristmill.checkpoint("half");
+    _ = try gristmill.enqueue(.{ .topic = "report" });
+    return gristmill.complete(null);
+}
+
+test "a refusal is retried if that may help" {
+    defer fake.reset();
+    for ([_]gristmill.EnqueueError{ error.EnqueueTooLarge, error.EnqueueTooMany, error.InvalidLinks }) |cause| {
+        fake.state.enqueue_error = cause;
+        try expectEqualStrings("enqueue-failed", fake.run(saving, "", 1).reject.code);
+    }
+    fake.state.enqueue_error = error.UnknownTopic;
+    try expectEqualStrings("enqueue-failed", fake.run(saving, "", 1).retry.code);
+    fake.state.checkpoint_error = error.CheckpointTooLarge;
+    try expectEqualStrings("checkpoint-failed", fake.run(saving, "", 1).reject.code);
+    fake.state.checkpoint_error = error.CheckpointUnavailable;
+    try expectEqualStrings("checkpoint-failed", fake.run(saving, "", 1).retry.code);
 }

@@ -47,9 +47,14 @@ test("a reminder asks for none", () => {
 });
 
 test("a reminder that is refused is rejected", () => {
-  const { failure } = run({ body: ADA }, { denied: true });
+  const { failure } = run({ body: ADA }, { enqueueError: "denied" });
   assert.equal(failure.code, "enqueue-failed");
   assert.equal(failure.rejected, true);
+});
+
+test("a reminder for which there is no topic yet is retried", () => {
+  const { failure } = run({ body: ADA }, { enqueueError: "unknown-topic" });
+  assert.deepEqual([failure.code, failure.rejected], ["enqueue-failed", false]);
 });
 
 test("the log keeps the address out", () => {

@@ -6,9 +6,16 @@ const module = new WebAssembly.Module(readFileSync(new URL("../build/test.wasm",
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** `job`: body (text or bytes), attempt, key. `grants`: config, now, denied, state (of the key), stateLimit, and `answer` to requests: status, headers, body. */
+const REFUSED = ["denied", "too-large", "too-many", "unknown-topic", "invalid-links"];
+const UNANSWERED = ["denied", "invalid", "timeout", "too-large", "too-many", "unreachable"];
+
+/**
+ * `job`: body (text or bytes), attempt, key, checkpoint. `grants`: config, secrets, now, fuel, cancelled, state (of the key), stateLimit;
+ * `enqueueError`, such as "denied" or "unknown-topic", and `checkpointError`, "too-large" or "unavailable"; `answers` to the first requests and
+ * `answer` to all others: status, headers and body, or an `error` such as "timeout". Without an answer, none is granted.
+ */
 export function run(job, grants = {}) {
-  const did = { logs: [], enqueued: [], requests: [], state: grants.state };
+  const did = { logs: [], enqueued: [], requests: [], progress: [], checkpoint: null, state: grants.state };
   let exports;
   const memory = () => new DataView(exports.memory.buffer);
   const word = (at) => memory().getUint32(at, true);
@@ -39,8 +46,20 @@ export function run(job, grants = {}) {
 
   const pairsOf = (list, count) => Array.from({ length: count }, (_, i) => [text(list + 16 * i), text(list + 16 * i + 8)]);
 
+  const now = grants.now ?? 1_767_225_600_000;
   const host = {
-    context: { now: () => BigInt(grants.now ?? 1_767_225_600_000) },
+    context: {
+      now: () => BigInt(now),
+      "fuel-remaining": () => BigInt(grants.fuel ?? 1_000_000_000_000),
+      "is-cancelled": () => Number(grants.cancelled ?? false),
+      checkpoint: (at, size, answer) => {
+        memory().setUint8(answer, grants.checkpointError ? 1 : 0);
+        if (!grants.checkpointError) return void (did.checkpoint = textOf(at, size));
+        refuse(answer, grants.checkpointError === "unavailable" ? 1 : 0);
+        if (grants.checkpointError === "unavailable") give(answer + 16, "the test host was told to refuse");
+      },
+      progress: (basisPoints, some, at, size) => did.progress.push({ basisPoints, note: some ? textOf(at, size) : null }),
+    },
     state: {
       get: (answer) => {
         if (job.key === undefined) refuse(answer, 0);
@@ -53,7 +72,10 @@ export function run(job, grants = {}) {
         else did.state = some ? textOf(at, size) : undefined;
       },
     },
-    config: { get: (name, size, answer) => giveOption(answer, grants.config?.[textOf(name, size)]) },
+    config: {
+      get: (name, size, answer) => giveOption(answer, grants.config?.[textOf(name, size)]),
+      secret: (name, size, answer) => giveOption(answer, grants.secrets?.[textOf(name, size)]),
+    },
     log: {
       enabled: () => 1,
       emit: (level, message, size, fields, count) => {
@@ -70,9 +92,14 @@ export function run(job, grants = {}) {
           timeout: hasTimeout ? Number(timeout) : null,
           redirects,
         });
-        memory().setUint8(answer, grants.answer ? 0 : 1);
-        if (!grants.answer) return give(answer + 16, "the test host answers no requests");
-        const { status = 200, headers: given = [], body: said = "" } = grants.answer;
+        const nothing = { error: "denied" };
+        const { error, status = 200, headers: given = [], body: said = "" } = grants.answers?.[did.requests.length - 1] ?? grants.answer ?? nothing;
+        memory().setUint8(answer, error ? 1 : 0);
+        if (error) {
+          refuse(answer, UNANSWERED.indexOf(error), 1);
+          if (["denied", "invalid", "unreachable"].includes(error)) give(answer + 16, "the test host answers no requests");
+          return;
+        }
         const list = exports.cabi_realloc(0, 0, 4, 16 * given.length);
         given.flat().forEach((part, i) => give(list + 8 * i, part));
         memory().setUint16(answer + 8, status, true);
@@ -84,8 +111,12 @@ export function run(job, grants = {}) {
     },
     queue: {
       "enqueue-linked": (job, answer) => {
-        memory().setUint8(answer, grants.denied ? 1 : 0);
-        if (grants.denied) return memory().setUint8(answer + 8, 0);
+        memory().setUint8(answer, grants.enqueueError ? 1 : 0);
+        if (grants.enqueueError) {
+          refuse(answer, REFUSED.indexOf(grants.enqueueError));
+          if (grants.enqueueError === "invalid-links") give(answer + 16, "the test host was told to refuse");
+          return;
+        }
         did.enqueued.push({
           topic: text(job),
           body: text(job + 8),
@@ -124,6 +155,8 @@ export function run(job, grants = {}) {
   giveOption(at + 52, job.key);
   memory().setUint32(at + 64, job.attempt ?? 1, true);
   memory().setUint32(at + 68, 5, true);
+  for (const [offset, time] of [[72, now], [80, now], [88, now + 30_000]]) memory().setBigUint64(at + offset, BigInt(time), true);
+  giveOption(at + 96, job.checkpoint);
   const ending = exports["gristmill:job/handler@0.1.0#handle"](at);
   const tags = [memory().getUint8(ending), memory().getUint8(ending + 8)].join();
   if (tags === "0,0" && memory().getUint8(ending + 16)) {
