@@ -10,7 +10,7 @@ use std::{env, fs};
 const TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "handler";
 /// Package and the constant that names it.
-const GUESTS: [(&str, &str); 10] = [
+const GUESTS: [(&str, &str); 11] = [
     ("echo", "ECHO"),
     ("resize-image", "RESIZE_IMAGE"),
     ("order-timeout", "ORDER_TIMEOUT"),
@@ -21,6 +21,7 @@ const GUESTS: [(&str, &str); 10] = [
     ("keeper", "KEEPER"),
     ("program", "PROGRAM"),
     ("http-component", "HTTP_COMPONENT"),
+    ("wasi-client", "WASI_CLIENT"),
 ];
 
 fn main() {

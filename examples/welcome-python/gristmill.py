@@ -208,6 +208,13 @@ _REFUSED = {
 
 
 def _request_refused(error: BaseException) -> Optional[Reject]:
+    """Libraries wrap errors in theirs: one of those that led to this one may be the runner's refusal."""
+    cause: Optional[BaseException] = error
+    while cause is not None:
+        failure = getattr(cause, "failure", None)
+        if isinstance(failure, Reject):
+            return failure
+        cause = cause.__cause__ or cause.__context__
     refusal = getattr(error, "value", None)
     failure = _http_failure(type(refusal).__name__, getattr(refusal, "value", None))
     return failure if isinstance(failure, Reject) else None
@@ -235,7 +242,7 @@ def _exception(error: BaseException) -> Retry:
 
 
 def _is_of_project(file: str) -> bool:
-    return file.startswith(_PROJECT) and "/site-packages/" not in file
+    return file.startswith(_PROJECT) and "/site-packages/" not in file and not file.startswith(f"{_PROJECT}gristmill")
 
 
 def payload(value: Result) -> Optional[Payload]:
@@ -474,8 +481,8 @@ class _Http:
         """Sends a request and waits for the whole answer, whatever its status.
 
         `json` is any value, instead of `body`. `timeout` is for all of it; None, or more than is granted: what is granted. It follows so many
-        `redirects`, 20 at most; the next one is the answer. Raises `RequestRefused` and `NoAnswer`. The component is to be built for the
-        world `job-handler-http`, and runs only in topics that grant requests.
+        `redirects`, 20 at most; the next one is the answer. Raises `RequestRefused` and `NoAnswer`. A component that
+        uses it runs only in topics that grant requests.
         """
         content = payload(body if json is _ABSENT else Json(json))
         pairs = list(headers.items() if isinstance(headers, Mapping) else headers)

@@ -96,7 +96,7 @@ def set_state(
 
 def _of_state(function: str, given: tuple[Any, ...], refused: Any, unavailable: Any) -> Any:
     if state is None:
-        raise RuntimeError("this component cannot keep a state: in handler.toml, build it for the world job-handler-state")
+        raise RuntimeError("this component keeps no state: write `from gristmill import state` where it is used")
     try:
         return getattr(state, function)(*given)
     except Err as error:
@@ -109,7 +109,9 @@ def _of_state(function: str, given: tuple[Any, ...], refused: Any, unavailable: 
 
 def send(request: Any, failed: Callable[[str, Any], Exception]) -> dict[str, Any]:
     if http is None:
-        raise RuntimeError("this component cannot send requests: in handler.toml, build it for the world job-handler-http")
+        raise PermissionError(
+            "this component sends no requests: the build found nothing that does; to have it send some, write `from gristmill import http`"
+        )
     try:
         answer = http.send(http.Request(**vars(request)))
     except Err as error:

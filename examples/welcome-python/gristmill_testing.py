@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import traceback
 from dataclasses import dataclass, field
@@ -162,18 +163,62 @@ class _ComponentFinder:
 
 
 def check(name: str) -> None:
-    """Ends the build of a module that cannot be a handler, with what CPython says of it."""
+    """Ends the build of a module that cannot be a handler, with what CPython says of it. Prints the world to build it for."""
     sys.meta_path.insert(0, _ComponentFinder())
+    output, sys.stdout = sys.stdout, sys.stderr  # what the handler prints as it is imported is not for the build
     try:
         module = __import__(name)
     except ModuleNotFoundError as missing:
         if missing.name in ("wit_world", "componentize_py_types"):
-            return  # only a component has these
+            print("job-handler", file=output)  # only a component has these
+            return
         fail(missing)
     except BaseException as error:
         fail(error)
     else:
         exported_by(module, name)
+        print(_world(), file=output)
+
+
+#: Whoever imports one of these sends requests.
+_HTTP_LIBRARIES = {"http.client", "urllib.request", "urllib3", "requests"}
+
+
+def _world() -> str:
+    """The contract's world that has what the handler and its packages import. A topic must grant what is in it, so it has no more."""
+    used = set().union(*(_uses(source) for source in _sources()))
+    wants = {"http", "state"} & used
+    return "job-handler" + {0: "", 1: f"-{''.join(wants)}", 2: "-all"}[len(wants)]
+
+
+def _sources() -> Iterator[str]:
+    """Of all modules that were imported but CPython's own and those of `gristmill`."""
+    for module in list(sys.modules.values()):
+        name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None) or ""
+        top = name.partition(".")[0]
+        if file.endswith(".py") and top not in sys.stdlib_module_names and not top.startswith("gristmill") and name != "__main__":
+            with open(file, "rb") as source:
+                yield source.read().decode(errors="replace")
+
+
+def _uses(source: str) -> set[str]:
+    """`http` and `state`, if a module uses them. An import inside of a function is none: a component cannot import later."""
+    found, left = set(), [(ast.parse(source), False)]
+    while left:
+        node, in_function = left.pop()
+        names: list[str] = []
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "gristmill":
+            found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and not in_function:
+            names = [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import) and not in_function:
+            names = [alias.name for alias in node.names]
+        found |= {name.removeprefix("gristmill.") for name in names}
+        if any(name in _HTTP_LIBRARIES or name.partition(".")[0] in _HTTP_LIBRARIES for name in names):
+            found.add("http")
+        in_function = in_function or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        left.extend((child, in_function) for child in ast.iter_child_nodes(node))
+    return found
 
 
 def exported_by(module: Any, name: str) -> Callable[[Any], Any]:

@@ -2,9 +2,11 @@
 //! the same jobs (`tests/welcome-cases.json`).
 
 mod cases;
+mod fakes;
 mod forgotten;
 mod javascript;
 mod keeper;
+mod libraries;
 mod linker;
 mod python;
 mod requests;
@@ -63,13 +65,16 @@ fn unbuilt_project(language: &str) -> TempDir {
 
 /// A project with this handler in a file of it, built, with what this manifest grants it.
 async fn built(language: &str, file: &str, handler: &str, manifest: &str) -> (TempDir, Component, Topic) {
+    adapted(language, &[(file, handler)], manifest).await
+}
+
+/// A project with these files in it, built, with what this manifest grants it.
+async fn adapted(language: &str, files: &[(&str, &str)], manifest: &str) -> (TempDir, Component, Topic) {
     let folder = unbuilt_project(language);
     let project = folder.path().join("welcome");
-    std::fs::write(project.join(file), handler).unwrap();
-    if language == "python" && manifest.contains(".http]") {
-        replace(&project, "handler.toml", "--world job-handler ", "--world job-handler-http ");
+    for (file, text) in files.iter().chain(&[("gristmill.toml", manifest)]) {
+        std::fs::write(project.join(file), text).unwrap();
     }
-    std::fs::write(project.join("gristmill.toml"), manifest).unwrap();
     build(&project, &[]);
     let (component, topic) = loaded(&project).await;
     (folder, component, topic)

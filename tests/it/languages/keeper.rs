@@ -29,10 +29,12 @@ async fn keeps_a_state_for_each_key(language: &str, file: &str, source: &str) {
     let folder = unbuilt_project(language);
     let project = folder.path().join("welcome");
     std::fs::write(project.join(file), source).unwrap();
-    replace(&project, "gristmill.toml", "[topics.welcome]", "[topics.welcome]\nstate = true\nbackoff = \"1ms\"\ncheckpoint-limit = \"1KiB\"");
-    if language == "python" {
-        replace(&project, "handler.toml", "--world job-handler ", "--world job-handler-state ");
-    }
+    replace(
+        &project,
+        "gristmill.toml",
+        "[topics.welcome]",
+        "[topics.welcome]\nstate = true\nbackoff = \"1ms\"\ncheckpoint-limit = \"1KiB\"",
+    );
     build(&project, &[]);
     let manifest = project.join("gristmill.toml");
     let runner = Process::run(&manifest);

@@ -1,0 +1,121 @@
+//! Ordinary libraries for HTTP, as a handler's author knows them, send through the runner: its grants hold for them, too. (JavaScript's
+//! `fetch`: `javascript`.)
+
+use gristmill::config::Manifest;
+use gristmill::outcome::Outcome;
+use gristmill::sandbox::Component;
+use gristmill::topic::Topic;
+use gristmill_tests::guests;
+use gristmill_tests::server::{Answer, Server};
+use gristmill_tests::test_runner::sandbox;
+
+use super::{adapted, ended, require};
+
+const GRANTS: &str = r#"
+[handlers]
+compile-timeout = "10m"
+
+[topics.welcome]
+clock = true
+random = true
+
+[topics.welcome.http]
+allow = ["http://127.0.0.1:*", "http://10.0.0.1"]
+networks = ["127.0.0.1"]
+requests = 5
+"#;
+
+fn answer(request: &str) -> Answer {
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    let moved = |to: &str| Answer::Now("302 Found", &format!("location: {to}\r\n"), String::new());
+    match head.split(' ').nth(1).unwrap() {
+        "/echo" => {
+            let kept = head.lines().find_map(|line| line.to_lowercase().strip_prefix("x-kept: ").map(str::to_owned));
+            Answer::Now("201 Created", "x-a: b\r\n", format!("{} {body}", kept.unwrap_or_default()))
+        }
+        "/private" => moved("http://10.0.0.1/"),
+        "/elsewhere" => moved("http://example.org/"),
+        _ => Answer::Now("404 Not Found", "", String::new()),
+    }
+}
+
+/// A request is answered; a host that is not granted, and redirects to one and to a private address, are refused for good.
+async fn sends_what_is_granted(component: &Component, topic: &Topic, server: &Server, library: &str) {
+    let (outcome, log) = ended(component, topic, &format!("{library} {}", server.url("/echo"))).await;
+    let Outcome::Complete(Some(result)) = &outcome else { panic!("{library}: {outcome:?} {log}") };
+    assert_eq!(String::from_utf8_lossy(&result.data), "201 b 1 hello", "{library}");
+    let mut refused = vec![("http://example.org/".to_owned(), "example.org")];
+    if library != "client" {
+        refused.push((server.url("/elsewhere"), "example.org"));
+        refused.push((server.url("/private"), "10.0.0.1"));
+    }
+    for (url, what) in refused {
+        let (outcome, log) = ended(component, topic, &format!("{library} {url}")).await;
+        let Outcome::Reject(detail) = &outcome else { panic!("{library} {url}: {outcome:?} {log}") };
+        assert_eq!(detail.code, "http-denied", "{library} {url}");
+        assert!(detail.message.contains(what), "{library} {url}: {detail:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn urllib_http_client_and_requests_of_python() {
+    require(&["python3"]);
+    let source = include_str!("../../requests/libraries.py");
+    let files = [("handler.py", source), ("requirements.txt", "componentize-py==0.25.1\nrequests==2.34.2\n")];
+    let (_folder, component, topic) = adapted("python", &files, GRANTS).await;
+    assert_eq!(topic.lacks(component.demands()), []);
+    let server = Server::start(answer).await;
+    for library in ["urllib", "client", "requests"] {
+        sends_what_is_granted(&component, &topic, &server, library).await;
+    }
+    // The runner speaks TLS. This server does not.
+    for library in ["urllib", "client", "requests"] {
+        let url = server.url("/echo").replace("http:", "https:");
+        let (outcome, _) = ended(&component, &topic, &format!("{library} {url}")).await;
+        let Outcome::Reject(detail) = &outcome else { panic!("{library}: {outcome:?}") };
+        assert!(detail.code == "http-denied" && detail.message.contains("https://127.0.0.1"), "{library}: {detail:?}");
+    }
+    let (outcome, _) = ended(&component, &topic, "sockets").await;
+    let Outcome::Complete(Some(result)) = &outcome else { panic!("{outcome:?}") };
+    let text = String::from_utf8_lossy(&result.data);
+    for line in text.lines() {
+        assert!(line.ends_with("to the hosts that the manifest grants its topic"), "{text}");
+    }
+    assert_eq!(text.lines().count(), 4, "{text}");
+    let (outcome, _) = ended(&component, &topic, "requests http://127.0.0.1:1/").await;
+    let Outcome::Retry { detail, .. } = &outcome else { panic!("{outcome:?}") };
+    assert!(detail.code == "exception" && detail.message.contains("nothing answers"), "{detail:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn net_http_of_go() {
+    require(&["go"]);
+    let files = [("handler.go", include_str!("../../requests/libraries.go"))];
+    let (_folder, component, topic) = adapted("go", &files, GRANTS).await;
+    let server = Server::start(answer).await;
+    sends_what_is_granted(&component, &topic, &server, "net/http").await;
+    let (outcome, _) = ended(&component, &topic, "net/http http://127.0.0.1:1/").await;
+    let Outcome::Retry { detail, .. } = &outcome else { panic!("{outcome:?}") };
+    assert_eq!(detail.code, "http-unreachable", "{detail:?}");
+}
+
+/// `wstd` sends by `wasi:http`, from a component that exports Gristmill's own handler.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crate_for_wasi_http_in_rust() {
+    let wasm = std::fs::read(guests::WASI_CLIENT).unwrap();
+    let component = sandbox().load(&wasm).await.unwrap();
+    let manifest = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+    std::fs::write(manifest.path(), GRANTS).unwrap();
+    let topic = Manifest::load(manifest.path()).unwrap().topics.values().next().unwrap().clone();
+    assert_eq!(topic.lacks(component.demands()), []);
+    let server = Server::start(answer).await;
+    let (outcome, log) = ended(&component, &topic, &server.url("/echo")).await;
+    let Outcome::Complete(Some(result)) = &outcome else { panic!("{outcome:?} {log}") };
+    assert_eq!(String::from_utf8_lossy(&result.data), "201 1 ");
+    let refused = [("http://example.org/".to_owned(), "example.org"), (server.url("/private"), "10.0.0.1")];
+    for (url, what) in refused {
+        let (outcome, log) = ended(&component, &topic, &url).await;
+        let Outcome::Reject(detail) = &outcome else { panic!("{url}: {outcome:?} {log}") };
+        assert!(detail.code == "http-denied" && log.contains(what), "{url}: {detail:?} {log}");
+    }
+}
