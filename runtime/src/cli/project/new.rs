@@ -30,7 +30,7 @@ pub(in crate::cli) struct Args {
     /// The language to write it in
     #[arg(long, short, value_enum)]
     lang: Language,
-    /// A handler of some lines with one test, to begin with: in Rust, JavaScript, TypeScript and Python
+    /// A handler of some lines with one test, to begin with
     #[arg(long)]
     minimal: bool,
     /// The folder to make [default: the name]
@@ -65,12 +65,7 @@ pub(in crate::cli) fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let Args { name, lang, minimal, path } = args;
     let folder = path.unwrap_or_else(|| PathBuf::from(&name));
     check_free(&folder)?;
-    let files = if minimal {
-        let none = || Usage(format!("there is no minimal project in {lang}: leave out --minimal"));
-        template::minimal_files(lang, &name).ok_or_else(none)?
-    } else {
-        template::files(lang, &name)
-    };
+    let files = if minimal { template::minimal_files(lang, &name) } else { template::files(lang, &name) };
     for (path, text) in &files {
         write(&folder.join(path), text).with_context(|| format!("failed to write {path} in {}", folder.display()))?;
     }

@@ -31,13 +31,13 @@ pub(super) fn files(language: Language, name: &str) -> Vec<(String, String)> {
     of(example(language), language, name)
 }
 
-/// The same with a handler of some lines. None: this language has no such template.
-pub(super) fn minimal_files(language: Language, name: &str) -> Option<Vec<(String, String)>> {
-    let minimal = minimal(language)?;
+/// The same with a handler of some lines.
+pub(super) fn minimal_files(language: Language, name: &str) -> Vec<(String, String)> {
+    let minimal = minimal(language);
     let is_replaced = |path: &str| path == "src/tests.rs" || minimal.iter().any(|(replaced, _)| *replaced == path);
     let kept = example(language).iter().filter(|(path, _)| !is_replaced(path));
     let files: Vec<_> = kept.chain(minimal).copied().collect();
-    Some(of(&files, language, name))
+    of(&files, language, name)
 }
 
 /// What a handler does not change: what connects its language to the contract.
@@ -87,19 +87,23 @@ fn example(language: Language) -> Files {
 }
 
 /// What replaces the example's files in a minimal project.
-fn minimal(language: Language) -> Option<Files> {
+fn minimal(language: Language) -> Files {
     match language {
-        Language::Rust => Some(files!("examples/minimal-rust": "README.md" "gristmill.toml" "src/lib.rs")),
+        Language::Rust => files!("examples/minimal-rust": "README.md" "gristmill.toml" "src/lib.rs"),
         Language::JavaScript => {
-            Some(files!("examples/minimal-javascript": "README.md" "gristmill.toml" "handler.js" "handler.test.js"))
+            files!("examples/minimal-javascript": "README.md" "gristmill.toml" "handler.js" "handler.test.js")
         }
         Language::TypeScript => {
-            Some(files!("examples/minimal-typescript": "README.md" "gristmill.toml" "handler.test.ts" "handler.ts"))
+            files!("examples/minimal-typescript": "README.md" "gristmill.toml" "handler.test.ts" "handler.ts")
         }
         Language::Python => {
-            Some(files!("examples/minimal-python": "README.md" "gristmill.toml" "handler.py" "test_handler.py"))
+            files!("examples/minimal-python": "README.md" "gristmill.toml" "handler.py" "test_handler.py")
         }
-        Language::Go | Language::C | Language::AssemblyScript | Language::Zig => None,
+        Language::Go => files!("examples/minimal-go": "README.md" "gristmill.toml" "handler.go" "handler_test.go"),
+        Language::C => files!("examples/minimal-c": "README.md" "gristmill.toml" "handler.c" "handler_test.c"),
+        Language::AssemblyScript => files!("examples/minimal-assemblyscript":
+            "README.md" "assembly/handler.ts" "gristmill.toml" "tests/handler.test.mjs"),
+        Language::Zig => files!("examples/minimal-zig": "README.md" "gristmill.toml" "handler.zig" "handler_test.zig"),
     }
 }
 
@@ -125,12 +129,12 @@ const TYPESCRIPT: Files = files!("examples/welcome-typescript":
     "handler.test.ts" "handler.toml" "handler.ts" "package.json" "tsconfig.json");
 
 const PYTHON: Files = files!("examples/welcome-python":
-    ".gitignore" "README.md" "gristmill.py" "gristmill.toml" "gristmill_host.py" "gristmill_native.py" "gristmill_native_http.py" "gristmill_testing.py" "handler.py"
+    ".gitignore" "README.md" "gristmill.py" "gristmill.toml" "gristmill_component.py" "gristmill_host.py" "gristmill_native.py" "gristmill_native_http.py" "gristmill_testing.py" "gristmill_web.py" "handler.py"
     "handler.toml" "requirements.txt" "test_handler.py");
 
 const GO: Files = files!("examples/welcome-go":
     ".gitignore" "README.md" "go.mod" "gristmill.toml" "gristmill/attempt.go" "gristmill/fake.go"
-    "gristmill/gristmill.go" "gristmill/http.go" "gristmill/log.go" "gristmill/queue.go" "gristmill/state.go" "gristmill/wasm.go"
+    "gristmill/gristmill.go" "gristmill/http.go" "gristmill/log.go" "gristmill/nethttp/nethttp.go" "gristmill/queue.go" "gristmill/state.go" "gristmill/wasm.go"
     "handler.go" "handler.toml"
     "handler_test.go");
 

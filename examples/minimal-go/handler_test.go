@@ -1,0 +1,14 @@
+package main
+
+import (
+	"testing"
+
+	"handler/gristmill"
+)
+
+func TestItGreets(t *testing.T) {
+	run := gristmill.Fake{}.Run(greet, gristmill.Of(`{"name": "Ada"}`))
+	if run.Failure != nil || string(run.Result.Data) != `{"hello":"Ada"}` {
+		t.Errorf("it came to %+v: %s", run.Result, run.Message)
+	}
+}
