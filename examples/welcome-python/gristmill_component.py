@@ -4,4 +4,8 @@ import gristmill_web  # first, for the packages that the handler imports
 
 from handler import Handler  # noqa: F401 (the component's builder looks for it here)
 
+try:
+    import gristmill_later  # noqa: F401 (made by the build: nothing can be imported later)
+except ModuleNotFoundError:
+    pass
 gristmill_web.replace_sockets()

@@ -7,6 +7,7 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 from importlib.machinery import ExtensionFileLoader, PathFinder
+from importlib.util import resolve_name
 from typing import Any, Callable, Iterator, Optional
 
 #: The fake clock stands still: 2026-01-01T00:00:00Z.
@@ -162,8 +163,11 @@ class _ComponentFinder:
             raise NativeCode(f"No module named {name!r}", name=name)
 
 
-def check(name: str) -> None:
-    """Ends the build of a module that cannot be a handler, with what CPython says of it. Prints the world to build it for."""
+def check(name: str, folder: Optional[str] = None) -> None:
+    """Ends the build of a module that cannot be a handler, with what CPython says of it. Prints the world to build it for.
+
+    In the folder it leaves `gristmill_later.py`, which imports what functions of the handler and its packages do.
+    """
     sys.meta_path.insert(0, _ComponentFinder())
     output, sys.stdout = sys.stdout, sys.stderr  # what the handler prints as it is imported is not for the build
     try:
@@ -177,48 +181,82 @@ def check(name: str) -> None:
         fail(error)
     else:
         exported_by(module, name)
-        print(_world(), file=output)
+        known: dict[str, _Imports] = {}
+        later = _import_later(known)
+        if folder:
+            lines = [f"try:\n    import {name}\nexcept BaseException:\n    pass\n" for name in later]
+            with open(f"{folder}/gristmill_later.py", "w") as file:
+                file.write("".join(lines))
+        print(_world(known), file=output)
 
 
 #: Whoever imports one of these sends requests.
 _HTTP_LIBRARIES = {"http.client", "urllib.request", "urllib3", "requests"}
 
 
-def _world() -> str:
-    """The contract's world that has what the handler and its packages import. A topic must grant what is in it, so it has no more."""
-    used = set().union(*(_uses(source) for source in _sources()))
-    wants = {"http", "state"} & used
-    return "job-handler" + {0: "", 1: f"-{''.join(wants)}", 2: "-all"}[len(wants)]
+@dataclass
+class _Imports:
+    """What a module imports: as it is loaded, and inside of functions."""
+
+    is_own: bool
+    at_once: set[str] = field(default_factory=set)
+    later: set[str] = field(default_factory=set)
+
+    def add(self, tree: ast.AST, package: str, in_function: bool = False) -> None:
+        for node in ast.iter_child_nodes(tree):
+            names = self.later if in_function else self.at_once
+            if isinstance(node, ast.Import):
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                source = "." * node.level + (node.module or "")
+                source = resolve_name(source, package) if node.level and package else source
+                names.update([source, *(f"{source}.{alias.name}" for alias in node.names)])
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "gristmill":
+                self.at_once.add(f"gristmill.{node.attr}")
+            self.add(node, package, in_function or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
 
 
-def _sources() -> Iterator[str]:
+def _imports(known: dict[str, _Imports]) -> dict[str, _Imports]:
     """Of all modules that were imported but CPython's own and those of `gristmill`."""
-    for module in list(sys.modules.values()):
-        name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None) or ""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
         top = name.partition(".")[0]
-        if file.endswith(".py") and top not in sys.stdlib_module_names and not top.startswith("gristmill") and name != "__main__":
-            with open(file, "rb") as source:
-                yield source.read().decode(errors="replace")
+        if name in known or not file.endswith(".py") or top in sys.stdlib_module_names or top.startswith(("gristmill", "__main__")):
+            continue
+        known[name] = _Imports("/site-packages/" not in file)
+        with open(file, "rb") as source:
+            known[name].add(ast.parse(source.read()), module.__package__ or "")
+    return known
 
 
-def _uses(source: str) -> set[str]:
-    """`http` and `state`, if a module uses them. An import inside of a function is none: a component cannot import later."""
-    found, left = set(), [(ast.parse(source), False)]
-    while left:
-        node, in_function = left.pop()
-        names: list[str] = []
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "gristmill":
-            found.add(node.attr)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and not in_function:
-            names = [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Import) and not in_function:
-            names = [alias.name for alias in node.names]
-        found |= {name.removeprefix("gristmill.") for name in names}
-        if any(name in _HTTP_LIBRARIES or name.partition(".")[0] in _HTTP_LIBRARIES for name in names):
-            found.add("http")
-        in_function = in_function or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        left.extend((child, in_function) for child in ast.iter_child_nodes(node))
-    return found
+def _import_later(known: dict[str, _Imports]) -> list[str]:
+    """Imports what modules import inside of functions: a component has only what its build imported. Returns what could be."""
+    tried: set[str] = set()
+    found = []
+    while True:
+        names = {name for imports in _imports(known).values() for name in imports.later if imports.is_own or not _is_of_cpython(name)}
+        if not names - tried:
+            return found
+        for name in sorted(names - tried):
+            tried.add(name)
+            try:
+                __import__(name)
+            except BaseException:  # it is no module, or not there: who asks for it will see
+                continue
+            found.append(name)
+
+
+def _is_of_cpython(name: str) -> bool:
+    return name.partition(".")[0] in sys.stdlib_module_names
+
+
+def _world(known: dict[str, _Imports]) -> str:
+    """The contract's world that has what the handler and its packages import. A topic must grant what is in it, so it has no more."""
+    names = set().union(*(imports.at_once | (imports.later if imports.is_own else set()) for imports in known.values()))
+    wants = {name for name in ("http", "state") if f"gristmill.{name}" in names}
+    if any(name in _HTTP_LIBRARIES or name.partition(".")[0] in _HTTP_LIBRARIES for name in names):
+        wants.add("http")
+    return "job-handler" + {0: "", 1: f"-{''.join(wants)}", 2: "-all"}[len(wants)]
 
 
 def exported_by(module: Any, name: str) -> Callable[[Any], Any]:
@@ -255,4 +293,4 @@ def _package_of(module: str) -> str:
 
 
 if __name__ == "__main__":
-    check(sys.argv[1])
+    check(*sys.argv[1:])

@@ -183,7 +183,9 @@ def _getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: in
 def replace_sockets() -> None:
     """Once the handler's modules are imported: what they import is all that the component has."""
     if socket := sys.modules.get("socket"):
-        import encodings.idna  # noqa: F401 (names of hosts are encoded by it, and nothing can be imported later)
+        # Names of hosts are encoded by these, and nothing can be imported later.
+        import encodings.idna  # noqa: F401
+        import encodings.punycode  # noqa: F401
 
         socket.socket, socket.getaddrinfo = Socket, _getaddrinfo  # type: ignore[attr-defined]
         for name in ("gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getnameinfo", "socketpair", "create_server", "fromfd"):

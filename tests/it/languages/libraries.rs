@@ -27,14 +27,13 @@ requests = 5
 
 fn answer(request: &str) -> Answer {
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
-    let moved = |to: &str| Answer::Now("302 Found", &format!("location: {to}\r\n"), String::new());
     match head.split(' ').nth(1).unwrap() {
         "/echo" => {
             let kept = head.lines().find_map(|line| line.to_lowercase().strip_prefix("x-kept: ").map(str::to_owned));
             Answer::Now("201 Created", "x-a: b\r\n", format!("{} {body}", kept.unwrap_or_default()))
         }
-        "/private" => moved("http://10.0.0.1/"),
-        "/elsewhere" => moved("http://example.org/"),
+        "/private" => Answer::Now("302 Found", "location: http://10.0.0.1/\r\n", String::new()),
+        "/elsewhere" => Answer::Now("302 Found", "location: http://example.org/\r\n", String::new()),
         _ => Answer::Now("404 Not Found", "", String::new()),
     }
 }
