@@ -5,7 +5,6 @@
  */
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
-import { componentize } from 'componentize-qjs';
 import { build } from 'esbuild';
 
 // Beside the project's own files; of the examples in Gristmill's repository, its own.
@@ -21,6 +20,12 @@ package host:clocks@0.2.0 {
     subscribe-duration: func(when: u64) -> pollable;
   }
 }`;
+const { name, engine = 'quickjs' } = JSON.parse(readFileSync('package.json', 'utf8'));
+const isQuickJs = engine === 'quickjs';
+if (!isQuickJs && engine !== 'starlingmonkey') {
+  console.error(`package.json: "engine" is "${engine}": allowed are "quickjs" and "starlingmonkey"`);
+  process.exit(1);
+}
 const { imports, places } = await bundle();
 try {
   await component(imports);
@@ -43,11 +48,11 @@ async function bundle() {
       // Chooses the runner's side of `#host`, in package.json.
       conditions: ['component', 'module'],
       // Of these, the names that are mentioned.
-      inject: ['gristmill-web/globals.js'],
+      inject: isQuickJs ? ['gristmill-web/globals.js'] : [],
       plugins: [{ name: 'gristmill', setup: leaveOut }],
       define: { 'process.env.NODE_ENV': '"production"', global: 'globalThis' },
       // `gristmill-web/loop.js` runs the promises that these become.
-      supported: { 'async-await': false, 'async-generator': false, 'for-await': false },
+      supported: isQuickJs ? { 'async-await': false, 'async-generator': false, 'for-await': false } : {},
       sourcemap: 'external',
       sourcesContent: false,
       metafile: true,
@@ -78,6 +83,9 @@ function inSources({ message }, { files, lines }) {
 
 /** What the contract and the web's names bring is left out where it is not used. */
 function leaveOut({ onResolve }) {
+  if (!isQuickJs) {
+    onResolve({ filter: /^(#clock|.*\/quickjs\.js)$/ }, () => ({ path: resolve('gristmill-web/starlingmonkey.js'), sideEffects: false }));
+  }
   onResolve({ filter: /^(gristmill|host):/ }, ({ path }) => ({ path, external: true, sideEffects: false }));
   onResolve({ filter: /^\.\/(crypto|events|fetch|clone|url)\.js$/ }, ({ path, resolveDir }) => {
     return basename(resolveDir) === 'gristmill-web' ? { path: resolve(resolveDir, path), sideEffects: false } : undefined;
@@ -94,16 +102,20 @@ async function component(imports) {
     'build/wit/world.wit',
     `package gristmill:build;\nworld built { include gristmill:job/job-handler-tested@0.1.0; ${also.join(' ')} }\n`,
   );
-  const made = await componentize({
-    witPath: 'build/wit',
-    jsPath: 'build/handler.js',
-    jsSource: readFileSync('build/handler.js', 'utf8'),
-    sync: true,
-    stubWasi: true,
-    optSize: true,
-  });
-  const { name } = JSON.parse(readFileSync('package.json', 'utf8'));
-  writeFileSync(`build/${name}.wasm`, renamed(made.component));
+  writeFileSync(`build/${name}.wasm`, await (isQuickJs ? quickJs() : starlingMonkey()));
+}
+
+async function quickJs() {
+  const { componentize } = await import('componentize-qjs');
+  const given = { witPath: 'build/wit', jsPath: 'build/handler.js', jsSource: readFileSync('build/handler.js', 'utf8') };
+  const made = await componentize({ ...given, sync: true, stubWasi: true, optSize: true });
+  return renamed(made.component);
+}
+
+async function starlingMonkey() {
+  const { componentize } = await import('@bytecodealliance/componentize-js');
+  const made = await componentize({ sourcePath: 'build/handler.js', witPath: 'build/wit', worldName: 'built', disableFeatures: ['fetch-event'] });
+  return made.component;
 }
 
 /** @param {Buffer} component */

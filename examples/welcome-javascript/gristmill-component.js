@@ -1,7 +1,7 @@
 /** What the component exports. The build fails if `handler.js` has no handler to be called. */
 // First: it brings what the engine lacks, for the packages that the handler imports.
 import '#host';
-import { drain } from './gristmill-web/loop.js';
+import { drain } from './gristmill-web/quickjs.js';
 import { handler } from './handler.js';
 
 if (typeof handler?.handle !== 'function') {

@@ -1,5 +1,5 @@
 /**
- * The runner's side of `gristmill.js`, inside a component: the contract's functions, and what the engine lacks.
+ * The runner's side of `gristmill.js`, inside a component: the contract's functions. What the engine lacks is in `gristmill-web/`.
  *
  * The build runs all modules once, with no runner around them, and freezes what they made. So nothing here calls the
  * runner until the first job.
@@ -9,11 +9,13 @@ import * as context from 'gristmill:job/context@0.1.0';
 import * as logging from 'gristmill:job/log@0.1.0';
 import * as queue from 'gristmill:job/queue@0.1.0';
 import * as kept from 'gristmill:job/state@0.1.0';
-import { finish, reset, runner } from './gristmill-web/loop.js';
+import { frames, fromU64, run, setUp, toU64 } from './gristmill-web/quickjs.js';
 import { Failure, Reject, Retry, Snooze, describe } from './gristmill.js';
 
 export const { get, secret } = config;
-export const { now, fuelRemaining, isCancelled, progress } = context;
+export const { isCancelled, progress } = context;
+export const now = () => fromU64(context.now());
+export const fuelRemaining = () => fromU64(context.fuelRemaining());
 export const { emit, enabled } = logging;
 
 export function checkpoint(state) {
@@ -27,7 +29,8 @@ export function checkpoint(state) {
 
 export function enqueue({ links, ...job }) {
   try {
-    return queue.enqueueLinked(job, links ?? { after: [], afterFailed: 'dead', batch: null, open: false });
+    const wire = { ...job, notBefore: toU64(job.notBefore), uniqueWindow: toU64(job.uniqueWindow) };
+    return queue.enqueueLinked(wire, links ?? { after: [], afterFailed: 'dead', batch: null, open: false });
   } catch ({ payload: { tag, val } }) {
     const why = {
       'denied': `this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`,
@@ -56,26 +59,21 @@ function ofState(call, ...given) {
 /** The object that the component exports. `attempt` makes an ending of a job, or a promise of one; `failed` makes one of an error. */
 export function exported(attempt, failed) {
   return {
-    handle(job) {
-      runner.running = true;
-      seed(`${job.id} ${job.attempt}`);
-      reset();
-      const ending = ended(attempt, failed, job);
-      if (ending instanceof Snooze) return { tag: 'snooze', val: ending.wait };
-      if (!(ending instanceof Failure)) return { tag: 'complete', val: ending };
-      const detail = { code: String(ending.code), message: ending.message, context: ending.context };
-      // The contract's way to say that a function failed; any other value thrown is a trap.
-      throw ending instanceof Reject ? { tag: 'reject', val: detail } : { tag: 'retry', val: [detail, ending.after] };
+    handle(given) {
+      const [enqueuedAt, dueAt, deadline] = [given.enqueuedAt, given.dueAt, given.deadline].map(fromU64);
+      const job = { ...given, key: given.key ?? null, checkpoint: given.checkpoint ?? null, enqueuedAt, dueAt, deadline };
+      return run(job, () => attempt(job), failed, inWords);
     },
   };
 }
 
-function ended(attempt, failed, job) {
-  try {
-    return finish(attempt(job));
-  } catch (error) {
-    return failed(error);
-  }
+/** An ending as the contract has it: returned, or thrown. */
+function inWords(ending) {
+  if (ending instanceof Snooze) return { tag: 'snooze', val: toU64(ending.wait) };
+  if (!(ending instanceof Failure)) return { tag: 'complete', val: ending };
+  const detail = { code: String(ending.code), message: ending.message, context: ending.context };
+  // The contract's way to say that a function failed; any other value thrown is a trap.
+  throw ending instanceof Reject ? { tag: 'reject', val: detail } : { tag: 'retry', val: [detail, toU64(ending.after ?? null)] };
 }
 
 /**
@@ -87,7 +85,7 @@ export function traced(error) {
   const { files, lines } = globalThis.gristmillLines ?? { files: [], lines: '' };
   const table = lines.split('\n');
   let place = '';
-  const frames = (error.stack ?? '').split('\n').map((frame) =>
+  const sourced = frames(error).map((frame) =>
     frame.replace(/\(?\/build\/[^()]*:(\d+):(\d+)\)?$/, (whole, line, column) => {
       const [first, ...more] = (table[line - 1] || '').split(',');
       const last = more.map((part) => part.split(':')).filter(([from]) => Number(from) <= Number(column)).at(-1);
@@ -99,125 +97,13 @@ export function traced(error) {
     }),
   );
   // Neither this library's own, nor those of the helpers that the build adds for `async` functions.
-  const own = frames.filter((frame) => !/\((gristmill[\w-]*(\/\w+)?\.[jt]s:\d+|\/build\/\S*)\)$| (next|throw) \(native\)$/.test(frame));
+  const own = sourced.filter((frame) => !/\((gristmill[\w-]*(\/\w+)?\.[jt]s:\d+|\/build\/\S*)\)$| (next|throw) \(native\)$/.test(frame));
   return { stack: own.join('\n').trimEnd(), place };
 }
 
-// The engine's own clock is WASI's, which this component is built without: it would trap.
-const NativeDate = Date;
-const buildTime = NativeDate.now;
-NativeDate.now = () => (runner.running ? context.now() : buildTime());
-globalThis.Date = new Proxy(NativeDate, {
-  apply: () => new Date().toString(),
-  construct: (target, given, made) => Reflect.construct(target, given.length === 0 ? [Date.now()] : given, made),
+setUp({
+  describe,
+  wait(millis) {
+    throw new Reject('no-clock', `a timer of ${millis} ms cannot be waited for: add \`import '#clock';\` and grant \`clock = true\``);
+  },
 });
-NativeDate.prototype.constructor = Date;
-globalThis.performance = { timeOrigin: 0, now: () => Date.now() };
-
-runner.now = () => Date.now();
-runner.wait = (millis) => {
-  throw new Reject('no-clock', `a timer of ${millis} ms cannot be waited for: add \`import '#clock';\` and grant \`clock = true\``);
-};
-
-// The engine's own generator is frozen by the build: every job would see the same numbers. This one (sfc32) begins anew
-// with every attempt, the same for the same one. It is no source of secrets.
-let [a, b, c, count] = [0, 0, 0, 0];
-Math.random = () => {
-  const sum = (a + b + count++) | 0;
-  a = b ^ (b >>> 9);
-  b = (c + (c << 3)) | 0;
-  c = (((c << 21) | (c >>> 11)) + sum) | 0;
-  return (sum >>> 0) / 2 ** 32;
-};
-
-/** Spreads the text over the generator's state. @param {string} text */
-function seed(text) {
-  [a, b, c, count] = [hash(text, 0), hash(text, 1), hash(text, 2), 1];
-  for (let round = 0; round < 12; round++) Math.random();
-}
-
-/** FNV-1a, from one of several beginnings. @param {string} text @param {number} beginning */
-function hash(text, beginning) {
-  let hash = 0x811c9dc5 ^ beginning;
-  for (const char of text) hash = Math.imul(hash ^ char.charCodeAt(0), 0x01000193);
-  return hash;
-}
-seed(String(buildTime()));
-
-// Of ten, this library's own would leave too few.
-Error.stackTraceLimit = 30;
-
-/** What is printed while the component is built is dropped. */
-const printer = (level) => (...values) => {
-  if (runner.running) logging.emit(level, values.map(describe).join(' '), []);
-};
-globalThis.console = { log: printer('info') };
-for (const level of ['trace', 'debug', 'info', 'warn', 'error']) console[level] = printer(level);
-
-// A loop over bytes costs this engine about 0.3 ms for each KiB. These go by way of base64 and percent-encoding, which are
-// built in and several times as fast.
-globalThis.TextEncoder = class TextEncoder {
-  encoding = 'utf-8';
-
-  encode(text = '') {
-    return Uint8Array.fromBase64(btoa(unescape(encodeURIComponent(String(text).toWellFormed()))));
-  }
-};
-
-globalThis.TextDecoder = class TextDecoder {
-  encoding = 'utf-8';
-
-  constructor(label = 'utf-8', { fatal = false, ignoreBOM = false } = {}) {
-    if (!/^(utf-?8|unicode-1-1-utf-8)$/i.test(label)) throw new RangeError(`no encoding but UTF-8 is built in: ${label}`);
-    this.fatal = fatal;
-    this.ignoreBOM = ignoreBOM;
-  }
-
-  decode(input = new Uint8Array(), { stream = false } = {}) {
-    if (stream) throw new TypeError('text is decoded whole, not as a stream');
-    const { buffer, byteOffset, byteLength } = ArrayBuffer.isView(input) ? input : new Uint8Array(input);
-    const bytes = new Uint8Array(buffer, byteOffset, byteLength);
-    let text;
-    try {
-      text = atob(bytes.toBase64());
-      if (!isAscii(bytes)) text = decodeURIComponent(escape(text));
-    } catch {
-      if (this.fatal) throw new TypeError('the bytes are not UTF-8');
-      text = decodeLossy(bytes);
-    }
-    return !this.ignoreBOM && text.startsWith('\ufeff') ? text.slice(1) : text;
-  }
-};
-
-/** Eight words at a time, for speed. @param {Uint8Array} bytes */
-function isAscii(bytes) {
-  const whole = bytes.length - (bytes.length % 32);
-  const words = new Uint32Array(bytes.slice(0, whole).buffer);
-  let seen = 0;
-  for (let at = 0; at < words.length; at += 8) {
-    seen |= words[at] | words[at + 1] | words[at + 2] | words[at + 3];
-    seen |= words[at + 4] | words[at + 5] | words[at + 6] | words[at + 7];
-  }
-  for (let at = whole; at < bytes.length; at++) seen |= bytes[at];
-  return (seen & 0x80808080) === 0;
-}
-
-/** Each maximal part of a broken sequence becomes one U+FFFD, as the Encoding Standard has it. @param {Uint8Array} bytes */
-function decodeLossy(bytes) {
-  let text = '';
-  for (let at = 0; at < bytes.length; ) {
-    const lead = bytes[at++];
-    const more = lead < 0x80 ? 0 : lead < 0xc2 ? -1 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : lead < 0xf5 ? 3 : -1;
-    let point = more > 0 ? lead & (0x3f >> more) : lead;
-    let low = lead === 0xe0 ? 0xa0 : lead === 0xf0 ? 0x90 : 0x80;
-    let high = lead === 0xed ? 0x9f : lead === 0xf4 ? 0x8f : 0xbf;
-    let taken = 0;
-    while (taken < more && bytes[at] >= low && bytes[at] <= high) {
-      point = (point << 6) | (bytes[at++] & 0x3f);
-      [low, high] = [0x80, 0xbf];
-      taken++;
-    }
-    text += taken === more ? String.fromCodePoint(point) : '\ufffd';
-  }
-  return text;
-}

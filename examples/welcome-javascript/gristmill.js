@@ -104,7 +104,7 @@ export class Job {
     /** @type {string} */ this.tenant = given.tenant;
     /** @type {string} */ this.topic = given.topic;
     /** @type {Uint8Array} the body */ this.bytes = body.data;
-    /** @type {string | null} */ this.contentType = body.contentType;
+    /** @type {string | null} */ this.contentType = body.contentType ?? null;
     /** @type {[string, string][]} headers in order; names may repeat */ this.metadata = given.metadata;
     /** @type {string | null} */ this.key = given.key;
     /** @type {number} 1 on the first try */ this.attempt = given.attempt;

@@ -2,7 +2,7 @@
 // First: it brings what the engine lacks, for the packages that the handler imports.
 import '#host';
 // @ts-expect-error JavaScript
-import { drain } from './gristmill-web/loop.js';
+import { drain } from './gristmill-web/quickjs.js';
 import { handler } from './handler.ts';
 
 if (typeof (handler as { handle?: unknown } | undefined)?.handle !== 'function') {

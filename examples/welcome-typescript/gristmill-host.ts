@@ -1,5 +1,5 @@
 /**
- * The runner's side of `gristmill.ts`, inside a component: the contract's functions, and what the engine lacks.
+ * The runner's side of `gristmill.ts`, inside a component: the contract's functions. What the engine lacks is in `gristmill-web/`.
  *
  * The build runs all modules once, with no runner around them, and freezes what they made. So nothing here calls the
  * runner until the first job.
@@ -15,22 +15,29 @@ import * as queue from 'gristmill:job/queue@0.1.0';
 // @ts-expect-error
 import * as kept from 'gristmill:job/state@0.1.0';
 // @ts-expect-error its types are below
-import * as loop from './gristmill-web/loop.js';
+import * as untyped from './gristmill-web/quickjs.js';
 import { Failure, Reject, Retry, Snooze, describe } from './gristmill.ts';
 import type { Ending, Level, WireJob, WireNewJob } from './gristmill.ts';
 
 export const get: (name: string) => string | null = config.get;
 export const secret: (name: string) => Uint8Array | null = config.secret;
-export const now: () => number = context.now;
-export const fuelRemaining: () => number = context.fuelRemaining;
+export const now = (): number => engine.fromU64(context.now());
+export const fuelRemaining = (): number => engine.fromU64(context.fuelRemaining());
 export const isCancelled: () => boolean = context.isCancelled;
 export const progress: (basisPoints: number, note: string | null) => void = context.progress;
 export const emit: (level: Level, message: string, fields: [string, string][]) => void = logging.emit;
 export const enabled: (level: Level) => boolean = logging.enabled;
 
-/** Runs promises and timers until this value, which may be a promise, is settled. */
-const finish: <T>(value: T | Promise<T>) => T = loop.finish;
-const runner: { running: boolean; now(): number; wait(millis: number): void } = loop.runner;
+/** What differs from engine to engine. */
+interface Engine {
+  /** A number of 64 bits, as the engine's bindings have it. */
+  fromU64(value: unknown): number;
+  toU64(value: number | null): unknown;
+  setUp(given: { describe: (value: unknown) => string; wait: (millis: number) => void }): void;
+  run(job: WireJob, work: () => Ending | Promise<Ending>, failed: (error: unknown) => Failure, inWords: (ending: Ending) => object): object;
+  frames(error: Error): string[];
+}
+const engine: Engine = untyped;
 
 /** An error that a function of the contract returned. */
 interface Refusal {
@@ -63,7 +70,8 @@ function ofState<T>(call: () => T): T {
 
 export function enqueue({ links, ...job }: WireNewJob): string {
   try {
-    return queue.enqueueLinked(job, links ?? { after: [], afterFailed: 'dead', batch: null, open: false });
+    const wire = { ...job, notBefore: engine.toU64(job.notBefore), uniqueWindow: engine.toU64(job.uniqueWindow) };
+    return queue.enqueueLinked(wire, links ?? { after: [], afterFailed: 'dead', batch: null, open: false });
   } catch (error) {
     const { tag, val } = (error as Refusal).payload;
     const why: Record<string, string> = {
@@ -80,27 +88,22 @@ export function enqueue({ links, ...job }: WireNewJob): string {
 /** The object that the component exports. `attempt` makes an ending of a job, or a promise of one; `failed` makes one of an error. */
 export function exported(attempt: (job: WireJob) => Ending | Promise<Ending>, failed: (error: unknown) => Failure): object {
   return {
-    handle(job: WireJob) {
-      runner.running = true;
-      seed(`${job.id} ${job.attempt}`);
-      loop.reset();
-      const ending = ended(attempt, failed, job);
-      if (ending instanceof Snooze) return { tag: 'snooze', val: ending.wait };
-      if (!(ending instanceof Failure)) return { tag: 'complete', val: ending };
-      const detail = { code: ending.code, message: ending.message, context: ending.context };
-      // The contract's way to say that a function failed; any other value thrown is a trap.
-      if (ending instanceof Reject) throw { tag: 'reject', val: detail };
-      throw { tag: 'retry', val: [detail, ending instanceof Retry ? ending.after : null] };
+    handle(given: WireJob) {
+      const [enqueuedAt, dueAt, deadline] = [engine.fromU64(given.enqueuedAt), engine.fromU64(given.dueAt), engine.fromU64(given.deadline)];
+      const job: WireJob = { ...given, key: given.key ?? null, checkpoint: given.checkpoint ?? null, enqueuedAt, dueAt, deadline };
+      return engine.run(job, () => attempt(job), failed, inWords);
     },
   };
 }
 
-function ended(attempt: (job: WireJob) => Ending | Promise<Ending>, failed: (error: unknown) => Failure, job: WireJob): Ending {
-  try {
-    return finish(attempt(job));
-  } catch (error) {
-    return failed(error);
-  }
+/** An ending as the contract has it: returned, or thrown. */
+function inWords(ending: Ending): object {
+  if (ending instanceof Snooze) return { tag: 'snooze', val: engine.toU64(ending.wait) };
+  if (!(ending instanceof Failure)) return { tag: 'complete', val: ending };
+  const detail = { code: ending.code, message: ending.message, context: ending.context };
+  // The contract's way to say that a function failed; any other value thrown is a trap.
+  if (ending instanceof Reject) throw { tag: 'reject', val: detail };
+  throw { tag: 'retry', val: [detail, engine.toU64(ending instanceof Retry ? ending.after : null)] };
 }
 
 /** What `gristmill-build.js` adds to the bundle: where its lines come from. */
@@ -113,7 +116,7 @@ export function traced(error: Error): { stack: string; place: string } {
   const { files, lines } = globalThis.gristmillLines ?? { files: [], lines: '' };
   const table = lines.split('\n');
   let place = '';
-  const frames = (error.stack ?? '').split('\n').map((frame) =>
+  const sourced = engine.frames(error).map((frame) =>
     frame.replace(/\(?\/build\/[^()]*:(\d+):(\d+)\)?$/, (whole: string, line: string, column: string) => {
       const [first = '', ...more] = (table[Number(line) - 1] ?? '').split(',');
       const last = more.map((part) => part.split(':')).filter(([from]) => Number(from) <= Number(column)).at(-1);
@@ -125,136 +128,13 @@ export function traced(error: Error): { stack: string; place: string } {
     }),
   );
   // Neither this library's own, nor those of the helpers that the build adds for `async` functions.
-  const own = frames.filter((frame) => !/\((gristmill[\w-]*(\/\w+)?\.[jt]s:\d+|\/build\/\S*)\)$| (next|throw) \(native\)$/.test(frame));
+  const own = sourced.filter((frame) => !/\((gristmill[\w-]*(\/\w+)?\.[jt]s:\d+|\/build\/\S*)\)$| (next|throw) \(native\)$/.test(frame));
   return { stack: own.join('\n').trimEnd(), place };
 }
 
-// The engine's own clock is WASI's, which this component is built without: it would trap.
-const NativeDate = Date;
-const buildTime = NativeDate.now;
-NativeDate.now = () => (runner.running ? context.now() : buildTime());
-globalThis.Date = new Proxy(NativeDate, {
-  apply: () => new Date().toString(),
-  construct: (target, given, made) => Reflect.construct(target, given.length === 0 ? [Date.now()] : given, made),
-});
-NativeDate.prototype.constructor = Date;
-Object.assign(globalThis, { performance: { timeOrigin: 0, now: () => Date.now() } });
-
-runner.now = () => Date.now();
-runner.wait = (millis) => {
-  throw new Reject('no-clock', `a timer of ${millis} ms cannot be waited for: add \`import '#clock';\` and grant \`clock = true\``);
-};
-
-// The engine's own generator is frozen by the build: every job would see the same numbers. This one (sfc32) begins anew
-// with every attempt, the same for the same one. It is no source of secrets.
-let [a, b, c, count] = [0, 0, 0, 0];
-Math.random = () => {
-  const sum = (a + b + count++) | 0;
-  a = b ^ (b >>> 9);
-  b = (c + (c << 3)) | 0;
-  c = (((c << 21) | (c >>> 11)) + sum) | 0;
-  return (sum >>> 0) / 2 ** 32;
-};
-
-/** Spreads the text over the generator's state. */
-function seed(text: string): void {
-  [a, b, c, count] = [hash(text, 0), hash(text, 1), hash(text, 2), 1];
-  for (let round = 0; round < 12; round++) Math.random();
-}
-
-/** FNV-1a, from one of several beginnings. */
-function hash(text: string, beginning: number): number {
-  let hash = 0x811c9dc5 ^ beginning;
-  for (const char of text) hash = Math.imul(hash ^ char.charCodeAt(0), 0x01000193);
-  return hash;
-}
-seed(String(buildTime()));
-
-// Of ten, this library's own would leave too few.
-(Error as { stackTraceLimit?: number }).stackTraceLimit = 30;
-
-/** What is printed while the component is built is dropped. */
-const printer = (level: Level) => (...values: unknown[]) => {
-  if (runner.running) logging.emit(level, values.map(describe).join(' '), []);
-};
-const levels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
-const printers = Object.fromEntries(levels.map((level) => [level, printer(level)]));
-Object.assign(globalThis, { console: { ...printers, log: printer('info') } });
-
-// A loop over bytes costs this engine about 0.3 ms for each KiB. These go by way of base64 and percent-encoding, which are
-// built in and several times as fast.
-Object.assign(globalThis, {
-  TextEncoder: class TextEncoder {
-    readonly encoding = 'utf-8';
-
-    encode(text = ''): Uint8Array {
-      return Base64.fromBase64(btoa(unescape(encodeURIComponent(String(text).toWellFormed()))));
-    }
-  },
-
-  TextDecoder: class TextDecoder {
-    readonly encoding = 'utf-8';
-    readonly fatal: boolean;
-    readonly ignoreBOM: boolean;
-
-    constructor(label = 'utf-8', { fatal = false, ignoreBOM = false } = {}) {
-      if (!/^(utf-?8|unicode-1-1-utf-8)$/i.test(label)) throw new RangeError(`no encoding but UTF-8 is built in: ${label}`);
-      this.fatal = fatal;
-      this.ignoreBOM = ignoreBOM;
-    }
-
-    decode(input: ArrayBufferView | ArrayBuffer = new Uint8Array(), { stream = false } = {}): string {
-      if (stream) throw new TypeError('text is decoded whole, not as a stream');
-      const { buffer, byteOffset, byteLength } = ArrayBuffer.isView(input) ? input : new Uint8Array(input);
-      const text = decode(new Uint8Array(buffer, byteOffset, byteLength), this.fatal);
-      return !this.ignoreBOM && text.startsWith('\ufeff') ? text.slice(1) : text;
-    }
+engine.setUp({
+  describe,
+  wait(millis) {
+    throw new Reject('no-clock', `a timer of ${millis} ms cannot be waited for: add \`import '#clock';\` and grant \`clock = true\``);
   },
 });
-
-/** What the engine has beyond the library that the compiler is told of. */
-const Base64 = Uint8Array as unknown as { fromBase64(text: string): Uint8Array };
-
-function decode(bytes: Uint8Array, fatal: boolean): string {
-  const latin = atob((bytes as unknown as { toBase64(): string }).toBase64());
-  if (isAscii(bytes)) return latin;
-  try {
-    return decodeURIComponent(escape(latin));
-  } catch {
-    if (fatal) throw new TypeError('the bytes are not UTF-8');
-    return decodeLossy(bytes);
-  }
-}
-
-/** Eight words at a time, for speed. */
-function isAscii(bytes: Uint8Array): boolean {
-  const whole = bytes.length - (bytes.length % 32);
-  const words = new Uint32Array(bytes.slice(0, whole).buffer);
-  let seen = 0;
-  for (let at = 0; at < words.length; at += 8) {
-    seen |= words[at]! | words[at + 1]! | words[at + 2]! | words[at + 3]!;
-    seen |= words[at + 4]! | words[at + 5]! | words[at + 6]! | words[at + 7]!;
-  }
-  for (let at = whole; at < bytes.length; at++) seen |= bytes[at]!;
-  return (seen & 0x80808080) === 0;
-}
-
-/** Each maximal part of a broken sequence becomes one U+FFFD, as the Encoding Standard has it. */
-function decodeLossy(bytes: Uint8Array): string {
-  let text = '';
-  for (let at = 0; at < bytes.length; ) {
-    const lead = bytes[at++]!;
-    const more = lead < 0x80 ? 0 : lead < 0xc2 ? -1 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : lead < 0xf5 ? 3 : -1;
-    let point = more > 0 ? lead & (0x3f >> more) : lead;
-    let low = lead === 0xe0 ? 0xa0 : lead === 0xf0 ? 0x90 : 0x80;
-    let high = lead === 0xed ? 0x9f : lead === 0xf4 ? 0x8f : 0xbf;
-    let taken = 0;
-    while (taken < more && bytes[at]! >= low && bytes[at]! <= high) {
-      point = (point << 6) | (bytes[at++]! & 0x3f);
-      [low, high] = [0x80, 0xbf];
-      taken++;
-    }
-    text += taken === more ? String.fromCodePoint(point) : '\ufffd';
-  }
-  return text;
-}

@@ -138,7 +138,7 @@ export class Job {
     this.tenant = given.tenant;
     this.topic = given.topic;
     this.bytes = given.body.data;
-    this.contentType = given.body.contentType;
+    this.contentType = given.body.contentType ?? null;
     this.metadata = given.metadata;
     this.key = given.key;
     this.attempt = given.attempt;

@@ -10,6 +10,7 @@ mod libraries;
 mod linker;
 mod python;
 mod requests;
+mod starlingmonkey;
 
 use std::collections::BTreeSet;
 use std::path::Path;

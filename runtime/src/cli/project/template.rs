@@ -119,13 +119,13 @@ const RUST_SDK: Files = files!("guest-sdk":
 const JAVASCRIPT: Files = files!("examples/welcome-javascript":
     ".gitignore" "README.md" "gristmill-build.js" "gristmill-component.js" "gristmill-host.js" "gristmill-testing.js"
     "gristmill-web/clock.js" "gristmill-web/clone.js" "gristmill-web/crypto.js" "gristmill-web/events.js" "gristmill-web/fetch.js"
-    "gristmill-web/globals.js" "gristmill-web/loop.js" "gristmill-web/url.js" "gristmill.js" "gristmill.toml" "handler.js"
+    "gristmill-web/globals.js" "gristmill-web/loop.js" "gristmill-web/quickjs.js" "gristmill-web/starlingmonkey.js" "gristmill-web/url.js" "gristmill.js" "gristmill.toml" "handler.js"
     "handler.test.js" "handler.toml" "package.json");
 
 const TYPESCRIPT: Files = files!("examples/welcome-typescript":
     ".gitignore" "README.md" "gristmill-build.js" "gristmill-component.ts" "gristmill-host.ts" "gristmill-testing.ts"
     "gristmill-web/clock.js" "gristmill-web/clone.js" "gristmill-web/crypto.js" "gristmill-web/events.js" "gristmill-web/fetch.js"
-    "gristmill-web/globals.js" "gristmill-web/loop.js" "gristmill-web/url.js" "gristmill.toml" "gristmill.ts"
+    "gristmill-web/globals.js" "gristmill-web/loop.js" "gristmill-web/quickjs.js" "gristmill-web/starlingmonkey.js" "gristmill-web/url.js" "gristmill.toml" "gristmill.ts"
     "handler.test.ts" "handler.toml" "handler.ts" "package.json" "tsconfig.json");
 
 const PYTHON: Files = files!("examples/welcome-python":
