@@ -82,13 +82,14 @@ fn too_many_bytes(error: &wasmtime::Error, state: &State) -> Outcome {
     }
 }
 
+/// The author's own words come first: they name the cause, and often the file and line. What wasmtime says is the same for most traps.
 fn trapped(error: &wasmtime::Error, last_words: &str) -> Outcome {
     let mut message = match error.downcast_ref::<I32Exit>() {
         Some(I32Exit(code)) => format!("exited with code {code}"),
         None => error.root_cause().to_string(),
     };
     if !last_words.is_empty() {
-        message = format!("{message}; last words: {last_words}");
+        message = format!("{last_words}\n({message})");
     }
     let backtrace = error.downcast_ref::<WasmBacktrace>().map(frames).unwrap_or_default();
     Outcome::Trapped { message, backtrace }

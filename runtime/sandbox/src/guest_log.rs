@@ -103,14 +103,14 @@ impl GuestLog {
 
     /// Counts a line that does not fit.
     pub(super) fn drop_line(&mut self, level: Level, source: &'static str, message: &str) {
-        self.note_last_words(level, source, message);
+        self.note_last_words(level, source, message, &[]);
         self.dropped += 1;
     }
 
     /// Writes a line, unless it does not fit any more. An empty line says nothing and is left out, but it counts as one
     /// byte: no line is free.
     pub fn write(&mut self, line: LogLine) {
-        self.note_last_words(line.level, line.source, &line.message);
+        self.note_last_words(line.level, line.source, &line.message, &line.fields);
         let bytes = line.bytes();
         match self.bytes_left.checked_sub(bytes.max(1) as u64) {
             Some(left) if line.fields.len() <= FIELDS_MAX => {
@@ -207,9 +207,14 @@ impl GuestLog {
         self.last_words.trim()
     }
 
-    fn note_last_words(&mut self, level: Level, source: &'static str, message: &str) {
+    /// Zig and `AssemblyScript` put the cause and the place of a panic into fields.
+    fn note_last_words(&mut self, level: Level, source: &'static str, message: &str, fields: &[(String, String)]) {
         if (source == "stderr" || level == Level::ERROR) && !message.starts_with(RUST_ADVICE) {
-            self.add_last_words(message);
+            if fields.is_empty() {
+                self.add_last_words(message);
+            } else {
+                self.add_last_words(&format!("{message} {}", in_words(fields)));
+            }
         }
     }
 
@@ -279,14 +284,17 @@ impl LogLine {
 
     /// `from=1600x1067 name="Ada L."`: a value that is more than one word is quoted.
     pub fn fields_in_words(&self) -> String {
-        let is_word =
-            |value: &str| !value.is_empty() && !value.contains([' ', '"', '=']) && !value.contains(char::is_control);
-        let in_words = self
-            .fields
-            .iter()
-            .map(|(name, value)| if is_word(value) { format!("{name}={value}") } else { format!("{name}={value:?}") });
-        in_words.collect::<Vec<_>>().join(" ")
+        in_words(&self.fields)
     }
+}
+
+fn in_words(fields: &[(String, String)]) -> String {
+    let is_word =
+        |value: &str| !value.is_empty() && !value.contains([' ', '"', '=']) && !value.contains(char::is_control);
+    let in_words = fields
+        .iter()
+        .map(|(name, value)| if is_word(value) { format!("{name}={value}") } else { format!("{name}={value:?}") });
+    in_words.collect::<Vec<_>>().join(" ")
 }
 
 fn enabled_in_tracing(level: Level) -> bool {
@@ -313,6 +321,18 @@ mod tests {
         assert_eq!((log.bytes_left, log.last_words()), (3000 - 13 - 2000, "out of cheese"));
         log.print(Stream::Error, &[b'\n'; 1000]);
         assert_eq!((log.bytes_left, log.close(), log.last_words()), (0, 13, "out of cheese"));
+    }
+
+    #[test]
+    fn the_fields_of_an_error_are_last_words_too() {
+        let mut log = GuestLog::new(&super::super::tests::attempt(""), None);
+        let fields = [("cause", "index out of bounds"), ("at", "handler.zig:12")];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let line = |level| LogLine { level, source: "log", message: "panic".into(), fields: fields.clone() };
+        log.write(line(Level::INFO));
+        assert_eq!(log.last_words(), "");
+        log.write(line(Level::ERROR));
+        assert_eq!(log.last_words(), r#"panic cause="index out of bounds" at=handler.zig:12"#);
     }
 
     #[test]
