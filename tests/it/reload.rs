@@ -120,6 +120,19 @@ async fn garbage_never_replaces_a_good_version() {
     wait_for_version(&runner, 6_666_666).await;
     runner.drop_in("puppet", &refuses_itself);
     assert_eq!(serving(&runner).await, 6_666_666);
+    // Its start traps, before it could do any job.
+    let no_start = r#"(module (memory (export "memory") 1)
+        (func $start unreachable) (start $start)
+        (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable)
+        (func (export "gristmill:job/handler@0.1.0#handle") (param i32) (result i32) unreachable))"#;
+    runner.drop_in("puppet", &wat::parse_str(no_start).unwrap());
+    let refused = until("it to be refused", SOON, async || {
+        let refused = component(&runner, "puppet").await.1.as_str()?.to_owned();
+        refused.contains("start").then_some(refused)
+    })
+    .await;
+    assert!(refused.contains("an instance does not start: it trapped: wasm trap: wasm `unreachable`"), "{refused}");
+    assert_eq!(serving(&runner).await, 6_666_666);
     runner.drop_in("puppet", &puppet_version(3));
     wait_for_version(&runner, 3).await;
 }

@@ -66,7 +66,7 @@ impl Code {
                 tables: resources.num_tables,
             }),
             has_self_test: self_test.is_some(),
-            passed_self_test: false,
+            passed_trials: false,
         };
         Ok((Self { version, is_composed: shape.is_composed, pre, entries, self_test, idle: Arc::clone(idle) }, facts))
     }

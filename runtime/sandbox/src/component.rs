@@ -24,7 +24,7 @@ pub struct Component(pub(super) Arc<Known>);
 pub(super) struct Known {
     version: Version,
     facts: Facts,
-    passed_self_test: AtomicBool,
+    passed_trials: AtomicBool,
     demands: Demands,
     /// The key of its artifact, which stays in the cache as long as this lives.
     artifact: Arc<str>,
@@ -68,8 +68,8 @@ impl Component {
         idle: Arc<IdleInstances>,
     ) -> Self {
         let demands = Demands::of(&facts.imports, &facts.exports);
-        let (slot, passed_self_test) = (Arc::new(slot), AtomicBool::new(facts.passed_self_test));
-        Self(Arc::new(Known { version, facts, passed_self_test, demands, artifact, slot, loader, idle }))
+        let (slot, passed_trials) = (Arc::new(slot), AtomicBool::new(facts.passed_trials));
+        Self(Arc::new(Known { version, facts, passed_trials, demands, artifact, slot, loader, idle }))
     }
 
     /// What its file is.
@@ -107,18 +107,18 @@ impl Component {
         self.0.facts.has_self_test
     }
 
-    /// Whether its self-test passed, now or when the component was first taken in; also true if it has none.
-    pub fn passed_self_test(&self) -> bool {
-        !self.has_self_test() || self.0.passed_self_test.load(Ordering::Relaxed)
+    /// Whether [`Self::try_out`] passed, now or when the component was first taken in.
+    pub fn passed_trials(&self) -> bool {
+        self.0.passed_trials.load(Ordering::Relaxed)
     }
 
     pub(super) fn note_passed(&self) {
-        self.0.passed_self_test.store(true, Ordering::Relaxed);
+        self.0.passed_trials.store(true, Ordering::Relaxed);
     }
 
     /// The facts as they are now.
     pub(super) fn facts(&self) -> Facts {
-        Facts { passed_self_test: self.0.passed_self_test.load(Ordering::Relaxed), ..self.0.facts.clone() }
+        Facts { passed_trials: self.passed_trials(), ..self.0.facts.clone() }
     }
 
     pub(super) fn artifact(&self) -> &Arc<str> {

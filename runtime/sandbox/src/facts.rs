@@ -11,7 +11,7 @@ use super::host::allowed_imports;
 use super::validate::Shape;
 
 /// To be raised when components have to pass other checks than before, or when facts have another meaning.
-const CHECKS: &str = "2";
+const CHECKS: &str = "3";
 
 /// SHA-256 over what decides which imports and exports this program accepts. The engine is part of an artifact's key.
 static HOST: LazyLock<String> = LazyLock::new(|| {
@@ -31,8 +31,8 @@ pub(super) struct Facts {
     /// None if the component brings in core modules from outside.
     pub(super) needs: Option<Needs>,
     pub(super) has_self_test: bool,
-    /// It has a self-test, which passed.
-    pub(super) passed_self_test: bool,
+    /// It started, and its self-test passed if it has one.
+    pub(super) passed_trials: bool,
 }
 
 /// Facts as they are stored, with the program that found them: another one checks the component again.
@@ -68,7 +68,7 @@ mod tests {
             exports: vec![],
             needs: Some(Needs { memories: 1, memory_bytes: 2, tables: 3 }),
             has_self_test: true,
-            passed_self_test: false,
+            passed_trials: false,
         };
         let bytes = facts.to_bytes();
         assert_eq!(Facts::parse(&bytes), Some(facts));

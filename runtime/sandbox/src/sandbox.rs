@@ -101,7 +101,7 @@ impl Sandbox {
 
     fn prepared(&self, component: Component, is_new: bool) -> Prepared {
         self.0.loader.cache.note_use(component.artifact());
-        let noted = (!is_new).then(|| component.passed_self_test());
+        let noted = (!is_new).then(|| component.passed_trials());
         Prepared { component, noted, artifact: None, sandbox: self.clone() }
     }
 
@@ -148,7 +148,7 @@ impl Sandbox {
 #[derive(Debug)]
 pub struct Prepared {
     component: Component,
-    /// Whether the facts that are kept say that the self-test passed; none if no facts are kept.
+    /// Whether the facts that are kept say that it was tried out; none if no facts are kept.
     noted: Option<bool>,
     /// None if it is in the cache already.
     artifact: Option<WrittenFile>,
@@ -165,7 +165,7 @@ impl Prepared {
     /// again for its first job. If keeping fails, the log says so, and the component can be used all the same.
     pub async fn keep(self) -> Component {
         let Self { component, noted, artifact, sandbox } = self;
-        if noted == Some(component.passed_self_test()) {
+        if noted == Some(component.passed_trials()) {
             return component;
         }
         let kept = component.clone();

@@ -37,15 +37,38 @@ pub struct Started {
 }
 
 impl Component {
+    /// Starts an instance and asks the component whether it is well, both with the limits that a topic has by default. That this passed is
+    /// remembered with the component. A start that needs more memory than that is not refused: its topic may allow more. Cancel-safe.
+    ///
+    /// # Errors
+    /// In words for its author: how the start or the self-test ended instead.
+    pub async fn try_out(&self) -> Result<(), String> {
+        let limits = Limits::default();
+        let was_started = match self.started(&limits).await? {
+            Ok(_) | Err(Outcome::MemoryExceeded { .. }) => true,
+            // No fault of the component's: it is tried again when it is next loaded.
+            Err(Outcome::HostFault(_) | Outcome::PoolFull) => false,
+            Err(outcome) => return Err(no_start(&outcome)),
+        };
+        self.self_test(&limits).await.map_err(|reason| format!("its self-test failed: {reason}"))?;
+        if was_started {
+            self.note_passed();
+        }
+        Ok(())
+    }
+
     /// Starts an instance and calls nothing. It runs like an attempt, with these limits, no grants and no topic to
     /// enqueue to, on a thread of its own. Cancel-safe, like [`Component::invoke`].
     ///
     /// # Errors
     /// In words for its author: how it ended instead.
     pub async fn try_start(&self, limits: &Limits) -> Result<Started, String> {
+        self.started(limits).await?.map_err(|outcome| no_start(&outcome))
+    }
+
+    async fn started(&self, limits: &Limits) -> Result<Result<Started, Outcome>, String> {
         let (component, limits) = (self.clone(), *limits);
-        let started = apart(async move { component.start_here(&limits).await }).await?;
-        started.map_err(|outcome| format!("an instance does not start: it {}", in_words(&outcome)))
+        apart(async move { component.start_here(&limits).await }).await
     }
 
     /// Asks the component whether it is well; fine if it has no self-test. It runs like an attempt, with these limits,
@@ -59,11 +82,9 @@ impl Component {
         }
         let (component, limits) = (self.clone(), *limits);
         match apart(async move { component.check_here(&limits).await }).await? {
-            Ok(said) => said.map_err(|problem| format!("the self-test says: {}", cut(problem)))?,
-            Err(outcome) => return Err(format!("the self-test {}", in_words(&outcome))),
+            Ok(said) => said.map_err(|problem| format!("the self-test says: {}", cut(problem))),
+            Err(outcome) => Err(format!("the self-test {}", in_words(&outcome))),
         }
-        self.note_passed();
-        Ok(())
     }
 
     async fn start_here(&self, limits: &Limits) -> Result<Started, Outcome> {
@@ -119,6 +140,10 @@ fn attempt(limits: &Limits) -> Result<Attempt, Outcome> {
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(SAID_BYTES_MAX));
     text
+}
+
+fn no_start(outcome: &Outcome) -> String {
+    format!("an instance does not start: it {}", in_words(outcome))
 }
 
 fn in_words(outcome: &Outcome) -> String {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::job::Name;
-use gristmill_core::topic::{EXTERNAL, Limits, RESERVED};
+use gristmill_core::topic::{EXTERNAL, RESERVED};
 use gristmill_sandbox::{Component, Prepared, Sandbox, Version};
 
 /// What a file gave.
@@ -76,15 +76,14 @@ fn not_loaded(error: gristmill_sandbox::LoadError) -> NotTaken {
     NotTaken { reason: format!("{:#}", anyhow::Error::from(error)), is_whole: false }
 }
 
-/// The component, unless it serves already. Its self-test passes, now or when the component was first taken in.
+/// The component, unless it serves already. It starts and its self-test passes, now or when the component was first taken in.
 async fn tested(prepared: Prepared, current: Option<Version>) -> Result<Option<Prepared>, NotTaken> {
     let component = prepared.component();
     if current == Some(component.version()) {
         return Ok(None);
     }
-    if !component.passed_self_test() {
-        let failed = |reason| NotTaken { reason: format!("its self-test failed: {reason}"), is_whole: true };
-        component.self_test(&Limits::default()).await.map_err(failed)?;
+    if !component.passed_trials() {
+        component.try_out().await.map_err(|reason| NotTaken { reason, is_whole: true })?;
     }
     Ok(Some(prepared))
 }

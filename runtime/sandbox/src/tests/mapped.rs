@@ -10,7 +10,6 @@ use super::guest::{core_module, handler};
 use super::{attempt, limited, sandbox, settings};
 use crate::{Component, Sandbox};
 use gristmill_core::outcome::Outcome;
-use gristmill_core::topic::Limits;
 
 /// A handler that differs from those of other numbers.
 fn numbered(number: usize) -> Vec<u8> {
@@ -144,16 +143,16 @@ async fn an_artifact_that_is_gone_or_damaged_is_reported_and_compiled_again() {
 }
 
 #[tokio::test]
-async fn a_self_test_that_passed_is_remembered() {
+async fn trials_that_passed_are_remembered() {
     let cache = tempfile::tempdir().unwrap();
     let check = r#"(func (export "gristmill:job/self-test@0.1.0#check") (result i32) (i32.const 3000))"#;
     let wasm = core_module(check, "(call $done)");
     let prepared = sandbox(cache.path()).prepare(&wasm).await.unwrap();
-    assert!(!prepared.component().passed_self_test());
-    assert!(!prepared.keep().await.passed_self_test());
+    assert!(!prepared.component().passed_trials());
+    assert!(!prepared.keep().await.passed_trials());
     let prepared = sandbox(cache.path()).prepare(&wasm).await.unwrap();
-    assert!(!prepared.component().passed_self_test());
-    prepared.component().self_test(&Limits::default()).await.unwrap();
+    assert!(!prepared.component().passed_trials());
+    prepared.component().try_out().await.unwrap();
     prepared.keep().await;
-    assert!(found(&sandbox(cache.path()), wasm).await.passed_self_test());
+    assert!(found(&sandbox(cache.path()), wasm).await.passed_trials());
 }
