@@ -250,6 +250,10 @@ pub struct Report {
     pub memory_peak: u64,
     /// HTTP requests that it sent.
     pub requests: u64,
+    /// Calls of the host.
+    pub host_calls: u64,
+    /// Bytes of its log.
+    pub log_bytes: u64,
     /// From its begin to its end.
     pub duration: Duration,
     /// Log lines dropped for the log limit.
@@ -259,7 +263,17 @@ pub struct Report {
 impl Report {
     /// The report of an attempt for which no handler ran.
     pub fn without_running(outcome: Outcome) -> Self {
-        let (follow_ups, duration) = (Vec::new(), Duration::ZERO);
-        Self { outcome, follow_ups, state: None, fuel: 0, memory_peak: 0, requests: 0, duration, log_lines_dropped: 0 }
+        Self {
+            outcome,
+            follow_ups: Vec::new(),
+            state: None,
+            fuel: 0,
+            memory_peak: 0,
+            requests: 0,
+            host_calls: 0,
+            log_bytes: 0,
+            duration: Duration::ZERO,
+            log_lines_dropped: 0,
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::mem;
 use tracing::Level;
 
 use super::attempt::{Attempt, LogLine, LogSink, Version, store_time};
+use gristmill_core::topic::Limits;
 use gristmill_core::trace::TraceId;
 
 /// A guest's last text on standard error, kept for the message of a trap. Bytes.
@@ -191,6 +192,11 @@ impl GuestLog {
             Stream::Error => (Level::WARN, "stderr"),
         };
         self.write(LogLine { level, source, message, fields: Vec::new() });
+    }
+
+    /// Bytes of its limit that are used up. All are, once a line was dropped: what it left is of no use.
+    pub(super) fn used(&self, limits: &Limits) -> u64 {
+        if self.dropped > 0 { limits.log_bytes } else { limits.log_bytes.saturating_sub(self.bytes_left) }
     }
 
     /// Says how many lines were dropped, and returns that number.

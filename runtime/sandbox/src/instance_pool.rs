@@ -247,6 +247,8 @@ fn added(first: &Report, second: Report) -> Report {
         fuel: first.fuel.saturating_add(second.fuel),
         memory_peak: first.memory_peak.max(second.memory_peak),
         requests: first.requests.saturating_add(second.requests),
+        host_calls: first.host_calls.saturating_add(second.host_calls),
+        log_bytes: first.log_bytes.saturating_add(second.log_bytes),
         log_lines_dropped: first.log_lines_dropped.saturating_add(second.log_lines_dropped),
         ..second
     }

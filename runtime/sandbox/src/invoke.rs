@@ -90,6 +90,7 @@ pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnO
         Outcome::Complete(_) => state.keyed.as_mut().and_then(|keyed| keyed.take_change()),
         _ => None,
     };
+    let log_bytes = state.guest_log().used(&state.limits);
     let log_lines_dropped = state.guest_log().close();
     Report {
         outcome,
@@ -98,6 +99,8 @@ pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnO
         fuel: state.limits.fuel.saturating_sub(fuel_left),
         memory_peak: state.memory.peak(),
         requests: state.http_requests.into(),
+        host_calls: state.meter.host_calls(),
+        log_bytes,
         duration: started.elapsed(),
         log_lines_dropped,
     }

@@ -47,6 +47,11 @@ impl Meter {
         Self { started, host_calls: 0, owed: 0, yields_at: 0, yielded: started, yielding: false }
     }
 
+    /// Calls of the host so far.
+    pub(super) fn host_calls(&self) -> u64 {
+        self.host_calls
+    }
+
     /// Fuel that is charged and still in the store.
     pub(super) fn owed(&self) -> u64 {
         self.owed

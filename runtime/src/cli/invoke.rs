@@ -99,6 +99,8 @@ pub(super) struct Ran {
     pub(super) report: Report,
     pub(super) lines: Vec<LogLine>,
     began: Timestamp,
+    /// How many requests over HTTP the topic's attempts may send; none if it is not granted any.
+    requests_max: Option<u32>,
     /// Neither fuel nor memory was counted.
     is_native: bool,
 }
@@ -116,13 +118,14 @@ pub(super) async fn attempt(code: &Code, topic: &Topic, targets: Arc<Targets>, s
         logs: LogSink::Collect(Arc::clone(&lines)),
         ..Attempt::at(spec, topic.limits)
     };
+    let requests_max = topic.grants.http.as_ref().map(|http| http.requests);
     let began = Timestamp::now();
     let report = match code {
         Code::Component(component) => component.invoke(attempt).await,
         Code::Native(function) => function.invoke(attempt).await,
     };
     let lines = std::mem::take(&mut *lines.lock());
-    Ran { report, lines, began, is_native: matches!(code, Code::Native(_)) }
+    Ran { report, lines, began, requests_max, is_native: matches!(code, Code::Native(_)) }
 }
 
 impl Ran {
@@ -178,12 +181,19 @@ impl Ran {
 
     fn uses(&self, limits: &Limits) -> Vec<used::Use> {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let report = &self.report;
         let mut uses = Vec::new();
         if !self.is_native {
-            uses.push(("fuel", self.report.fuel, limits.fuel));
-            uses.push(("memory", self.report.memory_peak, limits.memory_bytes));
+            uses.push(("fuel", report.fuel, limits.fuel));
+            uses.push(("memory", report.memory_peak, limits.memory_bytes));
+            uses.push(("host calls", report.host_calls, limits.host_calls));
+            uses.push(("log", report.log_bytes, limits.log_bytes));
         }
-        uses.push(("time", micros(self.report.duration), micros(limits.timeout)));
+        uses.push(("time", micros(report.duration), micros(limits.timeout)));
+        uses.push(("follow-ups", report.follow_ups.len() as u64, limits.follow_ups.into()));
+        if let Some(most) = self.requests_max {
+            uses.push(("requests", report.requests, most.into()));
+        }
         if let Some(output) = self.output() {
             uses.push(("output", output.data.len() as u64, limits.output_bytes));
         }

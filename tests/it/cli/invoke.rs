@@ -118,3 +118,18 @@ async fn a_file_that_is_not_a_component_is_refused_by_name() {
     let said = project.run(&["invoke", "nowhere.wasm"]);
     assert!(said.ended(1).err.contains("nowhere.wasm: No such file"), "{}", said.err);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nearest_limit_is_one_of_all_limits() {
+    let project = project().await;
+    let job = || Step::Enqueue(Enqueue { topic: "sink".into(), data: "{}".into(), ..Enqueue::default() });
+    let cases = [
+        ("follow-ups = 2", Script::new([job(), job(), Step::End(End::Complete)]), "follow-ups"),
+        ("log-limit = \"64B\"", Script::new([Step::Log("x".repeat(60)), Step::End(End::Complete)]), "log"),
+    ];
+    for (limit, script, nearest) in cases {
+        project.write_manifest(&format!("[topics.sink]\n[topics.puppet]\nmemory = \"16MiB\"\n{limit}"));
+        let document = play(&project, &script, &["--json"]).ended(0).document();
+        assert_eq!(document["nearest_limit"], json!({ "limit": nearest, "percent": 100 }), "{document}");
+    }
+}
