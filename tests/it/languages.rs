@@ -8,6 +8,7 @@ mod javascript;
 mod keeper;
 mod libraries;
 mod linker;
+mod programs;
 mod python;
 mod requests;
 mod starlingmonkey;

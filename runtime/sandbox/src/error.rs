@@ -46,8 +46,8 @@ pub enum LoadError {
     #[error("this is WebAssembly text; turn it into a binary with `wasm-tools parse <file> -o <name>.wasm`")]
     Text,
     #[error(
-        "this is a core module and no handler: it neither carries a component type nor exports \
-         `gristmill:job/handler@0.1.0#handle`; build for wasm32-wasip2, or export that"
+        "this is a core module that cannot be called: it neither carries a component type nor exports \
+         `gristmill:job/handler@0.1.0#handle`, or `_start` as programs of WASI preview 1 do; build for wasm32-wasip2, or export one of these"
     )]
     CoreModule,
     #[error(

@@ -53,10 +53,22 @@ impl ProgramStreams {
 
     /// Sets what the program finds when it starts.
     pub(super) fn add_to(&self, world: &mut WasiCtxBuilder) {
-        world.arg(&self.name).args(&self.program.args).stdin(self.body.clone()).stdout(self.output.clone());
+        world.stdin(self.body.clone()).stdout(self.output.clone());
+        for argument in self.arguments() {
+            world.arg(argument);
+        }
         for (name, value) in &self.env {
             world.env(name, value);
         }
+    }
+
+    /// The program's name, and what it is called with.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.name.as_str()).chain(self.program.args.iter().map(String::as_str))
+    }
+
+    pub(super) fn environment(&self) -> &BTreeMap<String, String> {
+        &self.env
     }
 }
 

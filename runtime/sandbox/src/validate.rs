@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wasmparser::{BinaryReaderError, CanonicalFunction, Parser, Payload};
 use wasmtime::{Engine, Precompiled};
 
-use super::core_module::HandlerSigns;
+use super::core_module::ModuleSigns;
 use super::engine::MEMORY_SLOT_BYTES;
 use super::error::LoadError;
 
@@ -41,7 +41,7 @@ pub(super) fn validate(wasm: &[u8], component_bytes: u64) -> Result<Shape, LoadE
     check_size(wasm.len() as u64, component_bytes)?;
     let kind = kind(wasm)?;
     let mut counts = Counts::default();
-    let mut signs = HandlerSigns::default();
+    let mut signs = ModuleSigns::default();
     let mut nesting = Nesting::default();
     for payload in Parser::new(0).parse_all(wasm) {
         let payload = payload.map_err(|error| unreadable(&error, wasm))?;
@@ -53,7 +53,7 @@ pub(super) fn validate(wasm: &[u8], component_bytes: u64) -> Result<Shape, LoadE
         signs.add(&payload);
         nesting.add(&payload);
     }
-    if kind == Kind::CoreModule && !signs.is_handler() {
+    if kind == Kind::CoreModule && !signs.is_callable() {
         return Err(LoadError::CoreModule);
     }
     Ok(Shape { kind, is_composed: nesting.is_composed, data_bytes: counts.data_bytes })

@@ -1,7 +1,7 @@
 //! Core modules whose toolchain knows no components (Go, C, Zig, AssemblyScript): made into one as they are loaded.
 //!
 //! A module is taken for a handler if it carries a component type of its own, or exports `handle` by the name that the
-//! canonical ABI gives it. What it imports of WASI preview 1 is met by an adapter of ours, because the standard one
+//! canonical ABI gives it; one that exports `_start` instead is a program of WASI preview 1. What it imports of WASI preview 1 is met by an adapter of ours, because the standard one
 //! fails under Go's allocator, and because ours needs nothing that a handler would have to be granted but random numbers.
 
 use anyhow::Error;
@@ -19,16 +19,20 @@ const TYPE_SECTION: &str = "component-type";
 const HANDLE: &str = "gristmill:job/handler@0.1.0#handle";
 const SELF_TEST: &str = "gristmill:job/self-test@0.1.0#check";
 
-/// The signs by which a core module that can become a handler is recognised.
+/// The name by which preview 1 starts a program.
+const START: &str = "_start";
+
+/// The signs by which a core module that can become a component is recognised.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HandlerSigns {
+pub(super) struct ModuleSigns {
     /// It carries its component type.
     typed: bool,
     handle: bool,
     self_test: bool,
+    start: bool,
 }
 
-impl HandlerSigns {
+impl ModuleSigns {
     /// To be called with every payload of the module.
     pub(super) fn add(&mut self, payload: &Payload<'_>) {
         match payload {
@@ -37,6 +41,7 @@ impl HandlerSigns {
                 for Export { name, .. } in exports.clone().into_iter().flatten() {
                     self.handle |= name == HANDLE;
                     self.self_test |= name == SELF_TEST;
+                    self.start |= name == START;
                 }
             }
             _ => {}
@@ -50,8 +55,13 @@ impl HandlerSigns {
         signs
     }
 
-    pub(super) fn is_handler(self) -> bool {
+    fn is_handler(self) -> bool {
         self.typed || self.handle
+    }
+
+    /// Whether the module can be called at all.
+    pub(super) fn is_callable(self) -> bool {
+        self.is_handler() || self.start
     }
 }
 
@@ -69,17 +79,21 @@ pub(super) fn into_component(module: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 fn encode(module: &[u8]) -> Result<Vec<u8>, Error> {
-    let module = with_type(module)?;
+    let signs = ModuleSigns::of(module);
+    let (module, name) = if signs.is_handler() {
+        (with_type(module, signs)?, "gristmill:preview1/adapter")
+    } else {
+        (module.to_vec(), "gristmill:preview1/command")
+    };
     let mut adapter = wat::parse_str(ADAPTER)?;
-    let (resolve, world) = world(&[ADAPTER_WIT], "gristmill:preview1/adapter")?;
+    let (resolve, world) = world(&[ADAPTER_WIT], name)?;
     embed_component_metadata(&mut adapter, &resolve, world, StringEncoding::UTF8)?;
     ComponentEncoder::default().module(&module)?.adapter(PREVIEW1, &adapter)?.validate(true).encode()
 }
 
 /// The module with its component type: its own, or that of every handler.
-fn with_type(module: &[u8]) -> Result<Vec<u8>, Error> {
+fn with_type(module: &[u8], signs: ModuleSigns) -> Result<Vec<u8>, Error> {
     let mut module = module.to_vec();
-    let signs = HandlerSigns::of(&module);
     if !signs.typed {
         let name = if signs.self_test { "gristmill:job/job-handler-full" } else { "gristmill:job/job-handler-all" };
         let (resolve, world) = world(&[], name)?;

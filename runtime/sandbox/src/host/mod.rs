@@ -4,6 +4,7 @@ mod config;
 mod context;
 mod http;
 mod log;
+mod program;
 mod queue;
 mod state;
 mod wasi_http;
@@ -37,6 +38,7 @@ pub(super) fn linker(engine: &Engine, outbound: &Outbound) -> wasmtime::Result<L
     for (_, add) in INTERFACES {
         add(&mut linker, outbound)?;
     }
+    program::add_to_linker(&mut linker)?;
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasi_http::add_to_linker(&mut linker, outbound)?;
     Ok(linker)

@@ -148,3 +148,79 @@ async fn a_component_is_not_called_by_what_it_does_not_export() {
     let handler = ended(&load(&handler("", "(call $done)")).await, "").await;
     assert!(matches!(&handler, Outcome::HostFault(fault) if fault.contains("Command")), "{handler:?}");
 }
+
+/// A program of preview 1: `start` is the body of its `_start`.
+fn preview1(start: &str) -> Vec<u8> {
+    let import = |name: &str, parameters: &str| {
+        format!("(import \"wasi_snapshot_preview1\" \"{name}\" (func ${name} (param {parameters}) (result i32)))")
+    };
+    let core = format!(
+        r#"(module {} {} {} {} {} {}
+          (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+          (memory (export "memory") 2)
+          (data (i32.const 16) "twelve bytes")
+          (func $print (param $p i32) (param $n i32)
+            (i32.store (i32.const 1024) (local.get $p)) (i32.store (i32.const 1028) (local.get $n))
+            (drop (call $fd_write (i32.const 1) (i32.const 1024) (i32.const 1) (i32.const 1032))))
+          (func (export "_start") {start}))"#,
+        import("fd_read", "i32 i32 i32 i32"),
+        import("fd_write", "i32 i32 i32 i32"),
+        import("args_sizes_get", "i32 i32"),
+        import("args_get", "i32 i32"),
+        import("environ_sizes_get", "i32 i32"),
+        import("environ_get", "i32 i32"),
+    );
+    wat::parse_str(core).unwrap()
+}
+
+#[tokio::test]
+async fn a_program_of_preview_1_reads_the_body_and_writes_the_result() {
+    // In pieces of five bytes, into the second of two buffers, since the first has no room.
+    let cat = "(i32.store (i32.const 1048) (i32.const 4096)) (i32.store (i32.const 1052) (i32.const 5))
+        (loop $more
+          (drop (call $fd_read (i32.const 0) (i32.const 1040) (i32.const 2) (i32.const 1056)))
+          (if (i32.load (i32.const 1056)) (then
+            (call $print (i32.const 4096) (i32.load (i32.const 1056)))
+            (br $more))))
+        (call $print (i32.const 16) (i32.const 12))";
+    let component = load(&preview1(cat)).await;
+    assert_eq!(component.demands().adapters, [Capability::CommandAdapter]);
+    assert!(component.demands().grants.is_empty(), "{:?}", component.imports());
+    let result = Payload { data: b"hello worldtwelve bytes".to_vec(), content_type: None };
+    assert_eq!(ended(&component, "hello world").await, Outcome::Complete(Some(result)));
+}
+
+#[tokio::test]
+async fn a_program_of_preview_1_finds_its_arguments_and_its_environment() {
+    let texts = |of: &str| {
+        format!(
+            "(drop (call ${of}_sizes_get (i32.const 1040) (i32.const 1044)))
+             (drop (call ${of}_get (i32.const 2000) (i32.const 4096)))
+             (call $print (i32.const 4096) (i32.load (i32.const 1044)))
+             ;; The last of them, by its place in the list.
+             (call $print
+               (i32.load (i32.add (i32.const 1996) (i32.mul (i32.load (i32.const 1040)) (i32.const 4)))) (i32.const 4))"
+        )
+    };
+    let print = format!("{}{} (call $print (i32.const 16) (i32.const 12))", texts("args"), texts("environ"));
+    let component = load(&preview1(&print)).await;
+    let mut attempt =
+        command("", Program { args: vec!["--colour".into(), "".into(), "never".into()], ..Program::default() });
+    Arc::make_mut(&mut attempt.grants).env.insert("ZONE".into(), "a=b".into());
+    let Outcome::Complete(Some(result)) = component.invoke(attempt).await.outcome else { panic!("no result") };
+    let said = String::from_utf8(result.data).unwrap();
+    assert!(said.starts_with("resize\0--colour\0\0never\0neveGRISTMILL_ATTEMPT=1\0"), "{said:?}");
+    assert!(said.ends_with("\0GRISTMILL_TOPIC=resize\0ZONE=a=b\0ZONEtwelve bytes"), "{said:?}");
+}
+
+#[tokio::test]
+async fn the_exit_code_of_a_program_of_preview_1_is_exact() {
+    for code in [1, 3, 65, 255] {
+        let component = load(&preview1(&format!("(call $proc_exit (i32.const {code}))"))).await;
+        let outcome = ended(&component, "").await;
+        let (Outcome::Retry { detail, .. } | Outcome::Reject(detail)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(detail.code, format!("exit-{code}"));
+    }
+    let component = load(&preview1("(call $proc_exit (i32.const 0))")).await;
+    assert_eq!(ended(&component, "").await, Outcome::Complete(None));
+}

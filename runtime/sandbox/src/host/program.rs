@@ -1,0 +1,50 @@
+//! `gristmill:preview1/program`: arguments and environment for the adapter of WASI preview 1 (`core_module/preview1.wat`), in the shape in
+//! which preview 1 has them. It says nothing that `wasi:cli/environment` does not.
+
+use wasmtime::StoreContextMut;
+use wasmtime::component::Linker;
+
+use super::super::state::State;
+
+pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    let mut program = linker.instance("gristmill:preview1/program")?;
+    program.func_wrap("arguments-size", |store: StoreContextMut<'_, State>, (): ()| size(store, arguments))?;
+    program.func_wrap("arguments", |store: StoreContextMut<'_, State>, (): ()| texts(store, arguments))?;
+    program.func_wrap("environment-size", |store: StoreContextMut<'_, State>, (): ()| size(store, environment))?;
+    program.func_wrap("environment", |store: StoreContextMut<'_, State>, (): ()| texts(store, environment))
+}
+
+/// Texts with a zero after each, and how many.
+type Texts = (Vec<u8>, u64);
+
+fn size(mut store: StoreContextMut<'_, State>, of: fn(&State) -> Texts) -> wasmtime::Result<(u64,)> {
+    store.data_mut().charge(0)?;
+    let (bytes, count) = of(store.data());
+    Ok(((count << 32) | bytes.len() as u64,))
+}
+
+fn texts(mut store: StoreContextMut<'_, State>, of: fn(&State) -> Texts) -> wasmtime::Result<(Vec<u8>,)> {
+    let (bytes, _) = of(store.data());
+    store.data_mut().charge(bytes.len())?;
+    Ok((bytes,))
+}
+
+fn arguments(state: &State) -> Texts {
+    joined(state.program.iter().flat_map(|program| program.arguments()).map(|argument| vec![argument]))
+}
+
+fn environment(state: &State) -> Texts {
+    let variables = state.program.as_ref().map_or(&state.grants.env, |program| program.environment());
+    joined(variables.iter().map(|(name, value)| vec![name, "=", value]))
+}
+
+/// A text ends at its first zero, so that none has another inside.
+fn joined<'a>(texts: impl Iterator<Item = Vec<&'a str>>) -> Texts {
+    let (mut bytes, mut count) = (Vec::new(), 0);
+    for text in texts {
+        bytes.extend(text.into_iter().flat_map(str::bytes).filter(|byte| *byte != 0));
+        bytes.push(0);
+        count += 1;
+    }
+    (bytes, count)
+}
