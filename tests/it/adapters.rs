@@ -63,6 +63,16 @@ async fn a_rust_program_built_for_wasi_does_jobs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_a_socket_or_a_name_gets_an_error_of_the_language_and_goes_on() {
+    let runner = TestRunner::start(PROGRAM, &[("program", guests::PROGRAM)]).await;
+    let view = runner.work("program", b"connect 127.0.0.1:80\nlook-up localhost:80\nsay bye").await;
+    let said = result(&view);
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines.len() == 3 && lines[0].contains("Permission denied"), "{said}");
+    assert!(!lines[1].contains("it worked") && lines[2] == "bye", "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_programs_failure_is_its_exit_code_and_its_last_words() {
     let runner = TestRunner::start(PROGRAM, &[("program", guests::PROGRAM)]).await;
     for (topic, reason) in [("program", Reason::Failed), ("strict", Reason::Rejected)] {

@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::io::{Write, read_to_string, stdin, stdout};
+use std::net::{TcpStream, ToSocketAddrs};
 
 fn main() -> Result<(), Box<dyn Error>> {
     for line in read_to_string(stdin())?.lines() {
@@ -19,10 +20,16 @@ fn main() -> Result<(), Box<dyn Error>> {
                 variables.iter().for_each(|(name, value)| println!("{name}={value}"));
             }
             "bytes" => stdout().write_all(&vec![b'x'; rest.parse()?])?,
+            "connect" => println!("{}", ended(TcpStream::connect(rest))),
+            "look-up" => println!("{}", ended(rest.to_socket_addrs())),
             "exit" => std::process::exit(rest.parse()?),
             "fail" => return Err(rest.into()),
             _ => return Err(format!("there is no {word:?}").into()),
         }
     }
     Ok(())
+}
+
+fn ended<T>(result: std::io::Result<T>) -> String {
+    result.map_or_else(|error| error.to_string(), |_| "it worked".to_owned())
 }
