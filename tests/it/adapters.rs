@@ -121,6 +121,14 @@ request-limit = "64KiB"
 response-limit = "64KiB"
 requests = 2
 
+[topics.many]
+handler = "http-component"
+adapter = "proxy"
+
+[topics.many.http]
+allow = ["http://127.0.0.1:*"]
+networks = ["127.0.0.1"]
+
 [topics.public]
 handler = "http-component"
 adapter = "proxy"
@@ -185,6 +193,30 @@ async fn the_status_of_the_answer_says_what_becomes_of_the_job() {
         assert!(code.is_empty() || failure.detail.code == code, "{order}: {failure:?}");
         assert!(failure.detail.message.contains(message), "{order}: {failure:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_read_while_it_comes_in_and_no_longer_than_the_guest_wants() {
+    let runner = proxies().await;
+    let there = Server::start(|_| Answer::Begun).await;
+    let begun = runner.work("many", format!("begin {}", there.url("/")).as_bytes()).await;
+    assert_eq!(result(&begun), "at ");
+    there.until_given_up(1).await;
+    let impatient = runner.work("many", format!("impatient {}", there.url("/")).as_bytes()).await;
+    assert_eq!(result(&impatient), "200 no body");
+    there.release();
+    assert_eq!(result(&runner.work("many", format!("get {}", there.url("/")).as_bytes()).await), "200 at long last");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_requests_of_an_attempt_are_on_their_way_at_once_and_the_others_wait() {
+    let runner = proxies().await;
+    let there = Server::start(|_| Answer::Held).await;
+    let id = runner.push("many", format!("many {} 20", there.url("/")).as_bytes()).await;
+    there.until_held(8).await;
+    there.release();
+    assert_eq!(result(&runner.end_of(&id).await), vec!["200 at last"; 20].join(","));
+    assert_eq!((there.held_at_most(), there.requests().len()), (8, 20));
 }
 
 #[tokio::test(flavor = "multi_thread")]

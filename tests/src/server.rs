@@ -19,6 +19,8 @@ pub enum Answer {
     Now(&'static str, &'static str, String),
     /// `200 OK`, once [`Server::release`] was called.
     Held,
+    /// `200 OK` and the beginning of a body, whose end comes once [`Server::release`] was called.
+    Begun,
 }
 
 /// Listens on 127.0.0.1 until it is dropped.
@@ -117,6 +119,11 @@ impl Shared {
                 Answer::Held => {
                     self.hold(&mut stream).await?;
                     written("200 OK", "", "at last")
+                }
+                Answer::Begun => {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\nat ").await.ok()?;
+                    self.hold(&mut stream).await?;
+                    "long last".to_owned()
                 }
             };
             stream.write_all(text.as_bytes()).await.ok()?;

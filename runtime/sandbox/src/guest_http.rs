@@ -1,6 +1,9 @@
 //! What `wasi:http/types` of wasmtime keeps for an instance.
 
+use std::sync::Arc;
+
 use hyper::http;
+use tokio::sync::Semaphore;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
 use super::state::State;
@@ -8,11 +11,15 @@ use super::state::State;
 /// Names and values of one set of headers, as they are in memory.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
 
+/// Requests of one attempt whose bodies are collected or sent at once. Others wait until the answer to one of them begins.
+const ON_THEIR_WAY_MAX: usize = 8;
+
 /// Costs nothing until a guest uses it.
 #[derive(Debug)]
 pub(super) struct WasiHttpState {
     context: WasiHttpCtx,
     hooks: Hooks,
+    on_their_way: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug)]
@@ -22,7 +29,14 @@ impl Default for WasiHttpState {
     fn default() -> Self {
         let mut context = WasiHttpCtx::new();
         context.set_field_size_limit(HEADERS_BYTES_MAX);
-        Self { context, hooks: Hooks }
+        Self { context, hooks: Hooks, on_their_way: None }
+    }
+}
+
+impl WasiHttpState {
+    /// A permit for each request of the attempt that may be on its way: the host has the bodies of these in its memory.
+    pub(super) fn on_their_way(&mut self) -> Arc<Semaphore> {
+        Arc::clone(self.on_their_way.get_or_insert_with(|| Arc::new(Semaphore::new(ON_THEIR_WAY_MAX))))
     }
 }
 
@@ -30,7 +44,7 @@ impl WasiHttpView for State {
     /// Each function of `wasi:http/types` begins with this, as each of WASI does with its own.
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         self.charge(0).ok();
-        let Self { wasi_http: WasiHttpState { context, hooks }, resources, .. } = self;
+        let Self { wasi_http: WasiHttpState { context, hooks, .. }, resources, .. } = self;
         WasiHttpCtxView { hooks, table: resources, ctx: context }
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::header::CONTENT_LENGTH;
 use hyper::http;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tracing::Level;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};
@@ -17,7 +18,7 @@ use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, HostOutgoingRequ
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttp, WasiHttpView};
 
 use super::super::attempt::LogLine;
-use super::super::bindings::http::{HttpError, Request, Response};
+use super::super::bindings::http::{HttpError, Request};
 use super::super::guest_log::GuestLog;
 use super::super::outbound::Outbound;
 use super::super::request_trace::RequestTrace;
@@ -61,12 +62,14 @@ fn handle(
         trace: state.requests.clone(),
         guest_log: Arc::clone(&state.guest_log),
         timeout: timeout(options),
+        between: options.between_bytes_timeout,
+        on_their_way: state.wasi_http.on_their_way(),
     };
     let pending = wasmtime_wasi::runtime::spawn(sending.send(request));
     Ok(Ok(state.resources.push(HostFutureIncomingResponse::Pending(pending))?))
 }
 
-/// For the whole request: there is no telling its parts apart.
+/// Until the answer begins: connecting is no part that can be told apart.
 fn timeout(options: RequestOptions) -> Option<Duration> {
     let RequestOptions { connect_timeout, first_byte_timeout, .. } = options;
     first_byte_timeout.map(|answer| answer.saturating_add(connect_timeout.unwrap_or_default()))
@@ -80,11 +83,16 @@ struct Sending {
     trace: Option<RequestTrace>,
     guest_log: Arc<Mutex<GuestLog>>,
     timeout: Option<Duration>,
+    /// For the next bytes of the answer.
+    between: Option<Duration>,
+    on_their_way: Arc<Semaphore>,
 }
 
 impl Sending {
-    /// Waits for the end of the request's body, sends all of it, and reads the whole answer. Redirects are the guest's to follow.
+    /// Waits for its turn and for the end of the request's body, sends all of it, and waits for the answer's head; its body comes in as the
+    /// guest reads it. Redirects are the guest's to follow.
     async fn send(self, request: HostOutgoingRequest) -> Result<(http::Response<WasiBody>, Nothing), Error> {
+        let _permit = self.on_their_way.acquire().await.map_err(|_| Error::ConnectionLimitReached)?;
         let request = read(request, self.timeout, self.grant.request_bytes).await.map_err(|error| {
             let code = in_kind(&self.guest_log, error);
             if let ErrorCode::HttpResponseBodySize(most) = code {
@@ -93,20 +101,35 @@ impl Sending {
                 code.into()
             }
         })?;
-        self.passed(request.body.as_ref().map_or(0, Vec::len));
-        let answer = self.outbound.send(&self.topic, &self.grant, request, 1, self.trace.clone()).await.answer;
-        let response = answer.map_err(|error| Error::from(in_kind(&self.guest_log, error)))?;
-        self.passed(response.body.len());
-        Ok((response_of(response), wasmtime_wasi::runtime::spawn(async {})))
-    }
-
-    /// The guest is charged at its next call.
-    fn passed(&self, bytes: usize) {
-        self.guest_log.lock().passed += bytes as u64;
+        passed(&self.guest_log, request.body.as_ref().map_or(0, Vec::len));
+        let opened = self.outbound.open(&self.topic, &self.grant, request, self.between, self.trace.clone()).await;
+        let answer = opened.map_err(|error| Error::from(in_kind(&self.guest_log, error)))?;
+        let (charged, log) = (Arc::clone(&self.guest_log), Arc::clone(&self.guest_log));
+        let answer = answer.map(|body| {
+            let body = body.map_frame(move |frame| {
+                passed(&charged, frame.data_ref().map_or(0, Bytes::len));
+                frame
+            });
+            body.map_err(move |error| broken_off(in_kind(&log, error)).into()).boxed_unsync()
+        });
+        Ok((answer, wasmtime_wasi::runtime::spawn(async {})))
     }
 }
 
-/// The work that an answer which is here as a whole still takes.
+/// Bytes for which the guest is charged at its next call.
+fn passed(guest_log: &Mutex<GuestLog>, bytes: usize) {
+    guest_log.lock().passed += bytes as u64;
+}
+
+/// What an error is once the answer has begun.
+fn broken_off(code: ErrorCode) -> ErrorCode {
+    match code {
+        ErrorCode::DestinationUnavailable => ErrorCode::HttpResponseIncomplete,
+        code => code,
+    }
+}
+
+/// The work that an answer takes beside its body: connections have their own.
 type Nothing = wasmtime_wasi::runtime::AbortOnDropJoinHandle<()>;
 
 /// The guest's request as [`Outbound`] reads it: with the same suspicion as one of [`super::http`].
@@ -151,19 +174,6 @@ async fn collect(body: WasiBody, bytes_max: u64) -> Result<Vec<u8>, HttpError> {
         }
     })?;
     Ok(collected.to_bytes().into())
-}
-
-fn response_of(response: Response) -> http::Response<WasiBody> {
-    let body = Full::new(Bytes::from(response.body)).map_err(|never| match never {}).boxed_unsync();
-    let mut built = http::Response::new(body);
-    *built.status_mut() = http::StatusCode::from_u16(response.status).unwrap_or(http::StatusCode::BAD_GATEWAY);
-    for (name, value) in response.headers {
-        let name = http::HeaderName::try_from(name).ok();
-        if let Some((name, value)) = name.zip(http::HeaderValue::from_bytes(value.as_bytes()).ok()) {
-            built.headers_mut().append(name, value);
-        }
-    }
-    built
 }
 
 /// The standard's word for an error. What it leaves out, the job's log has.

@@ -10,12 +10,14 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::{StatusCode, Uri};
 use hyper::{Request, Response};
+use tokio::runtime::Handle;
 use url::{Position, Url};
 
 use super::super::bindings::http::{HttpError, Response as Answer};
 use super::super::idle::{IdleItems, IdleLimits};
 use super::super::request_trace::RequestTrace;
 use super::Sent;
+use super::answer_body::{AnswerBody, Times};
 use super::connect::{Connection, Connector, HEAD_BYTES_MAX, Origin, unreachable};
 use super::hops::Hops;
 use super::outgoing::{Outgoing, invalid};
@@ -56,16 +58,50 @@ impl Client {
     pub(super) async fn send(&self, outgoing: Outgoing, left: u32, trace: Option<RequestTrace>) -> Sent {
         let mut hops = Hops::new(trace);
         let (timeout, host) = (outgoing.timeout, outgoing.url.host_str().unwrap_or_default().to_owned());
-        let following = self.follow(outgoing, left, &mut hops);
-        let answer = tokio::time::timeout(timeout, following).await.unwrap_or_else(|_| {
-            tracing::debug!(topic = %self.topic, host, ?timeout, "request timed out");
-            Err(HttpError::Timeout)
-        });
+        let whole = async {
+            let (url, answered) = self.follow(outgoing, left, &mut hops, Times::default()).await?;
+            read(&url, answered).await
+        };
+        let answer = self.in_time(timeout, &host, whole).await;
         hops.end(answer.as_ref().err());
         Sent { answer, requests: hops.count }
     }
 
-    async fn follow(&self, mut outgoing: Outgoing, left: u32, hops: &mut Hops) -> Result<Answer, HttpError> {
+    /// Sends one request, and waits for the head of its answer no longer than the request's timeout. The whole takes no longer than the grant's.
+    pub(super) async fn open(
+        &self,
+        outgoing: Outgoing,
+        between: Option<Duration>,
+        trace: Option<RequestTrace>,
+    ) -> Result<Response<AnswerBody>, HttpError> {
+        let mut hops = Hops::new(trace);
+        let times = Times::new(tokio::time::Instant::now() + self.grant.timeout, between);
+        let (timeout, host) = (outgoing.timeout, outgoing.url.host_str().unwrap_or_default().to_owned());
+        let answered = self.in_time(timeout, &host, self.follow(outgoing, 1, &mut hops, times)).await;
+        hops.end(answered.as_ref().err());
+        answered.map(|(_, answered)| answered)
+    }
+
+    async fn in_time<T>(
+        &self,
+        timeout: Duration,
+        host: &str,
+        answer: impl Future<Output = Result<T, HttpError>>,
+    ) -> Result<T, HttpError> {
+        tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| {
+            tracing::debug!(topic = %self.topic, host, ?timeout, "request timed out");
+            Err(HttpError::Timeout)
+        })
+    }
+
+    /// The last answer, and the URL that it is from.
+    async fn follow(
+        &self,
+        mut outgoing: Outgoing,
+        left: u32,
+        hops: &mut Hops,
+        times: Times,
+    ) -> Result<(Url, Response<AnswerBody>), HttpError> {
         loop {
             let origin = self.granted(&outgoing.url)?;
             if hops.count >= left {
@@ -81,7 +117,10 @@ impl Client {
             match redirect::next(&outgoing, &response) {
                 // The redirect's body is of no use, and its connection goes with it.
                 Some(next) => outgoing = next?,
-                None => return self.read(&outgoing.url, origin, response, connection).await,
+                None => {
+                    let answered = self.bounded(origin, response, connection, times)?;
+                    return Ok((outgoing.url, answered));
+                }
             }
         }
     }
@@ -118,31 +157,30 @@ impl Client {
         }
     }
 
-    /// Reads the body to its end, and keeps the connection for the next request.
-    async fn read(
+    /// The answer with a body that is held to its limit, unless it is known to be longer.
+    fn bounded(
         &self,
-        url: &Url,
         origin: Origin,
         response: Response<Incoming>,
         connection: Connection,
-    ) -> Result<Answer, HttpError> {
+        times: Times,
+    ) -> Result<Response<AnswerBody>, HttpError> {
         let limit = self.grant.response_bytes;
-        let (head, mut body) = response.into_parts();
-        if body.size_hint().lower() > limit {
+        if response.body().size_hint().lower() > limit {
             return Err(HttpError::TooLarge(limit));
         }
-        let mut bytes = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| broken(&origin, &error))?;
-            let data = frame.into_data().unwrap_or_default();
-            if (bytes.len() + data.len()) as u64 > limit {
-                return Err(HttpError::TooLarge(limit));
-            }
-            bytes.extend_from_slice(&data);
-        }
-        self.idle.put(origin, connection, 0);
-        let headers = text_of(&head.headers);
-        Ok(Answer { status: head.status.as_u16(), headers, body: bytes, url: url.to_string() })
+        let (idle, runtime) = (Arc::clone(&self.idle), Handle::current());
+        let connection = Some(connection);
+        Ok(response.map(|incoming| AnswerBody {
+            incoming,
+            limit,
+            left: limit,
+            times,
+            origin,
+            connection,
+            idle,
+            runtime,
+        }))
     }
 
     /// Neither path nor query nor headers: they carry secrets.
@@ -154,6 +192,14 @@ impl Client {
             Err(error) => tracing::debug!(%topic, %method, %host, port, ?error, ms, "request failed"),
         }
     }
+}
+
+/// Reads the body to its end.
+async fn read(url: &Url, answered: Response<AnswerBody>) -> Result<Answer, HttpError> {
+    let (head, body) = answered.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let headers = text_of(&head.headers);
+    Ok(Answer { status: head.status.as_u16(), headers, body: body.into(), url: url.to_string() })
 }
 
 fn message(outgoing: &Outgoing) -> Result<Request<Full<Bytes>>, HttpError> {
@@ -188,7 +234,7 @@ fn checked(
     }
 }
 
-fn broken(origin: &Origin, error: &hyper::Error) -> HttpError {
+pub(super) fn broken(origin: &Origin, error: &hyper::Error) -> HttpError {
     if error.is_parse_too_large() { HttpError::TooLarge(HEAD_BYTES_MAX as u64) } else { unreachable(origin, error) }
 }
 

@@ -33,6 +33,8 @@ const LOOKUPS: usize = 8;
 /// Status line and headers of an answer.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 100;
+/// What a connection reads before anyone asks for it, at most.
+const READ_AHEAD_BYTES: usize = 2 * HEAD_BYTES_MAX;
 
 /// What a connection is to, and kept for: scheme, host and port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -80,7 +82,7 @@ impl Connector {
         let stream = reach(&addresses, origin.port).await.map_err(|error| unreachable(origin, &error))?;
         let stream = if origin.tls { self.secure(origin, stream).await? } else { Box::new(stream) };
         let mut builder = http1::Builder::new();
-        builder.max_headers(HEADERS_MAX).max_header_size(HEAD_BYTES_MAX);
+        builder.max_headers(HEADERS_MAX).max_header_size(HEAD_BYTES_MAX).max_buf_size(READ_AHEAD_BYTES);
         let shaken = builder.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(|error| unreachable(origin, &error))?;
         let driver = tokio::spawn(async move { drop(connection.await) });

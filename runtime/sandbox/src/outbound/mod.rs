@@ -12,6 +12,7 @@
 //! back as an opaque error, to be searched for its cause. Redirects would still be followed here, since each is checked
 //! against the grant and counts as a request of the attempt.
 
+mod answer_body;
 mod client;
 mod connect;
 mod hops;
@@ -24,11 +25,14 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use hyper::Response as Answered;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::answer_body::AnswerBody;
 use self::client::Client;
 use self::outgoing::Outgoing;
 use self::resolve::Resolver;
@@ -88,12 +92,32 @@ impl Outbound {
             Err(error) => return Sent { answer: Err(error), requests: 0 },
         };
         let client = self.client(topic, grant);
+        let sending = self.run(async move { client.send(outgoing, left, trace).await });
+        sending.await.unwrap_or_else(|error| Sent { answer: Err(error), requests: 1 })
+    }
+
+    /// Sends one request, follows no redirect, and returns as soon as the head of the answer is here. Its body comes in as it is read, with
+    /// pauses of at most `between` if that is given, and within the grant's timeout.
+    ///
+    /// Cancel-safe: dropping the future, or the body, closes the connection.
+    pub(super) async fn open(
+        &self,
+        topic: &TopicId,
+        grant: &Arc<HttpGrant>,
+        request: Request,
+        between: Option<Duration>,
+        trace: Option<RequestTrace>,
+    ) -> Result<Answered<AnswerBody>, HttpError> {
+        let outgoing = Outgoing::read(request, grant)?;
+        let client = self.client(topic, grant);
+        self.run(async move { client.open(outgoing, between, trace).await }).await?
+    }
+
+    /// On the runner's runtime. Only one that is shutting down ends it early.
+    async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, HttpError> {
         let runtime = self.0.runtime.clone().unwrap_or_else(Handle::current);
-        let sending = runtime.spawn(async move { client.send(outgoing, left, trace).await });
-        // Only a runtime that is shutting down ends it early.
-        let ended =
-            |_| Sent { answer: Err(HttpError::Unreachable("the runner is shutting down".to_owned())), requests: 1 };
-        AbortOnDropHandle::new(sending).await.unwrap_or_else(ended)
+        let ended = |_| HttpError::Unreachable("the runner is shutting down".to_owned());
+        AbortOnDropHandle::new(runtime.spawn(work)).await.map_err(ended)
     }
 
     /// The topic's client; a new one if the grant is another than before, which closes what the old one kept open.

@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 
 use wasip2::http::outgoing_handler;
 use wasip2::http::types::{
-    ErrorCode, Fields, IncomingBody, IncomingRequest, Method, OutgoingBody, OutgoingRequest, OutgoingResponse,
-    ResponseOutparam, Scheme,
+    ErrorCode, Fields, FutureIncomingResponse, IncomingBody, IncomingRequest, IncomingResponse, Method, OutgoingBody,
+    OutgoingRequest, OutgoingResponse, RequestOptions, ResponseOutparam, Scheme,
 };
 
 wasip2::http::proxy::export!(HttpComponent);
@@ -27,8 +27,13 @@ impl wasip2::exports::http::incoming_handler::Guest for HttpComponent {
                 answer(response_out, number(status), &[("retry-after", retry_after)], "");
             }
             ["bytes", bytes] => answer(response_out, 200, &[], &"x".repeat(number(bytes))),
-            ["get", url] => answer(response_out, 200, &[], &sent(Method::Get, url, 0)),
-            ["post", url, bytes] => answer(response_out, 200, &[], &sent(Method::Post, url, number(bytes))),
+            ["get", url] => answer(response_out, 200, &[], &text_of(send(Method::Get, url, 0, None))),
+            ["post", url, bytes] => {
+                answer(response_out, 200, &[], &text_of(send(Method::Post, url, number(bytes), None)))
+            }
+            ["begin", url] => answer(response_out, 200, &[], &begun(url)),
+            ["impatient", url] => answer(response_out, 200, &[], &text_of(send(Method::Get, url, 0, impatient()))),
+            ["many", url, requests] => answer(response_out, 200, &[], &many(url, number(requests))),
             ["error"] => ResponseOutparam::set(response_out, Err(ErrorCode::LoopDetected)),
             ["halve"] => {
                 let response = OutgoingResponse::new(Fields::new());
@@ -85,15 +90,49 @@ fn write(body: OutgoingBody, text: &str) {
 }
 
 /// `200 the body`, or the error.
-fn sent(method: Method, url: &str, bytes: usize) -> String {
-    match send(method, url, bytes) {
-        Ok(answer) => answer,
-        Err(error) => format!("{error:?}"),
-    }
+fn text_of(answer: Result<String, ErrorCode>) -> String {
+    answer.unwrap_or_else(|error| format!("{error:?}"))
 }
 
-fn send(method: Method, url: &str, bytes: usize) -> Result<String, ErrorCode> {
-    let nothing = || ErrorCode::InternalError(None);
+/// The first bytes of an answer, whose rest is not waited for.
+fn begun(url: &str) -> String {
+    let begin = || -> Result<String, ErrorCode> {
+        let body = wait_for(open(Method::Get, url, 0, None)?)?.consume().map_err(|()| nothing())?;
+        let bytes = body.stream().map_err(|()| nothing())?.blocking_read(100).map_err(|_| nothing())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    text_of(begin())
+}
+
+/// Sends all requests before it reads the first answer.
+fn many(url: &str, requests: usize) -> String {
+    let open: Vec<_> = (0..requests).map(|_| open(Method::Get, url, 0, None)).collect();
+    let answers: Vec<_> = open.into_iter().map(|pending| wait_for(pending?)).collect();
+    let texts = answers.into_iter().map(|answer| text_of(answer.map(read)));
+    texts.collect::<Vec<_>>().join(",")
+}
+
+/// Waits for the next bytes of an answer no longer than a millisecond.
+fn impatient() -> Option<RequestOptions> {
+    let options = RequestOptions::new();
+    options.set_between_bytes_timeout(Some(1_000_000)).ok()?;
+    Some(options)
+}
+
+fn nothing() -> ErrorCode {
+    ErrorCode::InternalError(None)
+}
+
+fn send(method: Method, url: &str, bytes: usize, options: Option<RequestOptions>) -> Result<String, ErrorCode> {
+    wait_for(open(method, url, bytes, options)?).map(read)
+}
+
+fn open(
+    method: Method,
+    url: &str,
+    bytes: usize,
+    options: Option<RequestOptions>,
+) -> Result<FutureIncomingResponse, ErrorCode> {
     let (scheme, rest) = url.split_once("://").ok_or_else(nothing)?;
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let request = OutgoingRequest::new(Fields::new());
@@ -103,11 +142,18 @@ fn send(method: Method, url: &str, bytes: usize) -> Result<String, ErrorCode> {
     request.set_authority(Some(authority)).map_err(|()| nothing())?;
     request.set_path_with_query(Some(path)).map_err(|()| nothing())?;
     let body = request.body().map_err(|()| nothing())?;
-    let pending = outgoing_handler::handle(request, None)?;
+    let pending = outgoing_handler::handle(request, options)?;
     write(body, &"x".repeat(bytes));
+    Ok(pending)
+}
+
+fn wait_for(pending: FutureIncomingResponse) -> Result<IncomingResponse, ErrorCode> {
     pending.subscribe().block();
-    let response = pending.get().ok_or_else(nothing)?.map_err(|()| nothing())??;
+    pending.get().ok_or_else(nothing)?.map_err(|()| nothing())?
+}
+
+fn read(response: IncomingResponse) -> String {
     let status = response.status();
     let text = body_of(response.consume().ok()).unwrap_or_else(|| "no body".to_owned());
-    Ok(format!("{status} {text}"))
+    format!("{status} {text}")
 }
