@@ -6,6 +6,7 @@ mod http;
 mod log;
 mod program;
 mod queue;
+mod standard;
 mod state;
 mod wasi_http;
 
@@ -39,6 +40,7 @@ pub(super) fn linker(engine: &Engine, outbound: &Outbound) -> wasmtime::Result<L
         add(&mut linker, outbound)?;
     }
     program::add_to_linker(&mut linker)?;
+    standard::add_to_linker(&mut linker)?;
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasi_http::add_to_linker(&mut linker, outbound)?;
     Ok(linker)
@@ -47,7 +49,8 @@ pub(super) fn linker(engine: &Engine, outbound: &Outbound) -> wasmtime::Result<L
 /// What a handler may import, for the author of a component that imports more.
 pub(super) fn allowed_imports() -> String {
     let names = INTERFACES.map(|(name, _)| name).join(",");
-    format!("`gristmill:job/{{{names}}}@0.1` and `wasi:{{cli,io,clocks,random,filesystem,sockets,http}}@0.2`")
+    let wasi = "`wasi:{cli,io,clocks,random,filesystem,sockets,http}@0.2`, `wasi:config/store@0.2.0-rc.1` and `wasi:logging/logging`";
+    format!("`gristmill:job/{{{names}}}@0.1`, {wasi}")
 }
 
 impl bindings::types::Host for State {}

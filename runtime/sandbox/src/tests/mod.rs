@@ -12,6 +12,7 @@ mod limits;
 mod lives;
 mod mapped;
 mod refusals;
+mod standard;
 
 use std::path::Path;
 use std::sync::Arc;
