@@ -10,6 +10,7 @@ use gristmill_core::job::{Claim, TopicId};
 use gristmill_core::outcome::{Failure, OutcomeKind, Settled, Verdict};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::trace::TraceContext;
+use gristmill_core::units::{COUNT, SIZE};
 use gristmill_metrics::{Attempt, End, Event, EventKind, Usage};
 use gristmill_sandbox::Version;
 
@@ -140,7 +141,7 @@ impl AttemptRecord {
         Event { worker, reason: Some(self.outcome.to_string()), ..event_of(EventKind::JobTakenBack, &self.claim) }
     }
 
-    /// Writes the log's line. Levels by what an operator must do: look into a dead job, know of a retry, ignore the rest.
+    /// Writes the log's line. Levels by what an operator must do: look into what failed, ignore the rest.
     pub(super) fn log(&self) {
         let (job, attempt) = (&self.claim.lease.job, self.claim.attempt);
         let TopicId { tenant, topic } = &self.claim.lease.topic;
@@ -157,14 +158,14 @@ impl AttemptRecord {
                 tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, "cancelled");
             }
             (Settled::Done, Verdict::Ack(_)) => {
-                tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, fuel, memory, follow_ups, "done");
+                tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, fuel = %COUNT.about(fuel), memory = %SIZE.about(memory), follow_ups, "done");
             }
             (Settled::Done, Verdict::Bury(Failure { reason, detail, backtrace })) => {
                 let backtrace = backtrace.as_deref().map(cut).map(tracing::field::display);
                 tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, %reason, backtrace, "dead: {}", cut(&detail.message));
             }
             (Settled::Done, Verdict::Retry { failure: Failure { reason, detail, .. }, .. }) => {
-                tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, %reason, ?again_in, "failed: {}", cut(&detail.message));
+                tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, %reason, ?again_in, "failed: {}", cut(&detail.message));
             }
             (Settled::Done, Verdict::Expire) => {
                 tracing::info!(target: "gristmill::runner", %tenant, %topic, %job, trace_id, "expired before it could start");
