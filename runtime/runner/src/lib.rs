@@ -62,7 +62,7 @@ pub use fleet_use::Shares;
 pub use journal::{AttemptLine, Journal};
 pub use line_file::{Line, LineFile, LineFileError};
 pub use predecessors::{PREDECESSORS, before_start};
-pub use recent::{LoggedLine, RecentAttempt, RecentAttempts, RecentWanted};
+pub use recent::{LoggedLine, RecentAttempt, RecentAttempts, RecentWanted, RunTimes};
 pub use record::{AttemptRecord, Observer, Run};
 pub use start::{Runner, RunnerSettings};
 pub use tasks::{Broken, Tasks};

@@ -61,6 +61,11 @@ impl AttemptLine {
         &self.topic
     }
 
+    /// How long the attempt ran, in microseconds. `None`: its worker was lost.
+    pub(crate) fn took_us(&self) -> Option<u64> {
+        self.started_us.zip(self.ended_us).map(|(started, ended)| ended.saturating_sub(started))
+    }
+
     pub(crate) const fn job(&self) -> &JobId {
         &self.job
     }

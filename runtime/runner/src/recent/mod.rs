@@ -5,10 +5,11 @@
 
 mod attempt;
 mod ring;
+mod run_times;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use self::attempt::Entry;
 pub use self::attempt::{LoggedLine, RecentAttempt};
 use self::ring::TenantRings;
+pub use self::run_times::RunTimes;
 use super::record::AttemptRecord;
 use gristmill_core::job::{JobId, Name};
 use gristmill_core::time::Timestamp;
@@ -91,6 +93,14 @@ impl RecentAttempts {
         let (kept, since) = self.0.lock().of(wanted);
         // Without the lock: what is shown is made of what was kept.
         (kept.into_iter().map(RecentAttempt::from).collect(), since)
+    }
+}
+
+impl RecentAttempts {
+    /// How long the attempts of a tenant ran, by topic: of those that are kept, the latest of which none is missing.
+    pub fn run_times(&self, tenant: &Name) -> BTreeMap<Name, RunTimes> {
+        let times = self.0.lock().tenants.get(tenant).map(TenantRings::run_times).unwrap_or_default();
+        times.into_iter().filter_map(|(topic, times)| Some((topic, RunTimes::of(times)?))).collect()
     }
 }
 

@@ -1,9 +1,10 @@
 //! The attempts of one tenant: a ring of failures, and one of all others.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::RecentWanted;
 use super::attempt::Entry;
+use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 
 /// Attempts in one ring.
@@ -63,6 +64,20 @@ impl TenantRings {
             since = since.max(self.others.since);
         }
         (attempts, since)
+    }
+
+    /// How many microseconds each attempt ran, by topic. Failures are kept for longer than the others: those from before the others are left out.
+    pub(super) fn run_times(&self) -> BTreeMap<Name, Vec<u64>> {
+        let since = self.failed.since.max(self.others.since);
+        let mut times: BTreeMap<Name, Vec<u64>> = BTreeMap::new();
+        let kept = self.failed.attempts.iter().chain(&self.others.attempts).filter(|kept| kept.at > since);
+        for (topic, took) in kept.filter_map(|kept| Some((kept.line.topic(), kept.line.took_us()?))) {
+            match times.get_mut(topic) {
+                Some(times) => times.push(took),
+                None => _ = times.insert(topic.clone(), vec![took]),
+            }
+        }
+        times
     }
 }
 

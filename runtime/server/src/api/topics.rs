@@ -78,14 +78,12 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
     for id in entries.map(|entry| &entry.topic.id) {
         lines.entry(id.clone()).or_insert_with(|| TopicCounts::none(id.clone()));
     }
+    let mut runs = state.recent.run_times(tenant);
     let tell = |(id, counts): (TopicId, TopicCounts)| {
-        let entry = registry.as_ref().and_then(|registry| registry.get(&id));
         let idle = idle(&counts, &Serving::of(registry.as_deref(), &id));
-        let handler = entry.map(|entry| &entry.topic.handler);
-        let refused = handler.zip(registry.as_ref()).and_then(|(handler, registry)| registry.refused(handler));
-        let rate = rates.remove(&id);
         let unknown = topics.admission().unknown(&id).is_some();
-        (id, Topic::new(counts, unknown, entry.map(|entry| &**entry), refused, idle, rate))
+        let topic = Topic::new(counts, unknown, registry.as_deref(), idle, rates.remove(&id), runs.remove(&id.topic));
+        (id, topic)
     };
     Ok(lines.into_iter().map(tell).collect())
 }

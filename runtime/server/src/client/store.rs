@@ -15,7 +15,7 @@ use super::exchange::{Question, Server};
 use super::signals;
 use crate::problem::Code;
 use crate::wire::dead::Groups;
-use crate::wire::topic::TopicServing;
+use crate::wire::topic::{TopicSeen, TopicServing, TopicsSeen};
 use crate::wire::worker::{WorkerKind, Workers};
 use crate::wire::{self, BATCH};
 use gristmill_core::job::{JobChange, JobId, Name, NewJob, TopicId, WorkerId};
@@ -152,6 +152,16 @@ impl RemoteStore {
             Err(problem) if problem.code == Code::TopicUnknown => Ok(None),
             Err(problem) => Err(self.server.refused(DOING, &problem)),
         }
+    }
+
+    /// Every topic of a tenant that the server knows, by name: also those that never held a job.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn topics(&self, tenant: &Name) -> Result<Vec<TopicSeen>, StoreError> {
+        let question = Question::get(format!("/v1/tenants/{tenant}/topics"), "list topics");
+        let TopicsSeen { topics } = self.server.ask(question).await?;
+        Ok(topics)
     }
 
     /// What [`find`](gristmill_store::find) does, by the server: it reads the jobs where they are. `query` is its text.

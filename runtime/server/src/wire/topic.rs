@@ -9,7 +9,8 @@ use crate::api::topic_rates::Rate;
 use gristmill_core::capability::Capability;
 use gristmill_core::job::Name;
 use gristmill_core::time::whole_millis;
-use gristmill_runner::handlers::{Handler, TopicHandler};
+use gristmill_runner::RunTimes;
+use gristmill_runner::handlers::{Handler, HandlerRegistry};
 use gristmill_runner::why::Idle;
 use gristmill_store::TopicCounts;
 
@@ -27,6 +28,8 @@ pub(crate) struct Topic {
     /// Neither the manifest nor a component makes it a topic: its jobs wait.
     unknown: bool,
     handler: Option<Name>,
+    /// Pull workers do its jobs.
+    external: bool,
     /// The version of the component that does the topic's jobs.
     version: Option<String>,
     /// What the component in the folder imports and the topic does not grant.
@@ -34,12 +37,49 @@ pub(crate) struct Topic {
     /// Why the server does not use the component in the folder, or null. Then `version` is the one before, which does the jobs; null if
     /// there is none.
     refused: Option<String>,
+    /// The component in the folder waits to be compiled, or is being compiled. Then `version` is the one before, likewise.
+    compiling: bool,
     /// Why no further job is begun here. Null if jobs are.
     idle: Option<Idle>,
     /// What the manifest allows its jobs. Null if neither the manifest nor a component makes it a topic.
-    limits: Option<Limits>,
+    limits: Option<TopicLimits>,
     /// Of the totals, over at most the last minute, between two requests to this server. Null until there were two.
     rates: Option<Rates>,
+    /// How long the latest attempts ran that the server's own runner has made. Null: it remembers none.
+    run: Option<RunTimes>,
+}
+
+/// A topic, as a server shows it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct TopicSeen {
+    /// Its jobs.
+    #[serde(flatten)]
+    pub counts: TopicCounts,
+    /// What does them.
+    #[serde(flatten)]
+    pub serving: TopicServing,
+    /// Neither the manifest nor a component makes it a topic.
+    pub unknown: bool,
+    /// Which handler does its jobs.
+    pub handler: Option<Name>,
+    /// Pull workers do its jobs.
+    #[serde(default)]
+    pub external: bool,
+    /// The component in the folder waits to be compiled, or is being compiled.
+    #[serde(default)]
+    pub compiling: bool,
+    /// Why no further job is begun.
+    pub idle: Option<Idle>,
+    /// What the server's manifest allows its jobs.
+    pub limits: Option<TopicLimits>,
+    /// How long the latest attempts ran.
+    pub run: Option<RunTimes>,
+}
+
+/// The topics of a tenant, as a server shows them.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TopicsSeen {
+    pub(crate) topics: Vec<TopicSeen>,
 }
 
 /// Of a topic, what a server says of the component that does its jobs.
@@ -54,27 +94,34 @@ pub struct TopicServing {
 }
 
 /// What holds for a job of the topic, from its section, the defaults of the manifest, or those of Gristmill.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "TopicLimits")]
-struct Limits {
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct TopicLimits {
     /// Attempts at once in one runner.
-    concurrency: u32,
+    pub concurrency: u32,
     /// Attempts at once in all runners together. Null: any number.
-    max_running: Option<u32>,
+    pub max_running: Option<u32>,
     /// Attempts that may start in a unit of time in all runners together, as in `100/s`. Null: any number.
-    rate: Option<String>,
+    pub rate: Option<String>,
     /// How many of them may start at once. Null without a rate.
-    burst: Option<u32>,
+    pub burst: Option<u32>,
     /// Attempts of a job in all.
-    attempts: u32,
-    backoff_base_ms: u64,
-    backoff_max_ms: u64,
-    timeout_ms: u64,
-    fuel: u64,
-    memory_bytes: u64,
-    payload_bytes: u64,
-    output_bytes: u64,
-    result_retention_ms: u64,
+    pub attempts: u32,
+    /// Before the second attempt.
+    pub backoff_base_ms: u64,
+    /// Before any attempt, at most.
+    pub backoff_max_ms: u64,
+    /// Of an attempt.
+    pub timeout_ms: u64,
+    /// Of an attempt.
+    pub fuel: u64,
+    /// Of a guest.
+    pub memory_bytes: u64,
+    /// Of a body.
+    pub payload_bytes: u64,
+    /// Of a result.
+    pub output_bytes: u64,
+    /// How long results are kept.
+    pub result_retention_ms: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -83,7 +130,7 @@ struct Rates {
     per_second: BTreeMap<String, f64>,
 }
 
-impl Limits {
+impl TopicLimits {
     fn of(topic: &gristmill_core::topic::Topic) -> Self {
         let (limits, retry) = (&topic.limits, &topic.retry);
         Self {
@@ -105,28 +152,35 @@ impl Limits {
 }
 
 impl Topic {
+    /// `registry`: `None` while the handlers are being read.
     pub(crate) fn new(
         counts: TopicCounts,
         unknown: bool,
-        entry: Option<&TopicHandler>,
-        refused: Option<&str>,
+        registry: Option<&HandlerRegistry>,
         idle: Option<Idle>,
         rate: Option<Rate>,
+        run: Option<RunTimes>,
     ) -> Self {
+        let id = &counts.topic;
+        let entry = registry.and_then(|registry| registry.get(id));
+        let of_handler = registry.zip(entry.map(|entry| &entry.topic.handler));
         let rates = rate.map(|Rate { over, per_second }| Rates { over_ms: whole_millis(over), per_second });
         Self {
-            counts,
             unknown,
             handler: entry.map(|entry| entry.topic.handler.clone()),
+            external: entry.is_some_and(|entry| entry.topic.external),
             version: entry
                 .and_then(|entry| entry.handler.as_ref())
                 .and_then(Handler::version)
                 .map(|version| version.to_string()),
             lacking: entry.map(|entry| entry.lacking.clone()).unwrap_or_default(),
-            refused: refused.map(str::to_owned),
-            limits: entry.map(|entry| Limits::of(&entry.topic)),
+            refused: of_handler.and_then(|(registry, handler)| registry.refused(handler)).map(str::to_owned),
+            compiling: of_handler.is_some_and(|(registry, handler)| registry.is_uncompiled(handler)),
             idle,
+            limits: entry.map(|entry| TopicLimits::of(&entry.topic)),
+            counts,
             rates,
+            run,
         }
     }
 }
