@@ -209,6 +209,19 @@ pub fn about_duration(duration: Duration) -> String {
     DURATION.about(millis(duration))
 }
 
+/// Writes a count with all its digits, for the eye: `1,204,000`.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.char_indices() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// The choice that `written` was probably meant to be.
 pub fn nearest<'a>(written: &str, choices: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A third of the letters wrong is still a typing mistake; more is another word.
@@ -224,6 +237,12 @@ fn split_at(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_counts_are_written_in_groups_of_three_digits() {
+        let counts = [0, 999, 1000, 120_400, 1_204_000].map(grouped);
+        assert_eq!(counts, ["0", "999", "1,000", "120,400", "1,204,000"]);
+    }
 
     #[test]
     fn quantities_are_read() {

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::exit::{Exit, Usage};
-use super::global::Global;
+use super::global::{Global, TopicName, whose};
 use super::{job, screen};
 use gristmill_config::units;
-use gristmill_core::job::{DEFAULT_TENANT, JobId, Name, TopicId};
+use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::RecentWanted;
 
@@ -26,27 +26,28 @@ Examples:
   gristmill attempts --topic resize-image --limit 5 --json | jq .log")]
 pub(super) struct Args {
     /// Only of this topic, or tenant/topic
-    #[arg(long, value_name = "TOPIC", conflicts_with = "tenant")]
-    topic: Option<TopicId>,
+    #[arg(long, value_name = "TOPIC")]
+    topic: Option<TopicName>,
     /// Only at this job
     #[arg(long, value_name = "ID")]
     job: Option<JobId>,
     /// Only those that failed
     #[arg(long)]
     failed: bool,
-    /// Whose attempts
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_TENANT)]
-    tenant: Name,
+    /// Whose attempts [default: those of the topic's tenant, else of default]
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<Name>,
     /// Show at most this many, up to 1000
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
 }
 
 /// Of the document of an attempt, what people are shown.
-#[derive(Debug, Deserialize)]
-struct Attempt {
-    topic: String,
-    job: String,
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Attempt {
+    #[serde(flatten)]
+    pub(super) topic: TopicId,
+    pub(super) job: JobId,
     attempt: u32,
     at_ms: Timestamp,
     started_us: Option<u64>,
@@ -59,7 +60,7 @@ struct Attempt {
     log_left_out: u64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct Line {
     level: String,
     source: String,
@@ -68,7 +69,7 @@ struct Line {
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let Args { topic, job, failed, tenant, limit } = args;
-    let (tenant, topic) = topic.map_or((tenant, None), |TopicId { tenant, topic }| (tenant, Some(topic)));
+    let (tenant, topic) = whose(topic.as_ref(), tenant.as_ref())?;
     let reached = global.reach(&global.manifest_without_secrets()?).await?;
     let Some(server) = reached.server else {
         let problem = "recent attempts are in the memory of a runner, which shows them by its server: name the server with --server URL. \
@@ -82,7 +83,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
     let now = Timestamp::now();
     for attempt in &seen.attempts {
-        screen::line(&in_words(attempt, now)?)?;
+        screen::line(&in_words(&Attempt::read(attempt)?, now))?;
     }
     let what = if failed { "failed attempts" } else { "attempts" };
     if seen.attempts.len() < limit {
@@ -93,12 +94,38 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+impl Attempt {
+    /// # Errors
+    /// The document is of another version, and lacks something.
+    pub(super) fn read(document: &Value) -> anyhow::Result<Self> {
+        Ok(Self::deserialize(document)?)
+    }
+
+    fn took(&self) -> Option<String> {
+        let took = self.started_us.zip(self.ended_us).map(|(started, ended)| ended.saturating_sub(started));
+        took.map(|us| units::about_duration(Duration::from_micros(us)))
+    }
+
+    /// In one row.
+    #[cfg(feature = "top")]
+    pub(super) fn cells(&self, now: Timestamp) -> Vec<String> {
+        vec![
+            job::distance(self.at_ms, now),
+            self.topic.to_string(),
+            self.job.to_string(),
+            self.attempt.to_string(),
+            self.outcome.clone(),
+            self.verdict.clone(),
+            self.took().unwrap_or_else(|| "-".into()),
+            self.message.clone().unwrap_or_default(),
+        ]
+    }
+}
+
 /// The attempt in a line, and below it why it failed and what the guest logged.
-fn in_words(attempt: &Value, now: Timestamp) -> anyhow::Result<String> {
-    let attempt = Attempt::deserialize(attempt)?;
-    let took = attempt.started_us.zip(attempt.ended_us).map(|(started, ended)| ended.saturating_sub(started));
-    let took = took.map_or_else(String::new, |us| format!("  {}", units::about_duration(Duration::from_micros(us))));
-    let Attempt { topic, job, attempt: number, outcome, verdict, .. } = &attempt;
+pub(super) fn in_words(attempt: &Attempt, now: Timestamp) -> String {
+    let took = attempt.took().map(|took| format!("  {took}")).unwrap_or_default();
+    let Attempt { topic, job, attempt: number, outcome, verdict, .. } = attempt;
     let (when, settled) = (job::distance(attempt.at_ms, now), attempt.settled.as_deref().unwrap_or("not settled"));
     let settled = if settled == "done" { String::new() } else { format!(" ({settled})") };
     let mut words = format!("{when:<10}  {topic}  {job}  attempt {number}  {outcome}, {verdict}{settled}{took}");
@@ -112,5 +139,5 @@ fn in_words(attempt: &Value, now: Timestamp) -> anyhow::Result<String> {
         let level = if source == "log" { level.to_uppercase() } else { source.clone() };
         below(&format!("{level:<8} {text}"));
     }
-    Ok(words)
+    words
 }

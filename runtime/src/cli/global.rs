@@ -1,6 +1,7 @@
 //! The options that every command has, and what they stand for.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -10,6 +11,7 @@ use super::exit::Usage;
 use super::screen;
 use super::store::{NoStoreYet, Reached, Way};
 use gristmill_config::{Manifest, ManifestError, StoreAddress, warn_if_exposed};
+use gristmill_core::job::{Name, TopicId};
 use gristmill_core::token::TokenText;
 use gristmill_server::ServerAddress;
 use gristmill_store::Produce;
@@ -57,6 +59,73 @@ pub(super) struct Global {
     /// Log errors only
     #[arg(long, short, global = true, conflicts_with_all = ["log", "verbose"])]
     pub(super) quiet: bool,
+}
+
+/// A topic as people write it: `topic` or `tenant/topic`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TopicName {
+    tenant: Option<Name>,
+    topic: Name,
+}
+
+impl FromStr for TopicName {
+    type Err = <TopicId as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let TopicId { tenant, topic } = text.parse()?;
+        Ok(Self { tenant: text.contains('/').then_some(tenant), topic })
+    }
+}
+
+impl TopicName {
+    /// The topic, with what --tenant says.
+    ///
+    /// # Errors
+    /// They name different tenants.
+    pub(super) fn of(&self, tenant: Option<&Name>) -> Result<TopicId, Usage> {
+        let topic = self.topic.clone();
+        match (&self.tenant, tenant) {
+            (Some(written), Some(tenant)) if written != tenant => {
+                Err(Usage(format!("the topic `{written}/{topic}` belongs to another tenant than --tenant {tenant}")))
+            }
+            (written, tenant) => Ok(TopicId { tenant: tenant_of(written.as_ref().or(tenant)), topic }),
+        }
+    }
+}
+
+/// The topic of a command.
+#[derive(Debug, clap::Args)]
+pub(super) struct TopicArg {
+    /// The topic, or tenant/topic
+    #[arg(value_name = "TOPIC")]
+    topic: TopicName,
+    /// The topic's tenant, unless it is written before the topic [default: default]
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<Name>,
+}
+
+impl TopicArg {
+    /// # Errors
+    /// Two tenants are named.
+    pub(super) fn id(&self) -> Result<TopicId, Usage> {
+        self.topic.of(self.tenant.as_ref())
+    }
+}
+
+/// The tenant, and the topic if one is named.
+///
+/// # Errors
+/// Two tenants are named.
+pub(super) fn whose(topic: Option<&TopicName>, tenant: Option<&Name>) -> Result<(Name, Option<Name>), Usage> {
+    match topic {
+        None => Ok((tenant_of(tenant), None)),
+        Some(topic) => topic.of(tenant).map(|TopicId { tenant, topic }| (tenant, Some(topic))),
+    }
+}
+
+/// The tenant that a command is about.
+pub(super) fn tenant_of(named: Option<&Name>) -> Name {
+    named.cloned().unwrap_or_else(Name::default_tenant)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -164,5 +233,25 @@ impl Global {
     /// The store, for a command that needs nothing else from the manifest.
     pub(super) async fn store_alone(&self) -> anyhow::Result<Arc<dyn Produce>> {
         self.store(&self.manifest_without_secrets()?).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_may_be_named_once_or_twice_alike() {
+        let both = |topic: &str, tenant: Option<&str>| {
+            let (topic, tenant) = (topic.parse::<TopicName>().unwrap(), tenant.map(|tenant| tenant.parse().unwrap()));
+            topic.of(tenant.as_ref()).map(|topic| topic.to_string()).map_err(|Usage(text)| text)
+        };
+        assert_eq!(both("a", None).as_deref(), Ok("a"));
+        assert_eq!(both("a", Some("acme")).as_deref(), Ok("acme/a"));
+        assert_eq!(both("acme/a", None).as_deref(), Ok("acme/a"));
+        assert_eq!(both("acme/a", Some("acme")).as_deref(), Ok("acme/a"));
+        let contradiction = both("acme/a", Some("other")).unwrap_err();
+        assert_eq!(contradiction, "the topic `acme/a` belongs to another tenant than --tenant other");
+        assert!(both("default/a", Some("acme")).is_err(), "also if it is the default one that is written");
     }
 }

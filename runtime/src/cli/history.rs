@@ -3,28 +3,25 @@
 use std::time::Duration;
 
 use super::exit::{Exit, Usage};
-use super::global::Global;
+use super::global::{Global, TopicName, whose};
 use super::screen;
 use super::table::Table;
 use gristmill_config::{Manifest, units};
-use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
+use gristmill_core::job::Name;
 use gristmill_server::{History, HistoryDay, Minute};
 
 pub(super) async fn run(
     global: &Global,
     manifest: &Manifest,
     tenant: Option<&Name>,
-    topic: Option<TopicId>,
+    topic: Option<&TopicName>,
 ) -> anyhow::Result<Exit> {
     let Some(server) = global.reach(manifest).await?.server else {
         let problem = "the last minutes are in the memory of a server, and this command found none: name it with --server URL. \
             `gristmill bill` has the days without one";
         return Err(Usage(problem.into()).into());
     };
-    let (tenant, topic) = match topic {
-        Some(TopicId { tenant, topic }) => (tenant, Some(topic)),
-        None => (tenant.cloned().map_or_else(|| DEFAULT_TENANT.parse(), Ok)?, None),
-    };
+    let (tenant, topic) = whose(topic, tenant)?;
     let history = server.history(&tenant, topic.as_ref()).await?;
     if global.json {
         screen::document(&serde_json::to_value(&history)?)?;
@@ -56,7 +53,7 @@ fn print(history: &History) -> anyhow::Result<()> {
 fn table(minutes: &[&Minute]) -> Table {
     let mut table = Table::new(&["UNTIL", ">ENQUEUED", ">DONE", ">FAILED", ">DEAD", ">READY", ">RUNNING"]);
     for Minute { at_ms, enqueued, done, failed, dead, ready, running } in minutes {
-        let counts = [enqueued, done, failed, dead, ready, running].map(|count| count.to_string());
+        let counts = [enqueued, done, failed, dead, ready, running].map(|count| units::grouped(*count));
         table.row(std::iter::once(at_ms.to_string()).chain(counts));
     }
     table
@@ -67,10 +64,10 @@ fn by_day(days: &[HistoryDay]) -> Table {
     for HistoryDay { day, cost } in days {
         table.row([
             day.to_string(),
-            cost.attempts.to_string(),
+            units::grouped(cost.attempts),
             units::COUNT.about(cost.fuel),
             units::about_duration(Duration::from_millis(cost.run_us / 1000)),
-            cost.requests.to_string(),
+            units::grouped(cost.requests),
         ]);
     }
     table

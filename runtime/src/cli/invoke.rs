@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
-use super::global::Global;
+use super::global::{Global, TopicName};
 use super::input::{Body, pair};
 use super::table::facts;
 use super::{document, folder, job, sandbox, screen, used, wait};
 use gristmill_config::{Manifest, units};
 use gristmill_core::admission::Targets;
-use gristmill_core::job::{Due, JobSpec, Links, NewJob, Payload, TopicId};
+use gristmill_core::job::{Due, JobSpec, Links, Name, NewJob, Payload};
 use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::topic::{Limits, Topic};
@@ -42,7 +42,10 @@ pub(super) struct Args {
     body: Body,
     /// The topic whose job it is [default: the file's name]
     #[arg(long)]
-    topic: Option<TopicId>,
+    topic: Option<TopicName>,
+    /// The topic's tenant, unless it is written before the topic [default: default]
+    #[arg(long, value_name = "NAME", requires = "topic")]
+    tenant: Option<Name>,
     /// Fuel, such as 500M
     #[arg(long, value_parser = |text: &str| units::COUNT.parse(text))]
     fuel: Option<u64>,
@@ -84,7 +87,8 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
 
 /// The topic with what the options say on top.
 fn topic(manifest: &Manifest, args: &Args) -> anyhow::Result<Topic> {
-    let mut topic = folder::topic_of(manifest, args.topic.as_ref(), &args.component)?;
+    let named = args.topic.as_ref().map(|topic| topic.of(args.tenant.as_ref())).transpose()?;
+    let mut topic = folder::topic_of(manifest, named.as_ref(), &args.component)?;
     let limits = &mut topic.limits;
     limits.fuel = args.fuel.unwrap_or(limits.fuel);
     limits.memory_bytes = args.memory.unwrap_or(limits.memory_bytes);

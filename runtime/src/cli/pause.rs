@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::exit::Exit;
-use super::global::Global;
+use super::global::{Global, TopicArg};
 use super::{folder, screen};
 use gristmill_core::job::TopicId;
 
@@ -13,24 +13,24 @@ use gristmill_core::job::TopicId;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  gristmill pause resize-image")]
 pub(super) struct PauseArgs {
-    /// The topic, or tenant/topic
-    topic: TopicId,
+    #[command(flatten)]
+    topic: TopicArg,
 }
 
 /// Hand out a paused topic's jobs again
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  gristmill resume resize-image")]
 pub(super) struct ResumeArgs {
-    /// The topic, or tenant/topic
-    topic: TopicId,
+    #[command(flatten)]
+    topic: TopicArg,
 }
 
 pub(super) async fn pause(global: &Global, args: PauseArgs) -> anyhow::Result<Exit> {
-    set(global, &args.topic, true).await
+    set(global, &args.topic.id()?, true).await
 }
 
 pub(super) async fn resume(global: &Global, args: ResumeArgs) -> anyhow::Result<Exit> {
-    set(global, &args.topic, false).await
+    set(global, &args.topic.id()?, false).await
 }
 
 async fn set(global: &Global, topic: &TopicId, paused: bool) -> anyhow::Result<Exit> {

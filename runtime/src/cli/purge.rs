@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::exit::{Exit, Usage};
-use super::global::Global;
+use super::global::{Global, TopicName};
 use super::{folder, screen, stats};
-use gristmill_core::job::TopicId;
+use gristmill_core::job::Name;
 use gristmill_store::{Inspect, StoreError, TopicCounts, purge};
 
 /// Jobs that one step of a purge removes.
@@ -23,7 +23,10 @@ Examples:
 pub(super) struct Args {
     /// The topic, or tenant/topic
     #[arg(required_unless_present = "unknown", conflicts_with = "unknown")]
-    topic: Option<TopicId>,
+    topic: Option<TopicName>,
+    /// The topic's tenant, unless it is written before the topic [default: default]
+    #[arg(long, value_name = "NAME", conflicts_with = "unknown")]
+    tenant: Option<Name>,
     /// Every topic that has no section in the manifest, no handler and no pull worker, in the tenants of the manifest
     #[arg(long)]
     unknown: bool,
@@ -40,6 +43,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let store = global.store(&manifest).await?;
     let topics = match &args.topic {
         Some(topic) => {
+            let topic = &topic.of(args.tenant.as_ref())?;
             let counts = store.counts(&topic.tenant).await?.into_iter().filter(|counts| counts.topic == *topic);
             let counts: Vec<_> = counts.collect();
             anyhow::ensure!(!counts.is_empty(), "the store holds nothing of a topic `{topic}`");

@@ -9,16 +9,14 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::exit::{Exit, Usage};
-use super::global::Global;
+use super::global::{Global, TopicName, tenant_of};
 use super::input::{Body, pair};
 use super::store::{Reached, Way};
 use super::wait::Attempts;
 use super::{folder, push_from, push_lines, screen, wait};
 use gristmill_config::{Admission, units};
 use gristmill_core::admission::Rules;
-use gristmill_core::job::{
-    AfterFailed, DEFAULT_TENANT, Due, JobId, JobSpec, Links, Name, NewJob, Priority, TopicId, Unique,
-};
+use gristmill_core::job::{AfterFailed, Due, JobId, JobSpec, Links, Name, NewJob, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
 use gristmill_store::Pushed;
 
@@ -42,7 +40,7 @@ Examples:
 pub(super) struct Args {
     /// The topic, or tenant/topic
     #[arg(required_unless_present = "from_job")]
-    topic: Option<TopicId>,
+    topic: Option<TopicName>,
     #[command(flatten)]
     body: Body,
     /// Make the job due after this long, such as 30s or 2h
@@ -107,8 +105,8 @@ pub(super) struct Args {
     /// Make the job a batch: it waits until `gristmill job seal`, and for all its members
     #[arg(long)]
     open: bool,
-    /// Whose topic it is [default: default]
-    #[arg(long)]
+    /// The topic's tenant, unless it is written before the topic [default: default]
+    #[arg(long, value_name = "NAME")]
     tenant: Option<Name>,
     /// Wait until the job is done, and write its result to standard output
     #[arg(long, conflicts_with = "count")]
@@ -125,7 +123,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     if let Some(id) = &args.from_job {
         return push_from(global, &way, admission.as_ref(), id, &args).await;
     }
-    let topic = topic(named(args.topic.clone())?, args.tenant.clone())?;
+    let topic = named(args.topic.clone())?.of(args.tenant.as_ref())?;
     if let Some(path) = &args.jsonl {
         return push_lines::push(global, &way, admission.as_ref(), &topic, path).await;
     }
@@ -144,9 +142,8 @@ async fn push_from(
     id: &JobId,
     args: &Args,
 ) -> anyhow::Result<Exit> {
-    let target = args.topic.clone().map(|target| topic(target, args.tenant.clone())).transpose()?;
-    let tenant = target.as_ref().map(|target| target.tenant.clone()).or_else(|| args.tenant.clone());
-    let tenant = tenant.map_or_else(|| DEFAULT_TENANT.parse(), Ok)?;
+    let target = args.topic.as_ref().map(|target| target.of(args.tenant.as_ref())).transpose()?;
+    let tenant = tenant_of(target.as_ref().map(|target| &target.tenant).or(args.tenant.as_ref()));
     let Some(mut draft) = push_from::draft(way, global, (&tenant, id), target, args.edit).await? else {
         return Ok(Exit::Failed);
     };
@@ -181,7 +178,7 @@ async fn push_one(
 }
 
 /// The grammar asks for a topic unless another job has one.
-fn named(topic: Option<TopicId>) -> Result<TopicId, Usage> {
+fn named(topic: Option<TopicName>) -> Result<TopicName, Usage> {
     topic.ok_or_else(|| Usage("no topic is named".into()))
 }
 
@@ -224,16 +221,6 @@ fn plan(args: Args, topic: TopicId) -> anyhow::Result<(Plan, Option<Duration>)> 
     };
     let due = args.at.map(Due::At).or(args.delay.map(Due::After)).unwrap_or_default();
     Ok((Plan { spec, due, count: args.count, own_id }, patience))
-}
-
-fn topic(written: TopicId, tenant: Option<Name>) -> Result<TopicId, Usage> {
-    match tenant {
-        None => Ok(written),
-        Some(tenant) if written.tenant.as_str() == DEFAULT_TENANT || written.tenant == tenant => {
-            Ok(TopicId { tenant, topic: written.topic })
-        }
-        Some(tenant) => Err(Usage(format!("the topic `{written}` belongs to another tenant than --tenant {tenant}"))),
-    }
 }
 
 impl Plan {
@@ -375,21 +362,6 @@ mod tests {
     fn plan_of(count: u32) -> Plan {
         let spec = JobSpec::new("resize-image".parse().unwrap(), Payload::default());
         Plan { spec, due: Due::Now, count, own_id: false }
-    }
-
-    #[test]
-    fn a_tenant_may_be_named_once_or_twice_alike() {
-        let both = |topic: &str, tenant: Option<&str>| {
-            topic_of(topic, tenant).map(|topic| topic.to_string()).map_err(|Usage(text)| text)
-        };
-        assert_eq!(both("a", None).as_deref(), Ok("a"));
-        assert_eq!(both("a", Some("acme")).as_deref(), Ok("acme/a"));
-        assert_eq!(both("acme/a", Some("acme")).as_deref(), Ok("acme/a"));
-        assert!(both("acme/a", Some("other")).is_err());
-    }
-
-    fn topic_of(written: &str, tenant: Option<&str>) -> Result<TopicId, Usage> {
-        topic(written.parse().unwrap(), tenant.map(|tenant| tenant.parse().unwrap()))
     }
 
     #[test]

@@ -8,12 +8,12 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::exit::{Exit, Usage};
-use super::global::Global;
+use super::global::{Global, TopicArg, tenant_of};
 use super::input::{Body, pair};
 use super::table::facts;
 use super::{folder, job, screen};
 use gristmill_config::units;
-use gristmill_core::job::{DEFAULT_TENANT, Due, JobId, Name, NewJob, Payload, TopicId};
+use gristmill_core::job::{Due, JobId, Name, NewJob, Payload, TopicId};
 use gristmill_core::schedule::{
     Firing, FiringResult, Missed, Origin, Overlap, SCHEDULES_PER_TENANT, Schedule, ScheduleId, Ticks,
 };
@@ -62,8 +62,8 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The topic, or tenant/topic
-    topic: TopicId,
+    #[command(flatten)]
+    topic: TopicArg,
     /// The schedule's name
     name: Name,
 }
@@ -100,7 +100,7 @@ struct Set {
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let change = match args.command {
         Command::List { tenant } => return list(global, tenant).await,
-        Command::Show(which) => return show(global, &which.id()).await,
+        Command::Show(which) => return show(global, &which.id()?).await,
         Command::Set(set) => return put(global, *set).await,
         Command::Pause(which) => (which, ScheduleChange::Pause, "paused"),
         Command::Resume(which) => (which, ScheduleChange::Resume, "resumed"),
@@ -108,12 +108,12 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         Command::Remove(which) => (which, ScheduleChange::Remove, "removed"),
     };
     let (which, change, done) = change;
-    apply(global, &*global.store_alone().await?, &which.id(), &change, done).await
+    apply(global, &*global.store_alone().await?, &which.id()?, &change, done).await
 }
 
 impl Which {
-    fn id(&self) -> ScheduleId {
-        ScheduleId { topic: self.topic.clone(), name: self.name.clone() }
+    fn id(&self) -> Result<ScheduleId, Usage> {
+        Ok(ScheduleId { topic: self.topic.id()?, name: self.name.clone() })
     }
 }
 
@@ -137,7 +137,7 @@ impl Set {
 }
 
 async fn put(global: &Global, set: Set) -> anyhow::Result<Exit> {
-    let (manifest, id) = (global.manifest_without_secrets()?, set.which.id());
+    let (manifest, id) = (global.manifest_without_secrets()?, set.which.id()?);
     let mut schedule = set.schedule()?;
     if global.has_manifest() {
         let sample = NewJob { spec: schedule.spec(&id, JobId::generate()), due: Due::Now };
@@ -184,7 +184,7 @@ async fn apply(
 async fn list(global: &Global, tenant: Option<Name>) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let Some(store) = global.store_if_any(&manifest).await? else { return Ok(Exit::Done) };
-    let tenant = tenant.map_or_else(|| DEFAULT_TENANT.parse(), Ok)?;
+    let tenant = tenant_of(tenant.as_ref());
     let schedules = store.schedules(&tenant, None).await?;
     for schedule in &schedules {
         if global.json {
@@ -220,6 +220,20 @@ async fn show(global: &Global, id: &ScheduleId) -> anyhow::Result<Exit> {
     about.push(("body", job::about_payload(body)));
     screen::line(&facts(&about))?;
     Ok(Exit::Done)
+}
+
+#[cfg(feature = "top")]
+/// In one row: which, when it fires next, and its times in words.
+pub(super) fn row(stored: &StoredSchedule, now: Timestamp) -> [String; 3] {
+    let StoredSchedule { id, record } = stored;
+    let ticks = record.schedule.ticks();
+    let next = match upcoming(stored, ticks.as_ref().ok()).first() {
+        _ if record.paused => "paused".into(),
+        _ if record.moving => "moving".into(),
+        None => "never".into(),
+        Some(next) => job::distance(*next, now),
+    };
+    [id.to_string(), next, ticks.map_or_else(|bad| bad.to_string(), |ticks| ticks.in_words())]
 }
 
 fn document(stored: &StoredSchedule) -> anyhow::Result<serde_json::Value> {

@@ -6,9 +6,8 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::exit::Exit;
-use super::global::Global;
+use super::global::{Global, TopicArg};
 use super::screen;
-use gristmill_core::job::TopicId;
 
 /// Show or delete the state of a key, which its jobs leave for each other
 #[derive(Debug, clap::Args)]
@@ -31,8 +30,8 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The topic, or tenant/topic
-    topic: TopicId,
+    #[command(flatten)]
+    topic: TopicArg,
     /// The key of the jobs
     key: String,
 }
@@ -40,6 +39,7 @@ struct Which {
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let store = global.store_alone().await?;
     let (Command::Show(Which { topic, key }) | Command::Delete(Which { topic, key })) = &args.command;
+    let topic = &topic.id()?;
     let (tenant, name) = (topic.tenant.as_str(), topic.topic.as_str());
     let none = || screen::note(&format!("there is no state of the key `{}` in `{topic}`", screen::clean(key)));
     if let Command::Delete(_) = args.command {

@@ -7,7 +7,7 @@ use anyhow::Context;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::exit::Exit;
-use super::global::Global;
+use super::global::{Global, TopicName};
 use super::history;
 use super::store::Reached;
 use super::table::Table;
@@ -42,8 +42,8 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "watch")]
     history: bool,
     /// Only this topic, or tenant/topic, with --history [default: all topics of the tenant together]
-    #[arg(long, requires = "history", conflicts_with = "tenant")]
-    topic: Option<TopicId>,
+    #[arg(long, requires = "history")]
+    topic: Option<TopicName>,
 }
 
 /// Shorter would only cost the store.
@@ -62,7 +62,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let tenant = args.tenant.as_ref();
     if args.history {
-        return history::run(global, &manifest, tenant, args.topic).await;
+        return history::run(global, &manifest, tenant, args.topic.as_ref()).await;
     }
     if args.watch {
         tokio::select! {
@@ -172,8 +172,8 @@ fn table(counts: &[TopicCounts]) -> Table {
     for counts in counts {
         let TopicCounts { topic, ready, delayed, running, dead, totals, .. } = counts;
         let mut row = vec![name(topic, Some(counts))];
-        row.extend([ready, delayed, running, dead].map(u64::to_string));
-        row.extend(TOTALS.map(|(_, name)| totals.get(name).copied().unwrap_or(0).to_string()));
+        row.extend([ready, delayed, running, dead].map(|count| units::grouped(*count)));
+        row.extend(TOTALS.map(|(_, name)| units::grouped(totals.get(name).copied().unwrap_or(0))));
         table.row(row);
     }
     table

@@ -48,6 +48,47 @@ async fn jobs_are_cancelled_wherever_they_are_in_redis() {
     cancelled_while_waiting_and_while_running(TestProject::on_redis(MANIFEST, &HANDLERS).await).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_that_takes_a_topic_takes_its_tenant_before_it_or_as_an_option() {
+    let project = TestProject::new(MANIFEST, &HANDLERS).await;
+    let _runner = project.serve().await;
+    let look: [&[&str]; 7] = [
+        &["topics", "why", "T"],
+        &["topics", "purge", "T"],
+        &["dead", "list", "T"],
+        &["dead", "show", "T", "nobody"],
+        &["state", "show", "T", "key"],
+        &["schedule", "show", "T", "nightly"],
+        &["attempts", "--topic", "T", "--json"],
+    ];
+    let change: [&[&str]; 6] = [
+        &["push", "T", "--data", "x"],
+        &["pause", "T"],
+        &["resume", "T"],
+        &["dead", "respawn", "T", "--all"],
+        &["dead", "delete", "T", "nobody"],
+        &["stats", "--history", "--json", "--topic", "T"],
+    ];
+    let with = |command: &[&str], topic: &str, tenant: &[&str]| {
+        let words: Vec<_> = command.iter().map(|word| if *word == "T" { topic } else { word }).collect();
+        project.run(&[&words, tenant].concat())
+    };
+    for command in look.iter().chain(&change) {
+        let said = with(command, "acme/echo", &["--tenant", "other"]);
+        assert!(
+            said.ended(2).err.contains("belongs to another tenant than --tenant other"),
+            "{command:?}: {}",
+            said.err
+        );
+    }
+    for command in look {
+        let one = with(command, "acme/echo", &[]);
+        let other = with(command, "echo", &["--tenant", "acme"]);
+        assert_eq!((one.code, one.out, one.err), (other.code, other.out, other.err), "{command:?}");
+    }
+    assert_eq!(with(&["pause", "T"], "echo", &["--tenant", "acme"]).done(), "`acme/echo` is paused\n");
+}
+
 async fn changed_while_waiting(project: TestProject) {
     project.run(&["push", "echo", "--id", "j", "--data", "x", "--delay", "1h", "--keep-result", "1h"]).done();
     let priority = |of: &str| project.run(&["job", "show", of, "--json"]).document()["job"]["priority"].clone();

@@ -67,6 +67,13 @@ pub const DEFAULT_TENANT: &str = "default";
 #[serde(try_from = "String")]
 pub struct Name(Arc<str>);
 
+impl Name {
+    /// The tenant of a job that names none.
+    pub fn default_tenant() -> Self {
+        Self(DEFAULT_TENANT.into())
+    }
+}
+
 /// The text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no name: use 1 to 128 of A-Z a-z 0-9 - _ . and begin with a letter or a digit")]
