@@ -14,8 +14,8 @@ use super::global::Global;
 #[cfg(feature = "top")]
 use super::top;
 use super::{
-    attempts, bill, bulk, check, copy, dead, dev, fsck, invoke, job, logging, pause, project, push, run, schedule,
-    screen, state, stats, tenant, token, topics, workers,
+    attempts, bill, bulk, check, copy, dead, dev, find, fsck, invoke, job, logging, pause, project, push, run,
+    schedule, screen, state, stats, tenant, token, topics, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
@@ -47,6 +47,8 @@ enum Command {
     #[cfg(feature = "top")]
     Top(top::Args),
     Job(job::Args),
+    /// List the jobs that fit a query: `job list` by a shorter name
+    Jobs(find::AliasArgs),
     Attempts(attempts::Args),
     Dead(dead::Args),
     Bulk(bulk::Args),
@@ -119,6 +121,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(global, args).await,
         Command::Job(args) => job::run(global, args).await,
+        Command::Jobs(args) => find::jobs(global, args).await,
         Command::Attempts(args) => attempts::run(global, args).await,
         Command::Dead(args) => dead::run(global, args).await,
         Command::Bulk(args) => bulk::run(global, args).await,
@@ -151,7 +154,6 @@ impl Command {
             | Self::Fsck(_)
             | Self::Store(_)
             | Self::Invoke(_) => true,
-            Self::Topics(args) => args.is_of_this_machine(),
             #[cfg(feature = "bench")]
             Self::Bench(_) => true,
             _ => false,

@@ -30,6 +30,13 @@ pub(super) fn with<const N: usize>(mut document: Value, fields: [(&str, Value); 
     document
 }
 
+/// Adds the fields of another object.
+pub(super) fn add(document: &mut Value, more: &impl Serialize) {
+    if let Some(fields) = document.as_object_mut() {
+        fields.extend(object(more));
+    }
+}
+
 /// An object as the HTTP API writes it.
 fn object(value: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(value) {
@@ -72,6 +79,7 @@ pub(super) fn view(view: &JobView) -> Value {
         "last_failure": view.last_failure.as_ref().map(failure),
         "result": view.result.as_ref().map(result),
         "checkpoint": view.checkpoint.as_ref().map(payload),
+        "waits_for": view.waits_for,
     })
 }
 

@@ -40,6 +40,7 @@ mod tenant;
 mod token;
 #[cfg(feature = "top")]
 mod top;
+mod topic_line;
 mod topics;
 mod used;
 mod wait;

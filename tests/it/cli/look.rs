@@ -135,24 +135,33 @@ async fn topics_join_manifest_folder_and_store() {
     let documents = project.run(&["topics", "--json"]).ended(0).documents();
     let documented = [
         "attempts_max",
+        "compiling",
         "concurrency",
         "dead",
         "delayed",
         "external",
         "fuel",
         "handler",
+        "idle",
         "lacking",
         "limited",
         "memory_bytes",
+        "oldest_ready_ms",
         "origin",
         "paused",
         "ready",
+        "refused",
+        "run",
         "running",
+        "serves",
         "tenant",
         "timeout_ms",
         "topic",
+        "totals",
         "unknown",
         "version",
+        "waiting",
+        "waiting_for_key",
     ];
     for document in &documents {
         assert_eq!(fields(document), documented);
@@ -174,7 +183,7 @@ async fn check_marks_a_topic_that_lacks_a_grant() {
     let project = TestProject::new("[topics.puppet]\nclock = false\n", &[("puppet", guests::PUPPET)]).await;
     assert_eq!(project.run(&["topics", "--json"]).ended(0).document()["lacking"], json!(["clock"]));
     let table = project.run(&["topics"]).done();
-    assert!(table.contains("(lacks clock)"), "{table}");
+    assert!(table.contains("lacks-grants: `puppet` needs what the topic does not grant: `clock`"), "{table}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,7 +192,10 @@ async fn a_job_is_shown_wherever_it_is() {
     let show = |id: &str| project.run(&["job", "show", id, "--json"]).ended(0).document();
     for id in ["ready", "delayed", "dead", "finished"] {
         let view = show(id);
-        assert_eq!(fields(&view), ["attempts", "checkpoint", "id", "job", "last_failure", "place", "result", "state"]);
+        assert_eq!(
+            fields(&view),
+            ["attempts", "checkpoint", "id", "job", "last_failure", "place", "result", "state", "waits_for"]
+        );
         assert_eq!((&view["id"], &view["state"]), (&json!(id), &json!(id)));
     }
     let (ready, delayed, dead) = (show("ready"), show("delayed"), show("dead"));

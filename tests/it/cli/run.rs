@@ -71,8 +71,12 @@ async fn verbose_shows_each_jobs_life() {
 
     let named = |level, message, job| [level, message, job, "tenant=default", "version="];
     line_with(&runner, &named("DEBUG", "done ", "topic=echo job=glad attempt=1")).await;
-    line_with(&runner, &named("INFO", "failed: ", "topic=puppet job=sad attempt=1")).await;
-    line_with(&runner, &["DEBUG", "done ", "fuel=", "memory=", "duration="]).await;
+    line_with(&runner, &named("WARN", "failed: ", "topic=puppet job=sad attempt=1")).await;
+    let done = line_with(&runner, &["DEBUG", "done ", "fuel=", "memory=", "duration="]).await;
+    assert!(
+        done.split_whitespace().any(|field| field.starts_with("memory=") && field.ends_with("iB")),
+        "with a unit: {done}"
+    );
     let dead = line_with(&runner, &["WARN", "dead: "]).await;
     assert!(dead.contains("wasm trap"), "{dead}");
     line_with(&runner, &["    on fire "]).await;
@@ -146,6 +150,14 @@ async fn garbage_dropped_in_is_refused_aloud_and_the_old_one_keeps_serving() {
     let serving = line.split("serving=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
     assert!(runner.log().contains(&format!("handler loaded handler=echo version={serving}")), "{}", runner.log());
     assert_eq!(project.run(&["push", "echo", "--data", "still here", "--wait"]).done(), "still here");
+    let shown =
+        || project.run(&["topics", "--json"]).documents().into_iter().find(|line| line["topic"] == "echo").unwrap();
+    // The attempt is remembered a moment after it is settled.
+    let topic = until("its run time", SOON, async || Some(shown()).filter(|topic| topic["run"]["attempts"] == 1)).await;
+    assert_eq!((&topic["version"], &topic["serves"]), (&serving.into(), &true.into()), "not that of the file");
+    assert!(topic["refused"].as_str().unwrap().contains("this is no WebAssembly"), "{topic}");
+    let table = project.run(&["topics"]).done();
+    assert!(table.contains(&format!("echo {serving}")) && table.contains("the file was refused: "), "{table}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

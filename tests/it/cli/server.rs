@@ -61,7 +61,15 @@ async fn commands_reach_a_server_elsewhere_with_a_token_and_tls() {
     };
     let without_token = elsewhere(&certificates, &["--server", &server, "stats"]);
     assert!(error(&without_token, 1).contains("--token"), "{without_token:?}");
-    let of_this_machine = ask(&["topics"]);
+    let topic: Value = serde_json::from_str(&done(&ask(&["topics", "--json"]))).unwrap();
+    assert_eq!(
+        (&topic["topic"], &topic["serves"], &topic["idle"]["reason"]),
+        (&"echo".into(), &true.into(), &"empty".into())
+    );
+    assert!(topic["version"].is_string() && topic["refused"].is_null(), "{topic}");
+    let table = done(&ask(&["topics"]));
+    assert!(table.contains(&format!("echo {}", topic["version"].as_str().unwrap())), "{table}");
+    let of_this_machine = ask(&["check"]);
     assert!(error(&of_this_machine, 2).contains("leave out --server"), "{of_this_machine:?}");
     // A machine that does not trust the authority.
     let mut untrusting = command(&project.manifest());

@@ -1,0 +1,370 @@
+//! A topic as commands show it: its jobs, what does them, and why nothing does.
+//!
+//! A server says what serves. Without one, it is the manifest and the files in the handlers folder that say what would.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::global::Global;
+use super::store::Reached;
+use super::{document, folder, screen, stats, why};
+use gristmill_config::{Manifest, units};
+use gristmill_core::job::{Name, TopicId};
+use gristmill_core::time::{Timestamp, millis};
+use gristmill_core::topic::{Demands, Topic};
+use gristmill_runner::RunTimes;
+use gristmill_runner::why::{Idle, IdleReason, idle};
+use gristmill_sandbox::Version;
+use gristmill_server::{RemoteStore, TopicSeen, TopicServing};
+use gristmill_store::{Produce, StoreError, TopicCounts};
+
+/// The versions of the components in the handlers folder, and what each needs.
+type Files = BTreeMap<Name, (Version, Demands)>;
+
+/// A topic with its jobs and its handler.
+#[derive(Debug, Clone)]
+pub(super) struct TopicLine {
+    pub(super) counts: TopicCounts,
+    /// `manifest`, `folder` or `store`. `None`: only the server's manifest knows.
+    pub(super) origin: Option<&'static str>,
+    pub(super) unknown: bool,
+    handler: Option<Name>,
+    external: bool,
+    /// A server said this. Else it is about the files in the folder.
+    serves: bool,
+    pub(super) version: Option<String>,
+    lacking: Vec<String>,
+    refused: Option<String>,
+    compiling: bool,
+    pub(super) idle: Option<Idle>,
+    run: Option<RunTimes>,
+    limits: Option<Limits>,
+}
+
+/// What the manifest allows a topic's jobs, as far as it is shown.
+#[derive(Debug, Clone, Default, Serialize)]
+struct Limits {
+    concurrency: Option<u32>,
+    timeout_ms: Option<u64>,
+    fuel: Option<u64>,
+    memory_bytes: Option<u64>,
+    attempts_max: Option<u32>,
+}
+
+/// Where topics are read.
+#[derive(Debug)]
+pub(super) enum Topics {
+    /// A server knows what serves.
+    Server {
+        server: RemoteStore,
+        /// That of the server, if this machine has it.
+        manifest: Option<Manifest>,
+    },
+    /// The manifest and the files say what would serve. There may be no store yet.
+    Files { store: Option<Arc<dyn Produce>>, manifest: Manifest, files: Files },
+}
+
+impl Topics {
+    /// By the server if one answers: that of the store, or of a Redis the one which listens where the manifest says.
+    ///
+    /// # Errors
+    /// The handlers folder cannot be read.
+    pub(super) async fn find(global: &Global, manifest: &Manifest, reached: Option<&Reached>) -> anyhow::Result<Self> {
+        let server = match reached.and_then(|reached| reached.server.clone()) {
+            Some(server) => Some(server),
+            None => local_server(global, manifest).await?,
+        };
+        if let Some(server) = server {
+            let manifest = (!global.names_server()).then(|| manifest.clone());
+            return Ok(Self::Server { server, manifest });
+        }
+        let store = reached.map(|reached| reached.store.clone());
+        Ok(Self::Files { store, manifest: manifest.clone(), files: files(manifest)? })
+    }
+
+    /// The topics of these tenants.
+    ///
+    /// # Errors
+    /// The store is unavailable, or refuses.
+    pub(super) async fn of(&self, tenants: &[Name]) -> Result<Vec<TopicLine>, StoreError> {
+        match self {
+            Self::Server { server, manifest } => {
+                let mut lines = Vec::new();
+                for tenant in tenants {
+                    let topics = server.topics(tenant).await?;
+                    lines.extend(topics.into_iter().map(|topic| TopicLine::seen(topic, manifest.as_ref())));
+                }
+                Ok(lines)
+            }
+            Self::Files { store, manifest, files } => {
+                let counts = match store {
+                    Some(store) => stats::counts(&**store, tenants).await?,
+                    None => Vec::new(),
+                };
+                let mut lines = of_files(manifest, files, counts);
+                lines.retain(|line| tenants.contains(&line.counts.topic.tenant));
+                Ok(lines)
+            }
+        }
+    }
+}
+
+/// A server of this machine that has the store, and shows it.
+async fn local_server(global: &Global, manifest: &Manifest) -> anyhow::Result<Option<RemoteStore>> {
+    match global.way(manifest)?.server_here().await {
+        Ok(server) => Ok(server),
+        Err(error) => {
+            screen::note(&format!("note: the server is not asked: {error}"));
+            Ok(None)
+        }
+    }
+}
+
+/// Of each component in the folder, its version and what it needs.
+fn files(manifest: &Manifest) -> anyhow::Result<Files> {
+    let mut versions = Files::new();
+    for found in folder::scan(&manifest.handlers)? {
+        match (&found.name, found.version(manifest.handlers.component_bytes)) {
+            (Ok(name), Ok(version)) => _ = versions.insert(name.clone(), version),
+            // `check` says more.
+            (Err(problem), _) => screen::note(&format!("note: {}: {problem}", found.path.display())),
+            (_, Err(problem)) => screen::note(&format!("note: {}: {problem:#}", found.path.display())),
+        }
+    }
+    Ok(versions)
+}
+
+fn of_files(manifest: &Manifest, files: &Files, counts: Vec<TopicCounts>) -> Vec<TopicLine> {
+    let mut counts: BTreeMap<TopicId, TopicCounts> =
+        counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
+    let auto = files.keys().filter(|name| manifest.makes_topic(name)).map(|name| manifest.auto_topic(name).id);
+    let auto: BTreeSet<TopicId> = auto.collect();
+    let ids: BTreeSet<TopicId> = manifest.topics.keys().chain(&auto).chain(counts.keys()).cloned().collect();
+    let line = |id: TopicId| {
+        let counts = counts.remove(&id).unwrap_or_else(|| TopicCounts::none(id.clone()));
+        match manifest.topics.get(&id) {
+            Some(topic) => TopicLine::of_file(topic, "manifest", files, counts),
+            None if auto.contains(&id) => TopicLine::of_file(&manifest.auto_topic(&id.topic), "folder", files, counts),
+            None => {
+                TopicLine::of_file(&Topic { id, ..manifest.auto_topic(&counts.topic.topic) }, "store", files, counts)
+            }
+        }
+    };
+    ids.into_iter().map(line).collect()
+}
+
+impl TopicLine {
+    fn seen(topic: TopicSeen, manifest: Option<&Manifest>) -> Self {
+        let TopicSeen { counts, serving, unknown, handler, external, compiling, idle, limits, run } = topic;
+        let TopicServing { version, lacking, refused } = serving;
+        let origin = match manifest {
+            _ if unknown => Some("store"),
+            Some(manifest) if manifest.topics.contains_key(&counts.topic) => Some("manifest"),
+            Some(_) => Some("folder"),
+            None => None,
+        };
+        let limits = limits.map(|limits| Limits {
+            concurrency: Some(limits.concurrency),
+            timeout_ms: Some(limits.timeout_ms),
+            fuel: Some(limits.fuel),
+            memory_bytes: Some(limits.memory_bytes),
+            attempts_max: Some(limits.attempts),
+        });
+        let serves = true;
+        Self {
+            counts,
+            origin,
+            unknown,
+            handler,
+            external,
+            serves,
+            version,
+            lacking,
+            refused,
+            compiling,
+            idle,
+            run,
+            limits,
+        }
+    }
+
+    fn of_file(topic: &Topic, origin: &'static str, files: &Files, counts: TopicCounts) -> Self {
+        let is_made = origin != "store";
+        let file = files.get(&topic.handler).filter(|_| is_made && !topic.external);
+        let demands = file.map(|(_, demands)| demands);
+        let lacking = demands.map(|demands| topic.lacks(demands)).unwrap_or_default();
+        let limits = Limits {
+            concurrency: Some(topic.concurrency),
+            timeout_ms: Some(millis(topic.limits.timeout)),
+            fuel: Some(topic.limits.fuel),
+            memory_bytes: Some(topic.limits.memory_bytes),
+            attempts_max: Some(topic.retry.attempts),
+        };
+        Self {
+            origin: Some(origin),
+            unknown: !is_made,
+            handler: is_made.then(|| topic.handler.clone()),
+            external: is_made && topic.external,
+            serves: false,
+            version: file.map(|(version, _)| version.to_string()),
+            lacking: lacking.iter().map(|lacking| lacking.name().to_owned()).collect(),
+            refused: None,
+            compiling: false,
+            idle: idle(&counts, &why::by_file(topic, is_made, demands)),
+            run: None,
+            limits: is_made.then_some(limits),
+            counts,
+        }
+    }
+
+    /// With what a person needs to know of it at once.
+    pub(super) fn name(&self) -> String {
+        stats::name(&self.counts.topic, Some(&self.counts)) + if self.unknown { " (unknown)" } else { "" }
+    }
+
+    /// The handler and its version.
+    pub(super) fn handler(&self) -> String {
+        match (&self.handler, &self.version) {
+            (None, _) => "-".into(),
+            (Some(handler), Some(version)) => format!("{handler} {version}"),
+            (Some(_), None) if self.external => "pull workers".into(),
+            (Some(handler), None) if self.serves && !self.has_no_handler() => format!("{handler} native"),
+            (Some(handler), None) => format!("{handler} missing"),
+        }
+    }
+
+    fn has_no_handler(&self) -> bool {
+        let without = [IdleReason::NoHandler, IdleReason::Compiling, IdleReason::Refused, IdleReason::LacksGrants];
+        self.idle.as_ref().is_some_and(|idle| without.contains(&idle.reason))
+    }
+
+    /// How long the oldest ready job has been ready.
+    pub(super) fn oldest(&self, now: Timestamp) -> String {
+        self.counts.oldest_ready.map(|since| units::about_duration(now.since(since))).unwrap_or_default()
+    }
+
+    /// How long half of the attempts run, and all but one of a hundred.
+    pub(super) fn run_times(&self) -> [String; 2] {
+        let about = |of: fn(&RunTimes) -> u64| {
+            self.run.as_ref().map_or_else(|| "-".into(), |run| about_duration(Duration::from_micros(of(run))))
+        };
+        [about(|run| run.p50_us), about(|run| run.p99_us)]
+    }
+
+    /// In words, why no further job is begun, or what is wrong although jobs are.
+    pub(super) fn state(&self) -> String {
+        let idle = self.idle.as_ref().filter(|idle| idle.reason != IdleReason::Empty);
+        let mut said = idle.map(|idle| format!("{}: {}", <&str>::from(idle.reason), idle.detail)).unwrap_or_default();
+        let mut add = |text: String| {
+            if !said.is_empty() {
+                said.push_str("; ");
+            }
+            said.push_str(&text);
+        };
+        if self.has_no_handler() {
+            return said;
+        }
+        if let Some(refused) = &self.refused {
+            add(format!("serves the version before: the file was refused: {refused}"));
+        } else if !self.lacking.is_empty() {
+            add(format!("serves the version before: the file lacks {}", self.lacking.join(", ")));
+        } else if self.compiling {
+            add("serves the version before: the file is being compiled".into());
+        }
+        said
+    }
+
+    /// Jobs wait and only a person can have them begun, or a file was refused.
+    #[cfg(feature = "top")]
+    pub(super) fn needs_a_person(&self) -> bool {
+        let waits = self.counts.ready > 0 && (self.has_no_handler() || self.counts.paused);
+        waits || self.refused.is_some() || !self.lacking.is_empty()
+    }
+
+    pub(super) fn document(&self) -> Value {
+        let Self { counts, origin, unknown, handler, external, serves, version, lacking, .. } = self;
+        let mut fields = document::counts(counts);
+        let rest = json!({
+            "origin": origin,
+            "unknown": unknown,
+            "handler": handler,
+            "external": handler.as_ref().map(|_| external),
+            "serves": serves,
+            "version": version,
+            "lacking": lacking,
+            "refused": self.refused,
+            "compiling": self.compiling,
+            "idle": self.idle,
+            "run": self.run,
+            "limited": counts.limited,
+        });
+        document::add(&mut fields, &rest);
+        document::add(&mut fields, &self.limits.clone().unwrap_or_default());
+        fields
+    }
+}
+
+/// Below a millisecond too.
+fn about_duration(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    if micros < 1000 { format!("{micros}us") } else { units::about_duration(duration) }
+}
+
+/// A topic as a server shows it, for tests: `mail` with these fields besides.
+#[cfg(test)]
+pub(super) fn seen_with(fields: &Value) -> TopicLine {
+    let mut whole = document::counts(&TopicCounts::none("mail".parse().unwrap()));
+    let usual =
+        json!({ "unknown": false, "handler": "mail", "version": "9f2c", "lacking": [], "refused": null, "idle": null });
+    document::add(&mut whole, &usual);
+    document::add(&mut whole, fields);
+    TopicLine::seen(serde_json::from_value(whole).unwrap(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn line(topic: Value) -> TopicLine {
+        seen_with(&topic)
+    }
+
+    #[test]
+    fn a_topic_is_listed_once_whichever_sides_know_it() {
+        let manifest = Manifest::parse("[topics.a]\nhandler = \"echo\"", Path::new("gristmill.toml")).unwrap();
+        let files = BTreeMap::from([("echo".parse().unwrap(), (Version([7; 32]), Demands::default()))]);
+        let counts = |topic: &str| TopicCounts { ready: 1, ..TopicCounts::none(topic.parse().unwrap()) };
+        let lines = of_files(&manifest, &files, vec![counts("a"), counts("stray")]);
+        let seen: Vec<_> =
+            lines.iter().map(|line| (line.counts.topic.to_string(), line.origin, line.version.is_some())).collect();
+        let expected = [("a", "manifest", true), ("echo", "folder", true), ("stray", "store", false)];
+        assert_eq!(seen, expected.map(|(id, origin, version)| (id.to_owned(), Some(origin), version)));
+    }
+
+    #[test]
+    fn a_topic_whose_file_was_refused_says_that_the_version_before_serves() {
+        let serves = line(json!({ "refused": "it imports wasi:sockets" }));
+        assert_eq!(serves.state(), "serves the version before: the file was refused: it imports wasi:sockets");
+        assert_eq!(serves.handler(), "mail 9f2c");
+        let idle = json!({ "reason": "refused", "detail": "mail.wasm was refused: it imports wasi:sockets" });
+        let none = line(json!({ "version": null, "refused": "it imports wasi:sockets", "idle": idle }));
+        assert_eq!(none.state(), "refused: mail.wasm was refused: it imports wasi:sockets");
+        assert_eq!(none.handler(), "mail missing");
+        assert_eq!(line(json!({ "compiling": true })).state(), "serves the version before: the file is being compiled");
+    }
+
+    #[test]
+    fn a_topic_without_jobs_has_nothing_to_say_and_a_paused_one_has() {
+        assert_eq!(line(json!({ "idle": { "reason": "empty", "detail": "no job is ready" } })).state(), "");
+        let paused = line(json!({ "idle": { "reason": "paused", "detail": "it is paused: resume it" } }));
+        assert_eq!(paused.state(), "paused: it is paused: resume it");
+        let run = json!({ "attempts": 3, "p50_us": 640, "p99_us": 2300 });
+        assert_eq!(line(json!({ "run": run })).run_times(), ["640us", "2ms"]);
+    }
+}
