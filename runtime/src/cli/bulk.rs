@@ -154,11 +154,25 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
 }
 
 async fn server(global: &Global) -> anyhow::Result<RemoteStore> {
-    let way = global.way(&global.manifest_without_secrets()?)?;
-    let server = if global.names_server() { way.reach().await?.server } else { way.server_here().await? };
-    match server {
+    match find_server(global).await? {
         Some(server) => Ok(server),
         None => bail!(NO_SERVER),
+    }
+}
+
+async fn find_server(global: &Global) -> anyhow::Result<Option<RemoteStore>> {
+    let way = global.way(&global.manifest_without_secrets()?)?;
+    Ok(if global.names_server() { way.reach().await?.server } else { way.server_here().await? })
+}
+
+/// The same for a command that can do without: a server of this machine that refuses to say which store it has is none.
+pub(super) async fn server_if_any(global: &Global) -> anyhow::Result<Option<RemoteStore>> {
+    match find_server(global).await {
+        Err(error) if !global.names_server() => {
+            tracing::debug!("no server is asked: {error:#}");
+            Ok(None)
+        }
+        found => found,
     }
 }
 
@@ -166,14 +180,13 @@ async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Exit> {
     let new = args.asked()?;
     let StartArgs { whose: Whose { tenant }, yes, .. } = args;
     let server = &server(global).await?;
-    let Bulk { id, .. } = server.make_bulk(&tenant, &new).await?;
-    let counted = follow(global, server, &tenant, &id).await?;
+    let counted = count(global, server, &tenant, &new).await?;
     if counted.state != BulkState::Counted {
         return ended(global, &counted);
     }
     preview(global, &counted);
     if counted.matched == 0 || !(yes || confirmed(&counted)?) {
-        let aborted = server.abort_bulk(&tenant, &id).await?;
+        let aborted = server.abort_bulk(&tenant, &counted.id).await?;
         if counted.matched > 0 && !global.json {
             screen::note("nothing was changed: add --yes to do it without being asked");
         }
@@ -182,14 +195,50 @@ async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
+    match do_it(global, server, &tenant, &counted).await? {
+        Some(bulk) => ended(global, &bulk),
+        None => Ok(Exit::Failed),
+    }
+}
+
+/// Counts the jobs that fit, and does it to them without asking. `None`: a signal aborted it.
+pub(super) async fn carry_out(
+    global: &Global,
+    server: &RemoteStore,
+    tenant: &Name,
+    new: &NewBulk,
+) -> anyhow::Result<Option<Bulk>> {
+    let counted = count(global, server, tenant, new).await?;
+    if counted.state != BulkState::Counted {
+        return Ok(Some(counted));
+    }
+    if counted.matched == 0 {
+        server.abort_bulk(tenant, &counted.id).await?;
+        return Ok(Some(Bulk { state: BulkState::Done, ..counted }));
+    }
+    do_it(global, server, tenant, &counted).await
+}
+
+async fn count(global: &Global, server: &RemoteStore, tenant: &Name, new: &NewBulk) -> anyhow::Result<Bulk> {
+    let Bulk { id, .. } = server.make_bulk(tenant, new).await?;
+    follow(global, server, tenant, &id).await
+}
+
+/// Starts what was counted, and follows it to its end. `None`: a signal aborted it.
+async fn do_it(
+    global: &Global,
+    server: &RemoteStore,
+    tenant: &Name,
+    Bulk { id, matched, .. }: &Bulk,
+) -> anyhow::Result<Option<Bulk>> {
     let signals = signals::end()?;
     let still = || format!("the server may still have the bulk action: `gristmill bulk show {id}`");
-    server.start_bulk(&tenant, &id, counted.matched).await.with_context(still)?;
+    server.start_bulk(tenant, id, *matched).await.with_context(still)?;
     let abort = async {
         signals.first.cancelled().await;
-        if let Err(error) = server.abort_bulk(&tenant, &id).await {
+        if let Err(error) = server.abort_bulk(tenant, id).await {
             // It may be over by now: then what it did is told all the same.
-            if !server.bulk(&tenant, &id).await.is_ok_and(|bulk| bulk.state.is_over()) {
+            if !server.bulk(tenant, id).await.is_ok_and(|bulk| bulk.state.is_over()) {
                 let error = screen::clean(&format!("{:#}", anyhow::Error::new(error)));
                 screen::note(&format!("it was not aborted: {error}: `gristmill bulk abort {id}`"));
             }
@@ -197,8 +246,8 @@ async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Exit> {
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        bulk = follow(global, server, &tenant, &id) => ended(global, &bulk.with_context(still)?),
-        () = abort => Ok(Exit::Failed),
+        bulk = follow(global, server, tenant, id) => Ok(Some(bulk.with_context(still)?)),
+        () = abort => Ok(None),
         () = signals.second.cancelled() => bail!(still()),
     }
 }

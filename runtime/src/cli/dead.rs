@@ -2,15 +2,17 @@
 
 use anyhow::bail;
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::exit::{Exit, Usage};
-use super::find::{self, Finder};
-use super::global::Global;
-use super::table::{Table, facts};
-use super::{document, job, screen, wait};
+use super::find::{self, Finder, Listing};
+use super::global::{Global, TopicArg, TopicName};
+use super::table::facts;
+use super::{bulk, document, job, screen, wait};
+use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
+use gristmill_server::{BulkAction, BulkState, NewBulk};
 use gristmill_store::{DeadJob, Inspect, JobState, JobView, StoreError};
 
 /// Dead jobs are read this many at a time.
@@ -21,6 +23,7 @@ const PAGE: usize = 200;
 #[command(after_help = "\
 Examples:
   gristmill dead list resize-image
+  gristmill dead list 'reason:timeout died<1h' --columns id,topic,code
   gristmill dead groups
   gristmill dead show resize-image 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill dead respawn resize-image --query 'reason:timeout died<1h'
@@ -32,19 +35,15 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List a topic's dead jobs, the latest first
+    /// List dead jobs, of each topic the latest first
+    ///
+    /// It is `job list` of dead jobs, with the same query, columns and groups.
     #[command(after_help = find::LANGUAGE)]
     List {
-        /// The topic, or tenant/topic
-        topic: TopicId,
-        /// Only the jobs that fit these conditions, such as 'reason:timeout died<1h'
+        /// The topic, or tenant/topic, if it is only one; and conditions, such as 'reason:timeout died<1h'
         query: Vec<String>,
-        /// Show at most this many
-        #[arg(long, value_name = "N", default_value_t = 50)]
-        limit: usize,
-        /// Leave out this many of the latest
-        #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "query")]
-        skip: usize,
+        #[command(flatten)]
+        listing: Listing,
     },
     /// Group dead jobs by what killed them, the largest group first
     ///
@@ -53,27 +52,31 @@ enum Command {
     Groups {
         /// Only the jobs that fit these conditions, such as 'topic:mail* died<1h'
         query: Vec<String>,
-        /// Whose jobs they are
-        #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
-        tenant: Name,
+        /// Whose jobs they are [default: default]
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<Name>,
     },
     /// Show a dead job with its body, failure and backtrace
     Show {
-        /// The topic, or tenant/topic
-        topic: TopicId,
+        #[command(flatten)]
+        topic: TopicArg,
         /// The job's id
         id: JobId,
     },
     /// Make dead jobs ready again, with all their attempts before them
+    ///
+    /// With --all and --query a server does it step by step, if one answers.
     Respawn(Which),
     /// Delete dead jobs for good
+    ///
+    /// With --all and --query a server does it step by step, if one answers.
     Delete(Which),
 }
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The topic, or tenant/topic
-    topic: TopicId,
+    #[command(flatten)]
+    topic: TopicArg,
     /// The jobs' ids
     #[arg(required_unless_present_any = ["all", "query"], conflicts_with_all = ["all", "query"])]
     ids: Vec<JobId>,
@@ -94,114 +97,36 @@ pub(super) enum Act {
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     match args.command {
-        Command::List { topic, query, limit, skip } if query.is_empty() => {
-            list(global, &*global.store_alone().await?, &topic, skip, limit).await
-        }
-        Command::List { topic, query, limit, .. } => search(global, &topic, &query.join(" "), limit).await,
-        Command::Groups { query, tenant } => groups(global, tenant, query.join(" ")).await,
-        Command::Show { topic, id } => show(global, &*global.store_alone().await?, &topic, &id).await,
+        Command::List { query, listing } => list(global, query, listing).await,
+        Command::Groups { query, tenant } => Listing::groups(tenant).show(global, query.join(" "), &[], dead).await,
+        Command::Show { topic, id } => show(global, &*global.store_alone().await?, &topic.id()?, &id).await,
         Command::Respawn(which) => act(global, &which, Act::Respawn).await,
         Command::Delete(which) => act(global, &which, Act::Delete).await,
     }
 }
 
-const COLUMNS: [&str; 5] = ["ID", "DIED", ">ATTEMPTS", "REASON", "MESSAGE"];
-
-/// Lists those that fit a query.
-async fn search(global: &Global, topic: &TopicId, query: &str, limit: usize) -> anyhow::Result<Exit> {
-    let finder = Finder::new(global, topic.tenant.clone(), find::dead_of(topic, query)).await?;
-    let (mut table, now) = (Table::new(&COLUMNS), Timestamp::now());
-    let searched = finder
-        .jobs(limit, |view| {
-            let JobView { state: JobState::Dead { since }, job: Some(job), attempts, last_failure: failure, .. } = view
-            else {
-                return Ok(());
-            };
-            let dead = DeadJob { job, since, attempts, failure };
-            if global.json {
-                return screen::document(&document::dead(&dead));
-            }
-            table.row(row(&dead, now));
-            Ok(())
-        })
-        .await?;
-    if !global.json {
-        if !table.is_empty() {
-            table.print()?;
-        }
-        searched.note();
-    }
-    Ok(Exit::Done)
+/// The first word is a topic if it can be one: conditions have a `:` or a comparison.
+async fn list(global: &Global, query: Vec<String>, mut listing: Listing) -> anyhow::Result<Exit> {
+    let topic = query.first().and_then(|word| word.parse::<TopicName>().ok());
+    let Some(topic) = topic else {
+        let columns = ["id", "topic", "died", "attempts", "reason", "code", "message"];
+        return listing.show(global, format!("state:dead {}", query.join(" ")), &columns, dead).await;
+    };
+    let topic = topic.of(listing.tenant.as_ref())?;
+    listing.tenant = Some(topic.tenant.clone());
+    let columns = ["id", "died", "attempts", "reason", "code", "message"];
+    let conditions = query.get(1..).unwrap_or_default().join(" ");
+    listing.show(global, find::dead_of(&topic, &conditions), &columns, dead).await
 }
 
-async fn groups(global: &Global, tenant: Name, query: String) -> anyhow::Result<Exit> {
-    let groups = Finder::new(global, tenant, query).await?.dead_groups().await?;
-    if global.json {
-        groups.iter().try_for_each(|group| screen::document(&serde_json::to_value(group)?))?;
-        return Ok(Exit::Done);
-    }
-    let (mut table, now) =
-        (Table::new(&[">JOBS", "TOPIC", "REASON", "CODE", "LAST", "QUERY", "MESSAGE"]), Timestamp::now());
-    for group in &groups {
-        table.row([
-            group.count.to_string(),
-            group.topic.topic.to_string(),
-            group.reason.map(|reason| reason.to_string()).unwrap_or_default(),
-            group.code.clone(),
-            job::distance(group.last, now),
-            group.q.split(' ').next_back().unwrap_or_default().to_owned(),
-            group.message.clone(),
-        ]);
-    }
-    if groups.is_empty() {
-        screen::note("no job is dead, or none fits");
-    } else {
-        table.print()?;
-    }
-    Ok(Exit::Done)
-}
-
-async fn list(
-    global: &Global,
-    store: &dyn Inspect,
-    topic: &TopicId,
-    skip: usize,
-    limit: usize,
-) -> anyhow::Result<Exit> {
-    let now = Timestamp::now();
-    let mut table = Table::new(&COLUMNS);
-    let mut seen = 0;
-    while seen < limit {
-        let page = store.dead(topic, skip + seen, PAGE.min(limit - seen)).await?;
-        if page.is_empty() {
-            break;
+fn dead(view: &JobView) -> Value {
+    match (&view.state, &view.job) {
+        (JobState::Dead { since }, Some(job)) => {
+            let (job, since, failure) = (job.clone(), *since, view.last_failure.clone());
+            document::dead(&DeadJob { job, since, attempts: view.attempts, failure })
         }
-        seen += page.len();
-        for dead in &page {
-            if global.json {
-                screen::document(&document::dead(dead))?;
-            } else {
-                table.row(row(dead, now));
-            }
-        }
+        _ => document::view(view),
     }
-    if !global.json && table.is_empty() {
-        screen::note(&format!("`{topic}` has no dead jobs"));
-    } else if !global.json {
-        table.print()?;
-    }
-    Ok(Exit::Done)
-}
-
-fn row(dead: &DeadJob, now: Timestamp) -> [String; 5] {
-    let failure = dead.failure.as_ref();
-    [
-        dead.job.spec.id.to_string(),
-        job::distance(dead.since, now),
-        dead.attempts.to_string(),
-        failure.map(|failure| failure.reason.to_string()).unwrap_or_default(),
-        failure.map(|failure| failure.detail.message.replace('\n', " ")).unwrap_or_default(),
-    ]
 }
 
 async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId) -> anyhow::Result<Exit> {
@@ -242,26 +167,49 @@ async fn find(store: &dyn Inspect, topic: &TopicId, id: &JobId) -> Result<Option
 
 async fn act(global: &Global, which: &Which, act: Act) -> anyhow::Result<Exit> {
     let Which { topic, ids, all, query } = which;
+    let topic = &topic.id()?;
+    if let Some(query) = query
+        && !find::parse(query)?.is_selective()
+    {
+        let problem = "--query has no condition besides topics and states: say --all for all dead jobs";
+        return Err(Usage(problem.into()).into());
+    }
+    // Any dead job was tried, or given up before it was.
+    let chosen = query.as_deref().or(all.then_some("attempts>=0")).map(|query| find::dead_of(topic, query));
+    // With --json each job is named, which a bulk action does not do.
+    if let Some(q) = &chosen
+        && !global.json
+        && let Some(server) = bulk::server_if_any(global).await?
+    {
+        let action = act.in_bulk();
+        let new = NewBulk { q: q.clone(), action, due: None, priority: None };
+        return Ok(match bulk::carry_out(global, &server, &topic.tenant, &new).await? {
+            None => Exit::Failed,
+            Some(done) => {
+                say_done(topic, act, done.changed)?;
+                if done.state == BulkState::Done { Exit::Done } else { Exit::Failed }
+            }
+        });
+    }
     // All of them first: what is respawned may be dead again before the last is reached.
-    let found = match query {
-        Some(query) => Some(chosen(global, topic, query).await?),
+    let found = match &chosen {
+        Some(q) => Some(Finder::new(global, topic.tenant.clone(), q.clone()).await?.ids().await?),
         None => None,
     };
     let store = global.store_alone().await?;
-    let ids = match found {
-        Some(found) => found,
-        None if *all => everyone(&*store, topic).await?,
-        None => ids.clone(),
-    };
-    let all = *all || query.is_some();
-    let show = |id: &JobId, was_dead: bool| show_change(global, topic, id, act, was_dead, all);
-    let done = act_on(&*store, topic, &ids, act, show).await?;
+    let ids = found.as_ref().unwrap_or(ids);
+    let show = |id: &JobId, was_dead: bool| show_change(global, topic, id, act, was_dead, chosen.is_some());
+    let done = act_on(&*store, topic, ids, act, show).await?;
     if !global.json {
-        let jobs = if done == 1 { "job" } else { "jobs" };
-        screen::line(&format!("{} {done} {jobs} of `{topic}`", act.past()))?;
+        say_done(topic, act, done as u64)?;
     }
     // With --all and --query, a job that another process changed first is no failure.
-    Ok(if all || done == ids.len() { Exit::Done } else { Exit::Failed })
+    Ok(if chosen.is_some() || done == ids.len() { Exit::Done } else { Exit::Failed })
+}
+
+fn say_done(topic: &TopicId, act: Act, done: u64) -> anyhow::Result<()> {
+    let jobs = if done == 1 { "job" } else { "jobs" };
+    screen::line(&format!("{} {} {jobs} of `{topic}`", act.past(), units::grouped(done)))
 }
 
 /// Does it to dead jobs, and calls `each` with every id and whether it was dead. Returns how many were.
@@ -284,28 +232,6 @@ pub(super) async fn act_on(
     Ok(done)
 }
 
-/// Those that fit a query.
-async fn chosen(global: &Global, topic: &TopicId, query: &str) -> anyhow::Result<Vec<JobId>> {
-    if !find::parse(query)?.is_selective() {
-        return Err(
-            Usage("--query has no condition besides topics and states: say --all for all dead jobs".into()).into()
-        );
-    }
-    let finder = Finder::new(global, topic.tenant.clone(), find::dead_of(topic, query)).await?;
-    finder.ids().await
-}
-
-async fn everyone(store: &dyn Inspect, topic: &TopicId) -> Result<Vec<JobId>, StoreError> {
-    let mut ids = Vec::new();
-    loop {
-        let page = store.dead(topic, ids.len(), PAGE).await?;
-        if page.is_empty() {
-            return Ok(ids);
-        }
-        ids.extend(page.into_iter().map(|dead| dead.job.spec.id));
-    }
-}
-
 fn show_change(
     global: &Global,
     topic: &TopicId,
@@ -325,6 +251,13 @@ fn show_change(
 }
 
 impl Act {
+    const fn in_bulk(self) -> BulkAction {
+        match self {
+            Self::Respawn => BulkAction::Respawn,
+            Self::Delete => BulkAction::Delete,
+        }
+    }
+
     pub(super) const fn past(self) -> &'static str {
         match self {
             Self::Respawn => "respawned",

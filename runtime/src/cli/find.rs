@@ -1,13 +1,16 @@
-//! `gristmill job list`, and what other commands need to choose jobs by a query.
+//! `gristmill job list` and `dead list`, and what other commands need to choose jobs by a query.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::exit::{Exit, Usage};
-use super::global::Global;
+use super::global::{Global, tenant_of};
 use super::store::Reached;
 use super::table::Table;
 use super::{document, job, screen};
+use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_server::RemoteStore;
@@ -17,7 +20,7 @@ use gristmill_store::{DeadGroup, JobField, JobQuery, JobState, JobView, Produce,
 const PAGE: usize = 200;
 
 /// The columns of `job list`, unless it is asked for others.
-const COLUMNS: [&str; 7] = ["id", "topic", "state", "when", "attempts", "key", "message"];
+const COLUMNS: [&str; 8] = ["id", "topic", "state", "when", "attempts", "key", "code", "message"];
 
 /// What `--help` of a command says about its query.
 pub(super) const LANGUAGE: &str = "\
@@ -37,15 +40,36 @@ Commas mean any of, * any characters; quotes keep blanks together.";
 pub(super) struct Args {
     /// Conditions, such as 'topic:mail* state:dead age>1h'
     query: Vec<String>,
-    /// Whose jobs they are
-    #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
-    tenant: Name,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// `gristmill jobs`, with an example of its own.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("Example:\n  gristmill jobs 'topic:mail* state:dead reason:timeout age>1h'\n\n{LANGUAGE}"))]
+pub(super) struct AliasArgs {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// What of the jobs is shown.
+#[derive(Debug, clap::Args)]
+pub(super) struct Listing {
+    /// Whose jobs they are [default: default]
+    #[arg(long, value_name = "NAME")]
+    pub(super) tenant: Option<Name>,
     /// Show at most this many
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// What to show of each job: `when`, or names that a query has, such as id,key,body.user.id
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_values = COLUMNS, value_parser = Column::parse)]
+    /// Leave out this many of the first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip: usize,
+    /// What to show of each job: `when`, or names that a query has, such as id,key,code,body.user.id
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = Column::parse)]
     columns: Vec<Column>,
+    /// Group the dead ones by what killed them, the largest group first
+    #[arg(long, conflicts_with_all = ["limit", "skip", "columns"])]
+    groups: bool,
 }
 
 /// A column, with its name.
@@ -85,7 +109,7 @@ impl Column {
 }
 
 /// When its state began or ends, as far as that is known.
-fn when(view: &JobView, now: Timestamp) -> String {
+pub(super) fn when(view: &JobView, now: Timestamp) -> String {
     match (&view.state, &view.job) {
         (JobState::Delayed { until }, _) => job::distance(*until, now),
         (JobState::Running { lease_until, .. }, _) => format!("leased, {}", job::distance(*lease_until, now)),
@@ -95,26 +119,87 @@ fn when(view: &JobView, now: Timestamp) -> String {
     }
 }
 
-pub(super) async fn list(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let Args { query, tenant, limit, columns } = args;
-    let finder = Finder::new(global, tenant, query.join(" ")).await?;
-    let titles: Vec<_> = columns.iter().map(Column::title).collect();
-    let mut table = Table::new(&titles.iter().map(String::as_str).collect::<Vec<_>>());
-    let now = Timestamp::now();
-    let searched = finder
-        .jobs(limit, |view| {
-            if global.json {
-                return screen::document(&document::view(&view));
-            }
-            table.row(columns.iter().map(|column| column.cell(&view, now)));
-            Ok(())
-        })
-        .await?;
-    if !global.json {
-        if !table.is_empty() {
-            table.print()?;
+pub(super) async fn jobs(global: &Global, AliasArgs { args }: AliasArgs) -> anyhow::Result<Exit> {
+    list(global, args).await
+}
+
+pub(super) async fn list(global: &Global, Args { query, listing }: Args) -> anyhow::Result<Exit> {
+    listing.show(global, query.join(" "), &COLUMNS, document::view).await
+}
+
+impl Listing {
+    /// The groups of a tenant's dead jobs.
+    pub(super) const fn groups(tenant: Option<Name>) -> Self {
+        Self { tenant, limit: 0, skip: 0, columns: Vec::new(), groups: true }
+    }
+
+    /// Shows the jobs that fit, in these columns unless others are asked for, or as these documents.
+    pub(super) async fn show(
+        self,
+        global: &Global,
+        query: String,
+        columns: &[&str],
+        document: fn(&JobView) -> Value,
+    ) -> anyhow::Result<Exit> {
+        let Self { tenant, limit, skip, columns: asked, groups } = self;
+        let finder = Finder::new(global, tenant_of(tenant.as_ref()), query).await?;
+        if groups {
+            return show_groups(global, &finder).await;
         }
-        searched.note();
+        let columns = if asked.is_empty() {
+            columns.iter().map(|name| Column::parse(name)).collect::<Result<_, _>>().map_err(Usage)?
+        } else {
+            asked
+        };
+        let titles: Vec<_> = columns.iter().map(Column::title).collect();
+        let mut table = Table::new(&titles.iter().map(String::as_str).collect::<Vec<_>>());
+        let (now, mut place) = (Timestamp::now(), 0);
+        let searched = finder
+            .jobs(limit.saturating_add(skip), |view| {
+                place += 1;
+                if place <= skip {
+                    return Ok(());
+                }
+                if global.json {
+                    return screen::document(&document(&view));
+                }
+                table.row(columns.iter().map(|column| column.cell(&view, now)));
+                Ok(())
+            })
+            .await?;
+        if !global.json {
+            if !table.is_empty() {
+                table.print()?;
+            }
+            searched.note();
+        }
+        Ok(Exit::Done)
+    }
+}
+
+async fn show_groups(global: &Global, finder: &Finder) -> anyhow::Result<Exit> {
+    let groups = finder.dead_groups().await?;
+    if global.json {
+        groups.iter().try_for_each(|group| screen::document(&serde_json::to_value(group)?))?;
+        return Ok(Exit::Done);
+    }
+    let (mut table, now) =
+        (Table::new(&[">JOBS", "TOPIC", "REASON", "CODE", "LAST", "QUERY", "MESSAGE"]), Timestamp::now());
+    for group in &groups {
+        table.row([
+            units::grouped(group.count as u64),
+            group.topic.topic.to_string(),
+            group.reason.map(|reason| reason.to_string()).unwrap_or_default(),
+            group.code.clone(),
+            job::distance(group.last, now),
+            group.q.split(' ').next_back().unwrap_or_default().to_owned(),
+            group.message.clone(),
+        ]);
+    }
+    if groups.is_empty() {
+        screen::note("no job is dead, or none fits");
+    } else {
+        table.print()?;
     }
     Ok(Exit::Done)
 }

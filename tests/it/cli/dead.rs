@@ -42,13 +42,16 @@ async fn the_dead_are_listed_the_latest_first() {
 
     let table = project.run(&["dead", "list", "puppet"]).done();
     let lines: Vec<_> = table.lines().collect();
-    assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["ID", "DIED", "ATTEMPTS", "REASON", "MESSAGE"]);
+    assert_eq!(
+        lines[0].split_whitespace().collect::<Vec<_>>(),
+        ["ID", "DIED", "ATTEMPTS", "REASON", "CODE", "MESSAGE"]
+    );
     assert!(
         lines.len() == 4 && lines[1].starts_with("c ") && lines[1].ends_with(": on fire"),
         "one line a job: {table}"
     );
     let said = project.run(&["dead", "list", "nothing"]);
-    assert_eq!((said.done().as_str(), said.err.as_str()), ("", "`nothing` has no dead jobs\n"));
+    assert_eq!((said.done().as_str(), said.err.as_str()), ("", "none of 0 jobs fits\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,6 +89,8 @@ async fn the_respawned_run_again_with_all_their_attempts() {
 async fn all_the_dead_are_respawned_at_once() {
     let (project, _runner) = graveyard(&["a", "b"]).await;
     assert_eq!(project.run(&["dead", "respawn", "puppet", "--all"]).done(), "respawned 2 jobs of `puppet`\n");
+    let bulk = project.run(&["bulk", "list", "--json"]).documents();
+    assert_eq!((&bulk[0]["action"], &bulk[0]["changed"]), (&json!("respawn"), &json!(2)), "the server does it");
     // They have learned nothing.
     until("both to die again", SOON, async || (listed(&project).len() == 2).then_some(())).await;
     let counts = project.run(&["stats", "--json"]).document();

@@ -37,6 +37,9 @@ fn with_and_without_a_server(project: &TestProject) {
     assert_eq!(ids(project, &["job", "list", "key:k", "--limit", "1"]), ["p1"]);
     let table = project.run(&["job", "list", "topic:parking", "--columns", "id,body.user.id,key"]).done();
     assert_eq!(table, "ID  BODY.USER.ID  KEY\np1  42            k\np2  43            k\n");
+    assert_eq!(ids(project, &["jobs", "code:full", "--skip", "1"]), ["a1"], "the same by a shorter name");
+    let table = project.run(&["job", "list", "state:dead", "--limit", "1"]).done();
+    assert!(table.contains("CODE") && table.contains("  gone  "), "{table}");
     let none = project.run(&["job", "list", "key:none"]);
     assert_eq!((none.done().as_str(), none.err.as_str()), ("", "none of 5 jobs fits\n"));
     let wrong = project.run(&["job", "list", "state:ded"]);
@@ -50,6 +53,10 @@ fn with_and_without_a_server(project: &TestProject) {
     let table = project.run(&["dead", "groups", "code:gone"]).done();
     let lines: Vec<_> = table.lines().collect();
     assert!(lines.len() == 2 && lines[1].trim_start().starts_with("1  puppet  rejected  gone"), "{table}");
+    assert_eq!(project.run(&["dead", "list", "code:gone", "--groups"]).done(), table);
+    assert_eq!(project.run(&["job", "list", "code:gone", "--groups"]).done(), table);
+    let table = project.run(&["dead", "list", "code:full", "--columns", "id,topic,code"]).done();
+    assert_eq!(table, "ID  TOPIC   CODE\na2  puppet  full\na1  puppet  full\n", "of every topic");
     let top = project.run(&["top", "--once", "--json"]);
     let top = top.ended(0).document();
     assert_eq!(fields(&top), ["dead", "running", "topics", "workers"]);
