@@ -232,7 +232,7 @@ async fn cancel(
     Ok(if cancelled.contains(&Cancelled::TooLate) { Exit::Failed } else { Exit::Done })
 }
 
-fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String)> {
+pub(super) fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String)> {
     let mut facts = vec![("id", view.id.to_string()), ("state", state(&view.state, now))];
     if let Some(job) = &view.job {
         facts.extend(about_job(job, now));

@@ -4,10 +4,13 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::global::Global;
+use super::store::Reached;
 use super::table::Table;
 use super::{job, screen};
+use gristmill_config::units;
 use gristmill_core::time::Timestamp;
 use gristmill_server::{Worker, WorkerKind, Workers, workers};
+use gristmill_store::StoreError;
 
 /// Show runners and pull workers, and how many jobs they run
 #[derive(Debug, clap::Args)]
@@ -24,10 +27,7 @@ pub(super) struct Args {}
 pub(super) async fn run(global: &Global, Args {}: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let Some(reached) = global.reach_if_any(&manifest).await? else { return Ok(Exit::Done) };
-    let Workers { workers, complete } = match &reached.server {
-        Some(server) => server.workers().await?,
-        None => workers(&*reached.store).await?,
-    };
+    let Workers { workers, complete } = read(&reached).await?;
     if global.json {
         for worker in workers {
             screen::document(&json!(worker))?;
@@ -35,7 +35,7 @@ pub(super) async fn run(global: &Global, Args {}: Args) -> anyhow::Result<Exit> 
     } else if workers.is_empty() {
         screen::note("no worker was heard within the last hour");
     } else {
-        table(workers).print()?;
+        table(&workers).print()?;
     }
     if !complete {
         screen::note("note: more jobs run than were looked at: numbers are too small, and pull workers may be missing");
@@ -43,16 +43,28 @@ pub(super) async fn run(global: &Global, Args {}: Args) -> anyhow::Result<Exit> 
     Ok(Exit::Done)
 }
 
-fn table(workers: Vec<Worker>) -> Table {
-    let (mut table, now) = (Table::new(&["WORKER", "KIND", "HEARTBEAT", ">RUNNING", "TOPICS"]), Timestamp::now());
-    for Worker { worker, kind, heartbeat_at_ms, running, topics } in workers {
-        let kind = match kind {
-            WorkerKind::Runner => "runner",
-            WorkerKind::Pull => "pull",
-        };
-        let heartbeat = heartbeat_at_ms.map_or_else(|| "-".into(), |at| job::distance(at, now));
-        let topics: Vec<_> = topics.into_iter().collect();
-        table.row([worker, kind.into(), heartbeat, running.to_string(), topics.join(", ")]);
+/// By the server, if the store belongs to one.
+pub(super) async fn read(reached: &Reached) -> Result<Workers, StoreError> {
+    match &reached.server {
+        Some(server) => server.workers().await,
+        None => workers(&*reached.store).await,
     }
+}
+
+pub(super) const COLUMNS: [&str; 5] = ["WORKER", "KIND", "HEARTBEAT", ">RUNNING", "TOPICS"];
+
+fn table(workers: &[Worker]) -> Table {
+    let (mut table, now) = (Table::new(&COLUMNS), Timestamp::now());
+    workers.iter().for_each(|worker| table.row(row(worker, now)));
     table
+}
+
+pub(super) fn row(Worker { worker, kind, heartbeat_at_ms, running, topics }: &Worker, now: Timestamp) -> Vec<String> {
+    let kind = match kind {
+        WorkerKind::Runner => "runner",
+        WorkerKind::Pull => "pull",
+    };
+    let heartbeat = heartbeat_at_ms.map_or_else(|| "-".into(), |at| job::distance(at, now));
+    let topics: Vec<_> = topics.iter().map(String::as_str).collect();
+    vec![worker.clone(), kind.into(), heartbeat, units::grouped(*running), topics.join(", ")]
 }

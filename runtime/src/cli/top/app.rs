@@ -2,8 +2,9 @@
 
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::draw;
+use super::list::{self, List};
 use super::source::Seen;
+use super::view::{Row, View};
 use gristmill_core::job::{JobId, TopicId};
 use gristmill_store::DeadGroup;
 
@@ -11,34 +12,15 @@ use gristmill_store::DeadGroup;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ask {
     Quit,
-    /// Read the store again.
+    /// Read what is shown now.
     Look,
     SetPaused(TopicId, bool),
     Cancel(TopicId, JobId),
+    /// End the attempt at once.
+    Kill(TopicId, JobId),
+    RespawnJob(TopicId, JobId),
     Respawn(DeadGroup),
     Delete(DeadGroup),
-}
-
-/// One of the lists, by its place among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum View {
-    Topics,
-    Running,
-    Workers,
-    Dead,
-}
-
-impl View {
-    pub(super) const ALL: [Self; 4] = [Self::Topics, Self::Running, Self::Workers, Self::Dead];
-
-    fn next(self) -> Self {
-        match self {
-            Self::Topics => Self::Running,
-            Self::Running => Self::Workers,
-            Self::Workers => Self::Dead,
-            Self::Dead => Self::Topics,
-        }
-    }
 }
 
 /// What keys are read as.
@@ -48,6 +30,8 @@ pub(super) enum Mode {
     Help,
     /// The text of the filter.
     Filter,
+    /// The name of a view.
+    Name(String),
     /// A question: the number of jobs, and what was typed so far.
     Confirm {
         ask: Box<Ask>,
@@ -57,22 +41,39 @@ pub(super) enum Mode {
     },
 }
 
+/// A view, and how it is looked at.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) view: View,
+    pub(super) filter: String,
+    selected: usize,
+    /// By which column, and whether the largest come first.
+    pub(super) sort: Option<(usize, bool)>,
+}
+
+impl Place {
+    const fn new(view: View) -> Self {
+        Self { view, filter: String::new(), selected: 0, sort: None }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct App {
     seen: Seen,
-    pub(super) view: View,
+    place: Place,
+    /// Where `Esc` goes back to.
+    before: Vec<Place>,
     pub(super) mode: Mode,
-    pub(super) filter: String,
     /// What was done last, or why nothing was read.
     pub(super) note: Option<String>,
-    selected: usize,
     frozen: bool,
+    read_only: bool,
 }
 
 impl App {
-    pub(super) fn new(seen: Seen) -> Self {
-        let (filter, note) = (String::new(), None);
-        Self { seen, view: View::Topics, mode: Mode::Keys, filter, note, selected: 0, frozen: false }
+    pub(super) fn new(seen: Seen, read_only: bool) -> Self {
+        let (place, before) = (Place::new(View::Topics), Vec::new());
+        Self { seen, place, before, mode: Mode::Keys, note: None, frozen: false, read_only }
     }
 
     /// Takes what was read.
@@ -84,28 +85,49 @@ impl App {
         &self.seen
     }
 
+    pub(super) const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(super) const fn view(&self) -> &View {
+        &self.place.view
+    }
+
+    pub(super) const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// From the first view to this one.
+    pub(super) fn crumbs(&self) -> impl Iterator<Item = String> {
+        self.before.iter().chain([&self.place]).map(|place| place.view.crumb())
+    }
+
     /// Nothing is read while a person answers a question, so that rows do not move.
     pub(super) const fn is_frozen(&self) -> bool {
         self.frozen || matches!(self.mode, Mode::Confirm { .. })
     }
 
-    pub(super) fn shows_dead(&self) -> bool {
-        self.view == View::Dead
-    }
-
-    /// The places of the rows that are shown in the list, and which of them is selected.
-    pub(super) fn rows(&self, all: &[Vec<String>]) -> (Vec<usize>, Option<usize>) {
-        let filter = self.filter.to_lowercase();
+    /// The places of the rows that are shown in the list, in order, and which of them is selected.
+    pub(super) fn rows(&self, list: &List) -> (Vec<usize>, Option<usize>) {
+        let filter = self.place.filter.to_lowercase();
         let fits = |row: &[String]| row.iter().any(|cell| cell.to_lowercase().contains(&filter));
-        let shown: Vec<_> = all.iter().enumerate().filter(|(_, row)| fits(row)).map(|(place, _)| place).collect();
-        let selected = shown.len().checked_sub(1).map(|last| self.selected.min(last));
+        let all = list.rows.iter().enumerate();
+        let mut shown: Vec<_> = all.filter(|(_, (cells, _))| fits(cells)).map(|(place, _)| place).collect();
+        if let Some((column, descending)) = self.place.sort {
+            shown.sort_by_cached_key(|place| list.sort_key(*place, column));
+            if descending {
+                shown.reverse();
+            }
+        }
+        let selected = shown.len().checked_sub(1).map(|last| self.place.selected.min(last));
         (shown, selected)
     }
 
-    fn selected(&self) -> Option<usize> {
-        let list = draw::list(&self.seen, self.view);
-        let (shown, selected) = self.rows(&list.rows);
-        shown.get(selected?).copied()
+    fn selected(&self) -> Row {
+        let list = list::list(&self.seen, self.view());
+        let (shown, selected) = self.rows(&list);
+        let row = selected.and_then(|selected| list.rows.get(*shown.get(selected)?));
+        row.map_or(Row::Nothing, |(_, row)| row.clone())
     }
 
     /// Reads an event of the terminal.
@@ -127,96 +149,140 @@ impl App {
                 None
             }
             Mode::Filter => {
-                self.selected = 0;
-                match key.code {
-                    KeyCode::Enter => self.mode = Mode::Keys,
-                    KeyCode::Esc => self.leave(),
-                    KeyCode::Backspace => _ = self.filter.pop(),
-                    KeyCode::Char(char) => self.filter.push(char),
-                    _ => {}
+                self.place.selected = 0;
+                if type_into(&mut self.place.filter, key.code) {
+                    return None;
                 }
+                if key.code == KeyCode::Esc {
+                    self.place.filter.clear();
+                }
+                self.mode = Mode::Keys;
                 None
             }
-            Mode::Confirm { ask, count, typed, .. } => match key.code {
-                KeyCode::Enter => {
-                    let ask = (typed.parse::<usize>().ok() == Some(*count)).then(|| Ask::clone(ask));
-                    self.note = ask.is_none().then(|| "nothing was changed: that is not their number".into());
-                    self.mode = Mode::Keys;
-                    ask
+            Mode::Name(typed) => {
+                if type_into(typed, key.code) {
+                    return None;
                 }
-                KeyCode::Esc => {
-                    self.leave();
-                    None
+                let named = (key.code == KeyCode::Enter).then(|| View::named(typed));
+                self.mode = Mode::Keys;
+                match named? {
+                    Ok(view) => self.open(view),
+                    Err(problem) => {
+                        self.note = Some(problem);
+                        None
+                    }
                 }
-                KeyCode::Backspace => {
-                    typed.pop();
-                    None
+            }
+            Mode::Confirm { ask, count, typed, .. } => {
+                if type_into(typed, key.code) {
+                    return None;
                 }
-                KeyCode::Char(char) => {
-                    typed.push(char);
-                    None
-                }
-                _ => None,
-            },
+                let is_right = typed.parse::<usize>().ok() == Some(*count);
+                let ask = (key.code == KeyCode::Enter && is_right).then(|| Ask::clone(ask));
+                self.note = (key.code == KeyCode::Enter && !is_right)
+                    .then(|| "nothing was changed: that is not their number".into());
+                self.mode = Mode::Keys;
+                ask
+            }
         }
-    }
-
-    fn leave(&mut self) {
-        self.mode = Mode::Keys;
-        self.filter.clear();
-        self.note = None;
     }
 
     fn on_usual_key(&mut self, key: KeyCode) -> Option<Ask> {
         match key {
             KeyCode::Char('q') => return Some(Ask::Quit),
-            KeyCode::Char('t') => return self.show(View::Topics),
-            KeyCode::Char('r') => return self.show(View::Running),
-            KeyCode::Char('w') => return self.show(View::Workers),
-            KeyCode::Char('d') => return self.show(View::Dead),
-            KeyCode::Tab => return self.show(self.view.next()),
+            KeyCode::Char('t') => return self.open(View::Topics),
+            KeyCode::Char('r') => return self.open(View::Running),
+            KeyCode::Char('w') => return self.open(View::Workers),
+            KeyCode::Char('d') => return self.open(View::Dead),
+            KeyCode::Tab => return self.open(self.view().next()),
+            KeyCode::Enter => return self.selected().opens().and_then(|view| self.open(view)),
+            KeyCode::Esc => return self.back(),
             KeyCode::Char('j') | KeyCode::Down => self.step(1),
             KeyCode::Char('k') | KeyCode::Up => self.step(-1),
+            KeyCode::PageDown => self.step(10),
+            KeyCode::PageUp => self.step(-10),
+            KeyCode::Char(':') => self.mode = Mode::Name(String::new()),
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Char('?') => self.mode = Mode::Help,
             KeyCode::Char(' ') => self.frozen = !self.frozen,
-            KeyCode::Esc => self.leave(),
-            KeyCode::Char('P') => return self.set_paused(),
-            KeyCode::Char('C') => return self.cancel(),
-            KeyCode::Char('R') => self.confirm("respawn", Ask::Respawn),
-            KeyCode::Char('D') => self.confirm("delete", Ask::Delete),
+            KeyCode::Char('s') => self.sort(),
+            KeyCode::Char('o') => {
+                self.place.sort = self.place.sort.map(|(column, descending)| (column, !descending));
+            }
+            KeyCode::Char(key @ ('P' | 'C' | 'K' | 'R' | 'D')) => return self.change(key),
             _ => {}
         }
         None
     }
 
-    fn show(&mut self, view: View) -> Option<Ask> {
-        (self.view, self.selected) = (view, 0);
-        // The dead are read only while they are shown.
-        self.shows_dead().then_some(Ask::Look)
+    /// Opens a view: one of the first views from the beginning, any other from where a person is.
+    fn open(&mut self, view: View) -> Option<Ask> {
+        self.note = None;
+        if view == *self.view() {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.place, Place::new(view));
+        if View::MAIN.contains(self.view()) {
+            self.before.clear();
+        }
+        if *self.view() != View::Topics {
+            self.before.push(before);
+        }
+        Some(Ask::Look)
+    }
+
+    fn back(&mut self) -> Option<Ask> {
+        self.note = None;
+        if !self.place.filter.is_empty() {
+            self.place.filter.clear();
+            return None;
+        }
+        self.place = self.before.pop()?;
+        Some(Ask::Look)
     }
 
     fn step(&mut self, by: isize) {
-        let list = draw::list(&self.seen, self.view);
-        let (_, selected) = self.rows(&list.rows);
-        self.selected = selected.unwrap_or(0).saturating_add_signed(by);
+        let (_, selected) = self.rows(&list::list(&self.seen, self.view()));
+        self.place.selected = selected.unwrap_or(0).saturating_add_signed(by);
     }
 
-    fn set_paused(&self) -> Option<Ask> {
-        let topic = self.seen.topics.get(self.selected().filter(|_| self.view == View::Topics)?)?;
-        Some(Ask::SetPaused(topic.counts.topic.clone(), !topic.counts.paused))
+    /// By the next column; after the last one as it was read.
+    fn sort(&mut self) {
+        let list = list::list(&self.seen, self.view());
+        let next = self.place.sort.map_or(0, |(column, _)| column + 1);
+        // Of numbers, the largest are looked for.
+        self.place.sort = list.titles.get(next).map(|title| (next, title.starts_with('>')));
     }
 
-    fn cancel(&self) -> Option<Ask> {
-        let job = self.seen.running.get(self.selected().filter(|_| self.view == View::Running)?)?;
-        Some(Ask::Cancel(job.topic.clone(), job.id.clone()))
-    }
-
-    fn confirm(&mut self, what: &'static str, ask: impl FnOnce(DeadGroup) -> Ask) {
-        let selected = self.selected().filter(|_| self.view == View::Dead);
-        if let Some(group) = selected.and_then(|selected| self.seen.dead.get(selected)) {
-            let count = group.count;
-            self.mode = Mode::Confirm { ask: Box::new(ask(group.clone())), what, count, typed: String::new() };
+    fn change(&mut self, key: char) -> Option<Ask> {
+        if self.read_only {
+            self.note = Some("nothing is changed: it was started with --read-only".into());
+            return None;
         }
+        match (key, self.selected()) {
+            ('P', Row::Topic { topic, paused }) => return Some(Ask::SetPaused(topic, !paused)),
+            ('C', Row::Job { topic, id, .. }) => return Some(Ask::Cancel(topic, id)),
+            ('K', Row::Job { topic, id, .. }) => return Some(Ask::Kill(topic, id)),
+            ('R', Row::Job { topic, id, dead: true }) => return Some(Ask::RespawnJob(topic, id)),
+            ('R', Row::Group(group)) => self.confirm("respawn", *group, Ask::Respawn),
+            ('D', Row::Group(group)) => self.confirm("delete", *group, Ask::Delete),
+            _ => {}
+        }
+        None
     }
+
+    fn confirm(&mut self, what: &'static str, group: DeadGroup, ask: impl FnOnce(DeadGroup) -> Ask) {
+        let (count, typed) = (group.count, String::new());
+        self.mode = Mode::Confirm { ask: Box::new(ask(group)), what, count, typed };
+    }
+}
+
+/// Whether the key belonged to a text.
+fn type_into(text: &mut String, key: KeyCode) -> bool {
+    match key {
+        KeyCode::Char(char) => text.push(char),
+        KeyCode::Backspace => _ = text.pop(),
+        _ => return !matches!(key, KeyCode::Enter | KeyCode::Esc),
+    }
+    true
 }

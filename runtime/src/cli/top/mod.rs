@@ -2,9 +2,13 @@
 
 mod app;
 mod draw;
+mod list;
+#[cfg(test)]
+mod picture;
 mod source;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -17,9 +21,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use self::app::{App, Ask};
 use self::source::{Seen, Source};
+use self::view::View;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::table::Table;
+use super::topic_line::Topics;
 use super::{screen, stats};
 use gristmill_core::job::Name;
 
@@ -29,12 +35,17 @@ use gristmill_core::job::Name;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Keys:
+  : NAME      a view: topics, jobs QUERY, running, dead, workers, attempts,
+              schedules; the beginning of the name is enough
   t r w d     topics, running jobs, workers, dead jobs in groups; Tab: the next
+  Enter       open: of a topic its jobs, of a job all about it
+  Esc         back
   j k         next and previous row
   /           show only the rows that contain a text; Esc: all
+  s o         sort by the next column, turn the order round
   space       freeze
   P           pause or resume the topic
-  C           cancel the running job
+  C K         cancel the job; end its attempt at once
   R D         respawn or delete the group of dead jobs, once its number is typed
   q           quit
 
@@ -49,6 +60,9 @@ pub(super) struct Args {
     /// Show everything once, without keys; with --json as one document
     #[arg(long)]
     once: bool,
+    /// Upper-case keys change nothing
+    #[arg(long)]
+    read_only: bool,
     /// How often to look
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = gristmill_config::units::duration)]
     every: Duration,
@@ -69,9 +83,10 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         Some(tenant) => vec![tenant],
         None => stats::tenants_of(global, &manifest, &reached).await?,
     };
-    let mut source = Source::new(reached, tenants)?;
+    let topics = Topics::find(global, &manifest, Some(&reached)).await?;
+    let mut source = Source::new(reached, manifest, topics, tenants);
     if args.once || global.json {
-        let seen = source.read(true).await?;
+        let seen = source.read_all().await?;
         if global.json {
             screen::document(&document(&seen))?
         } else {
@@ -82,9 +97,9 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     if !std::io::stdout().is_terminal() {
         return Err(Usage("`top` needs a terminal: use --once for a pipe or a file".into()).into());
     }
-    let seen = source.read(true).await?;
+    let app = App::new(source.read(&View::Topics).await?, args.read_only);
     let mut terminal = ratatui::init();
-    let watched = watch(&mut terminal, source, App::new(seen), args.every.max(SHORTEST)).await;
+    let watched = watch(&mut terminal, source, app, args.every.max(SHORTEST)).await;
     ratatui::restore();
     watched?;
     Ok(Exit::Done)
@@ -117,10 +132,10 @@ async fn watch(
                     None => {}
                     Some(Ask::Quit) => return Ok(()),
                     Some(ask) => {
-                        app.note = Some(match source.act(ask).await {
-                            Ok(done) => done,
-                            Err(error) => format!("{error:#}"),
-                        });
+                        match source.act(ask).await {
+                            Ok(done) => app.note = done.or(app.note.take()),
+                            Err(error) => app.note = Some(format!("{error:#}")),
+                        }
                         look(&mut source, &mut app).await;
                     }
                 }
@@ -131,7 +146,7 @@ async fn watch(
 }
 
 async fn look(source: &mut Source, app: &mut App) {
-    match source.read(app.shows_dead()).await {
+    match source.read(app.view()).await {
         Ok(seen) => app.see(seen),
         Err(error) => app.note = Some(format!("{error:#}")),
     }
@@ -143,10 +158,10 @@ fn document(seen: &Seen) -> serde_json::Value {
 
 /// Everything as tables, one below the other.
 fn print(seen: &Seen) -> anyhow::Result<()> {
-    for list in draw::lists(seen) {
+    for list in View::MAIN.iter().map(|view| list::list(seen, view)) {
         let mut table = Table::new(list.titles);
         let is_empty = list.rows.is_empty();
-        list.rows.into_iter().for_each(|row| table.row(row));
+        list.rows.into_iter().for_each(|(cells, _)| table.row(cells));
         screen::line(&format!("{}{}", list.name, if is_empty { ": none" } else { "" }))?;
         if !is_empty {
             table.print()?;

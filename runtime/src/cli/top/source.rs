@@ -1,43 +1,68 @@
 //! What `top` shows, read from the store or its server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
 use super::app::Ask;
+use super::view::View;
+use crate::cli::attempts::{Attempt, in_words};
 use crate::cli::dead::{Act, act_on};
 use crate::cli::find::Finder;
-use crate::cli::stats;
 use crate::cli::store::Reached;
+use crate::cli::table::facts;
+use crate::cli::topic_line::{TopicLine, Topics};
+use crate::cli::{job, why, workers};
+use gristmill_config::Manifest;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
-use gristmill_store::{Cancelled, DeadGroup, JobState, JobView, TopicCounts};
+use gristmill_runner::RecentWanted;
+use gristmill_server::Worker;
+use gristmill_store::{Cancelled, DeadGroup, JobState, JobView, StoredSchedule, TopicCounts};
 
-/// Running jobs of a tenant that are shown.
-const RUNNING: usize = 500;
+/// Jobs of a tenant that are shown.
+const JOBS: usize = 500;
+/// Attempts of a tenant, and of one job.
+const ATTEMPTS: usize = 100;
+const ATTEMPTS_OF_JOB: usize = 5;
 /// A rate over less would be noise.
 const LEAST: Duration = Duration::from_millis(200);
 
-/// Everything at one moment.
+/// Everything at one moment, as far as it was read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
     pub(super) at: Timestamp,
-    pub(super) topics: Vec<TopicLine>,
+    pub(super) topics: Vec<TopicRow>,
+    pub(super) jobs: Vec<JobView>,
+    pub(super) job: Option<JobPage>,
     pub(super) running: Vec<RunningLine>,
-    pub(super) workers: Vec<WorkerLine>,
+    pub(super) workers: Vec<Worker>,
     pub(super) dead: Vec<DeadGroup>,
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) schedules: Vec<StoredSchedule>,
 }
 
-/// A topic with its counts, and how fast jobs leave it.
+/// A topic with its counts and its handler, and how fast jobs leave it.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct TopicLine {
-    #[serde(flatten)]
-    pub(super) counts: TopicCounts,
+pub(super) struct TopicRow {
+    #[serde(flatten, serialize_with = "document")]
+    pub(super) line: TopicLine,
     /// Per second since the reading before. `None` at the first one.
     pub(super) done_per_second: Option<f64>,
     pub(super) failed_per_second: Option<f64>,
+}
+
+fn document<S: Serializer>(line: &TopicLine, to: S) -> Result<S::Ok, S::Error> {
+    line.document().serialize(to)
+}
+
+/// What is known of a job.
+#[derive(Debug, Clone)]
+pub(super) struct JobPage {
+    pub(super) view: JobView,
+    pub(super) text: String,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -52,14 +77,6 @@ pub(super) struct RunningLine {
     pub(super) cancelled: bool,
 }
 
-/// A worker that runs jobs now.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct WorkerLine {
-    pub(super) worker: String,
-    pub(super) running: usize,
-    pub(super) topics: BTreeSet<String>,
-}
-
 /// Jobs of a topic that were done so far, and attempts that failed.
 type Ends = (u64, u64);
 
@@ -67,100 +84,176 @@ type Ends = (u64, u64);
 #[derive(Debug)]
 pub(super) struct Source {
     reached: Reached,
+    manifest: Manifest,
+    topics: Topics,
     tenants: Vec<Name>,
-    running: Vec<Finder>,
-    dead: Vec<Finder>,
-    groups: Vec<DeadGroup>,
     before: Option<(Instant, BTreeMap<TopicId, Ends>)>,
 }
 
 impl Source {
-    pub(super) fn new(reached: Reached, tenants: Vec<Name>) -> anyhow::Result<Self> {
-        let finders = |text: &str| {
-            let finders = tenants.iter().map(|tenant| Finder::of(&reached, tenant.clone(), text.to_owned()));
-            finders.collect::<Result<Vec<_>, _>>()
-        };
-        let (running, dead) = (finders("state:running")?, finders("")?);
-        Ok(Self { reached, tenants, running, dead, groups: Vec::new(), before: None })
+    pub(super) const fn new(reached: Reached, manifest: Manifest, topics: Topics, tenants: Vec<Name>) -> Self {
+        Self { reached, manifest, topics, tenants, before: None }
     }
 
-    /// Reads the groups of dead jobs only if it is asked to, since that looks at each of them.
+    /// Reads the topics, and what the view shows.
     ///
     /// # Errors
     /// The store is unavailable, or refuses.
-    pub(super) async fn read(&mut self, with_dead: bool) -> anyhow::Result<Seen> {
-        let counts = stats::counts(&*self.reached.store, &self.tenants).await?;
-        let topics = self.with_rates(Instant::now(), counts);
-        let mut running = Vec::new();
-        for finder in &self.running {
-            finder
-                .jobs(RUNNING, |view| {
-                    running.extend(running_line(view));
-                    Ok(())
-                })
-                .await?;
-        }
-        if with_dead {
-            let mut groups = Vec::new();
-            for finder in &self.dead {
-                groups.extend(finder.dead_groups().await?);
+    pub(super) async fn read(&mut self, view: &View) -> anyhow::Result<Seen> {
+        let lines = self.topics.of(&self.tenants).await?;
+        let topics = self.with_rates(Instant::now(), lines);
+        let mut seen = Seen { at: Timestamp::now(), topics, ..Seen::default() };
+        match view {
+            View::Topics => {}
+            View::Jobs { tenant, query } => {
+                seen.jobs = self.jobs(tenant.as_ref(), query).await?;
             }
-            self.groups = groups;
+            View::Job { tenant, id } => seen.job = self.job(tenant, id).await?,
+            View::Running => {
+                seen.running = self.jobs(None, "state:running").await?.into_iter().filter_map(running_line).collect();
+            }
+            View::Dead => {
+                for tenant in &self.tenants {
+                    seen.dead.extend(self.finder(tenant, "")?.dead_groups().await?);
+                }
+            }
+            View::Workers => seen.workers = workers::read(&self.reached).await?.workers,
+            View::Attempts => seen.attempts = self.attempts().await?,
+            View::Schedules => {
+                for tenant in &self.tenants {
+                    seen.schedules.extend(self.reached.store.schedules(tenant, None).await?);
+                }
+            }
         }
-        let workers = workers(&running);
-        Ok(Seen { at: Timestamp::now(), topics, running, workers, dead: self.groups.clone() })
+        Ok(seen)
     }
 
-    pub(super) fn with_rates(&mut self, now: Instant, counts: Vec<TopicCounts>) -> Vec<TopicLine> {
+    /// Reads what the first views show.
+    ///
+    /// # Errors
+    /// The store is unavailable, or refuses.
+    pub(super) async fn read_all(&mut self) -> anyhow::Result<Seen> {
+        let seen = self.read(&View::Running).await?;
+        let Seen { dead, .. } = self.read(&View::Dead).await?;
+        // A token for one tenant may not list them.
+        let workers = match workers::read(&self.reached).await {
+            Err(error) if !error.is_unavailable() => Vec::new(),
+            read => read?.workers,
+        };
+        Ok(Seen { dead, workers, ..seen })
+    }
+
+    fn finder(&self, tenant: &Name, query: &str) -> anyhow::Result<Finder> {
+        Ok(Finder::of(&self.reached, tenant.clone(), query.to_owned())?)
+    }
+
+    async fn jobs(&self, tenant: Option<&Name>, query: &str) -> anyhow::Result<Vec<JobView>> {
+        let mut jobs = Vec::new();
+        for tenant in self.tenants.iter().filter(|one| tenant.is_none_or(|tenant| tenant == *one)) {
+            let each = |view| {
+                jobs.push(view);
+                Ok(())
+            };
+            self.finder(tenant, query)?.jobs(JOBS, each).await?;
+        }
+        Ok(jobs)
+    }
+
+    /// The job as `job show` shows it, why it is not running, and its latest attempts, if the runner of the server has made them.
+    async fn job(&self, tenant: &Name, id: &JobId) -> anyhow::Result<Option<JobPage>> {
+        let now = Timestamp::now();
+        let Some(view) = self.reached.store.job(tenant, id).await? else { return Ok(None) };
+        let mut about = job::about(&view, now);
+        if let Some(why) = why::of_job(&self.manifest, &self.reached, tenant, id).await? {
+            about.insert(2, ("why", why.detail));
+        }
+        let mut text = facts(&about);
+        if let Some(server) = &self.reached.server {
+            let (tenant, job) = (tenant.clone(), Some(id.clone()));
+            let wanted = RecentWanted { tenant, topic: None, job, failed: false, limit: ATTEMPTS_OF_JOB };
+            for attempt in server.attempts(&wanted).await?.attempts {
+                text.push_str(&format!("\n\n{}", in_words(&Attempt::read(&attempt)?, now)));
+            }
+        }
+        Ok(Some(JobPage { view, text }))
+    }
+
+    async fn attempts(&self) -> anyhow::Result<Vec<Attempt>> {
+        let Some(server) = &self.reached.server else {
+            anyhow::bail!(
+                "recent attempts are in the memory of a runner, which shows them by its server: name it with --server"
+            );
+        };
+        let mut attempts = Vec::new();
+        for tenant in &self.tenants {
+            let tenant = tenant.clone();
+            let wanted = RecentWanted { tenant, topic: None, job: None, failed: false, limit: ATTEMPTS };
+            for attempt in server.attempts(&wanted).await?.attempts {
+                attempts.push(Attempt::read(&attempt)?);
+            }
+        }
+        Ok(attempts)
+    }
+
+    pub(super) fn with_rates(&mut self, now: Instant, lines: Vec<TopicLine>) -> Vec<TopicRow> {
         let ends = |counts: &TopicCounts| {
             let total = |name: &str| counts.totals.get(name).copied().unwrap_or(0);
             let dead = counts.totals.iter().filter(|(name, _)| name.starts_with("dead-")).map(|(_, n)| n).sum::<u64>();
             (total("acked"), total("retried") + dead)
         };
-        let totals: BTreeMap<_, _> = counts.iter().map(|counts| (counts.topic.clone(), ends(counts))).collect();
+        let totals = lines.iter().map(|line| (line.counts.topic.clone(), ends(&line.counts))).collect();
         let before = self.before.replace((now, totals));
         let before = before.filter(|(at, _)| now.duration_since(*at) >= LEAST);
-        let line = |counts: TopicCounts| {
-            let (done, failed) = ends(&counts);
+        let row = |line: TopicLine| {
+            let (done, failed) = ends(&line.counts);
             let rates = before.as_ref().map(|(at, totals)| {
-                let (done_before, failed_before) = totals.get(&counts.topic).copied().unwrap_or_default();
+                let (done_before, failed_before) = totals.get(&line.counts.topic).copied().unwrap_or_default();
                 let over = now.duration_since(*at);
                 (per_second(done, done_before, over), per_second(failed, failed_before, over))
             });
             let (done_per_second, failed_per_second) = rates.unzip();
-            TopicLine { counts, done_per_second, failed_per_second }
+            TopicRow { line, done_per_second, failed_per_second }
         };
-        counts.into_iter().map(line).collect()
+        lines.into_iter().map(row).collect()
     }
 
     /// Does what a key asks for, and says what came of it.
     ///
     /// # Errors
     /// The store is unavailable, or refuses: a token may only read, for instance.
-    pub(super) async fn act(&self, ask: Ask) -> anyhow::Result<String> {
+    pub(super) async fn act(&self, ask: Ask) -> anyhow::Result<Option<String>> {
         let store = &*self.reached.store;
-        match ask {
-            Ask::Quit | Ask::Look => Ok(String::new()),
+        let cancelled = |id: &JobId, stopping: &str, cancelled: &[Cancelled]| match cancelled.first() {
+            Some(Cancelled::Gone) => format!("{id} is cancelled"),
+            Some(Cancelled::Stopping) => format!("{id} is running: {stopping}"),
+            Some(Cancelled::TooLate) | None => format!("{id} is over"),
+        };
+        Ok(Some(match ask {
+            Ask::Quit | Ask::Look => return Ok(None),
             Ask::SetPaused(topic, paused) => {
                 store.set_paused(&topic, paused).await?;
-                Ok(format!("{topic} is {}", if paused { "paused" } else { "resumed" }))
+                format!("{topic} is {}", if paused { "paused" } else { "resumed" })
             }
             Ask::Cancel(topic, id) => {
-                let cancelled = store.cancel(&topic.tenant, std::slice::from_ref(&id)).await?;
-                Ok(match cancelled.first() {
-                    Some(Cancelled::Gone) => format!("{id} is cancelled"),
-                    Some(Cancelled::Stopping) => format!("{id} is running: its handler is asked to stop"),
-                    Some(Cancelled::TooLate) | None => format!("{id} is over"),
-                })
+                let done = store.cancel(&topic.tenant, std::slice::from_ref(&id)).await?;
+                cancelled(&id, "its handler is asked to stop", &done)
             }
-            Ask::Respawn(group) => self.act_on_group(&group, Act::Respawn).await,
-            Ask::Delete(group) => self.act_on_group(&group, Act::Delete).await,
-        }
+            Ask::Kill(topic, id) => {
+                let done = store.kill(&topic.tenant, std::slice::from_ref(&id)).await?;
+                cancelled(&id, "its runner ends the attempt now", &done)
+            }
+            Ask::RespawnJob(topic, id) => {
+                let were_dead = store.respawn(&topic, std::slice::from_ref(&id)).await?;
+                let is_ready = were_dead.first() == Some(&true);
+                format!("{id} is {}", if is_ready { "ready again" } else { "not dead any more" })
+            }
+            Ask::Respawn(group) => self.act_on_group(&group, Act::Respawn).await?,
+            Ask::Delete(group) => self.act_on_group(&group, Act::Delete).await?,
+        }))
     }
 
     async fn act_on_group(&self, group: &DeadGroup, act: Act) -> anyhow::Result<String> {
-        let finder = Finder::of(&self.reached, group.topic.tenant.clone(), group.q.clone())?;
-        let ids = finder.ids().await?;
+        let ids = self.finder(&group.topic.tenant, &group.q)?.ids().await?;
         let done = act_on(&*self.reached.store, &group.topic, &ids, act, |_, _| Ok(())).await?;
         Ok(format!("{} {done} jobs of {}", act.past(), group.topic))
     }
@@ -183,18 +276,4 @@ fn running_line(view: JobView) -> Option<RunningLine> {
         lease_until_ms: lease_until,
         cancelled,
     })
-}
-
-fn workers(running: &[RunningLine]) -> Vec<WorkerLine> {
-    let mut workers: BTreeMap<&str, WorkerLine> = BTreeMap::new();
-    for line in running {
-        let worker = workers.entry(&line.worker).or_insert_with(|| WorkerLine {
-            worker: line.worker.clone(),
-            running: 0,
-            topics: BTreeSet::new(),
-        });
-        worker.running += 1;
-        worker.topics.insert(line.topic.to_string());
-    }
-    workers.into_values().collect()
 }

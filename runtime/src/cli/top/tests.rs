@@ -1,31 +1,24 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use serde_json::{Value, json};
 
-use super::app::{App, Ask, View};
+use super::app::{App, Ask};
 use super::draw;
-use super::source::{RunningLine, Seen, TopicLine, WorkerLine};
+use super::source::{JobPage, RunningLine, Seen, TopicRow};
+use super::view::View;
+use crate::cli::topic_line::seen_with;
 use gristmill_core::job::TopicId;
 use gristmill_core::outcome::Reason;
 use gristmill_core::time::Timestamp;
-use gristmill_store::{DeadGroup, TopicCounts};
+use gristmill_store::{DeadGroup, JobState, JobView};
 
 fn seen() -> Seen {
     let at = Timestamp::from_millis(1_800_000_000_000);
     let before = |seconds: u64| Timestamp::from_millis(at.as_millis() - seconds * 1000);
     let topic = |name: &str| name.parse::<TopicId>().unwrap();
-    let line = |name: &str, ready, running, dead, paused| TopicLine {
-        counts: TopicCounts {
-            ready,
-            running,
-            dead,
-            paused,
-            oldest_ready: (ready > 0).then(|| before(90)),
-            ..TopicCounts::none(topic(name))
-        },
-        done_per_second: Some(12.5),
-        failed_per_second: None,
-    };
+    let row =
+        |fields: Value| TopicRow { line: seen_with(&fields), done_per_second: Some(12.5), failed_per_second: None };
     let group = DeadGroup {
         topic: topic("mail"),
         reason: Some(Reason::Timeout),
@@ -46,19 +39,29 @@ fn seen() -> Seen {
         lease_until_ms: Timestamp::from_millis(at.as_millis() + 10_000),
         cancelled: false,
     };
-    let worker = WorkerLine { worker: "host:1".into(), running: 1, topics: ["echo".to_owned()].into() };
+    let worker = json!({ "worker": "host-1-0", "kind": "runner", "heartbeat_at_ms": before(2), "running": 1, "topics": ["echo"] });
+    let paused = json!({ "reason": "paused", "detail": "resume it" });
+    let run = json!({ "attempts": 9, "p50_us": 900, "p99_us": 40_000 });
     Seen {
         at,
-        topics: vec![line("echo", 0, 1, 0, false), line("mail", 1200, 0, 130, true)],
+        topics: vec![
+            row(json!({ "topic": "echo", "handler": "echo", "running": 1, "run": run })),
+            row(json!({ "ready": 1200, "dead": 130, "oldest_ready_ms": before(90), "paused": true, "idle": paused })),
+        ],
         running: vec![job],
-        workers: vec![worker],
+        workers: vec![serde_json::from_value(worker).unwrap()],
         dead: vec![group],
+        ..Seen::default()
     }
 }
 
-/// What a terminal of 100 by 10 shows.
+fn app() -> App {
+    App::new(seen(), false)
+}
+
+/// What a terminal of 130 by 12 shows.
 fn shown(app: &App) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(100, 10)).unwrap();
+    let mut terminal = Terminal::new(TestBackend::new(130, 12)).unwrap();
     terminal.draw(|frame| draw::draw(frame, app)).unwrap();
     let text = terminal.backend().to_string();
     text.lines().map(|line| line.trim_matches('"').trim_end().to_owned()).collect()
@@ -78,42 +81,103 @@ fn press(app: &mut App, keys: &str) -> Option<Ask> {
     asked
 }
 
-#[test]
-fn topics_are_drawn_with_counts_and_rates() {
-    let lines = shown(&App::new(seen()));
-    assert_eq!(lines[0], "gristmill  1200 ready  0 delayed  1 running  130 dead  25.0/s done");
-    assert_eq!(lines[1], " topics 2   running 1   workers 1   dead 1");
-    assert_eq!(lines[2], "TOPIC          READY  DELAYED  RUNNING  DEAD  DONE/S  FAILED/S  OLDEST");
-    assert_eq!(lines[3], "echo               0        0        1     0    12.5         -");
-    assert_eq!(lines[4], "mail (paused)   1200        0        0   130    12.5         -  1m30s ago");
-    assert!(lines[9].starts_with("P pause"), "{lines:#?}");
+fn job(state: JobState) -> JobView {
+    let spec = gristmill_core::job::JobSpec::new("mail".parse().unwrap(), Default::default());
+    let at = Timestamp::from_millis(1_800_000_000_000);
+    let id = spec.id.clone();
+    let job = gristmill_core::job::Job { spec, enqueued_at: at, due_at: at };
+    JobView {
+        id,
+        state,
+        job: Some(job),
+        attempts: 3,
+        last_failure: None,
+        result: None,
+        behind: None,
+        rate_of_key: false,
+        waits_for: None,
+        checkpoint: None,
+    }
 }
 
 #[test]
-fn each_list_is_a_key_away_and_controls_of_a_terminal_are_not_drawn() {
-    let mut app = App::new(seen());
-    press(&mut app, "r");
-    assert_eq!(shown(&app)[3], "j7   echo         2  30s ago  in 10s      host:1");
+fn topics_are_drawn_with_counts_rates_handler_and_why_they_are_idle() {
+    let lines = shown(&app());
+    assert_eq!(lines[0], "gristmill  1,200 ready  0 delayed  1 running  130 dead  25.0/s done");
+    assert_eq!(lines[1], "! mail: 1,200 ready, paused: resume it", "what needs a person stands above all lists");
+    assert_eq!(lines[2], " topics 2");
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+    assert_eq!(words(&lines[3]), "TOPIC READY DELAYED RUNNING DEAD DONE/S FAILED/S OLDEST RUN50 RUN99 HANDLER STATE");
+    assert_eq!(words(&lines[4]), "echo 0 0 1 0 12.5 - 900us 40ms echo 9f2c");
+    assert_eq!(words(&lines[5]), "mail (paused) 1,200 0 0 130 12.5 - 1m30s - - mail 9f2c paused: resume it");
+    assert!(lines[11].starts_with("P pause"), "{lines:#?}");
+}
+
+#[test]
+fn each_view_is_a_key_or_a_name_away_and_controls_of_a_terminal_are_not_drawn() {
+    let mut app = app();
+    assert_eq!(press(&mut app, "r"), Some(Ask::Look));
+    assert_eq!(shown(&app)[4], "j7   echo         2  30s ago  in 10s      host:1");
     press(&mut app, "w");
-    assert_eq!(shown(&app)[3], "host:1        1  echo");
-    assert_eq!(press(&mut app, "d"), Some(Ask::Look));
+    assert_eq!(shown(&app)[4], "host-1-0  runner  2s ago           1  echo");
+    assert_eq!(press(&mut app, ":de"), None);
+    assert_eq!(shown(&app)[11], ":de_");
+    assert_eq!(press(&mut app, "\n"), Some(Ask::Look));
     let dead = shown(&app);
-    assert!(dead[3].starts_with(" 130  mail   timeout  timeout  1m ago  ran longer than #s"), "{dead:#?}");
-    assert!(!dead[3].contains('\u{1b}'), "{dead:#?}");
+    assert!(dead[4].starts_with(" 130  mail   timeout  timeout  1m ago  ran longer than #s"), "{dead:#?}");
+    assert!(!dead[4].contains('\u{1b}'), "{dead:#?}");
     press(&mut app, "\t");
-    assert_eq!(app.view, View::Topics);
+    assert_eq!(*app.view(), View::Topics);
+    press(&mut app, ":jobs state:dead age>1h\n");
+    assert_eq!(*app.view(), View::Jobs { tenant: None, query: "state:dead age>1h".into() });
+    for view in ["attempts", "schedules", "topics", "workers", "running"] {
+        press(&mut app, &format!(":{view}\n"));
+        assert_eq!(app.view().name(), view);
+    }
+    press(&mut app, ":nothing\n");
+    assert!(shown(&app)[10].starts_with("there is no view `nothing`: topics, jobs, running"), "{:#?}", shown(&app));
     press(&mut app, "?");
-    assert!(shown(&app)[2].starts_with("t r w d"));
+    assert!(shown(&app)[3].starts_with(": NAME"));
+}
+
+#[test]
+fn enter_opens_what_is_selected_and_esc_goes_back() {
+    let mut app = app();
+    assert_eq!(press(&mut app, "j\n"), Some(Ask::Look));
+    let jobs = View::Jobs { tenant: Some("default".parse().unwrap()), query: "topic:mail".into() };
+    assert_eq!(*app.view(), jobs);
+    let dead = job(JobState::Dead { since: seen().at });
+    app.see(Seen { jobs: vec![dead.clone()], ..seen() });
+    let lines = shown(&app);
+    assert_eq!(lines[2], " topics   jobs topic:mail 1");
+    assert!(lines[4].contains(dead.id.as_str()) && lines[4].contains("dead"), "{lines:#?}");
+    assert_eq!(press(&mut app, "\n"), Some(Ask::Look));
+    assert_eq!(*app.view(), View::Job { tenant: "default".parse().unwrap(), id: dead.id.clone() });
+    let text = "id     x\nstate  dead\n\n3s ago  mail  x  attempt 3  failed, bury  2s\n    failed: no route".to_owned();
+    app.see(Seen { job: Some(JobPage { view: dead.clone(), text }), ..seen() });
+    let lines = shown(&app);
+    assert_eq!([&*lines[4], &*lines[8]], ["id     x", "    failed: no route"]);
+    let topic: TopicId = "mail".parse().unwrap();
+    assert_eq!(press(&mut app, "R"), Some(Ask::RespawnJob(topic, dead.id)));
+    assert_eq!(press(&mut app, "\u{1b}"), Some(Ask::Look));
+    assert_eq!(*app.view(), jobs);
+    press(&mut app, "\u{1b}");
+    assert_eq!(*app.view(), View::Topics);
+    assert_eq!(press(&mut app, "\u{1b}"), None, "there is nothing before the first view");
+    press(&mut app, "d\n");
+    let of_group =
+        View::Jobs { tenant: Some("default".parse().unwrap()), query: "topic:mail state:dead group:1".into() };
+    assert_eq!(*app.view(), of_group);
 }
 
 #[test]
 fn a_filter_narrows_the_rows_and_what_keys_act_on() {
-    let mut app = App::new(seen());
+    let mut app = app();
     press(&mut app, "/mai");
-    assert_eq!(shown(&app)[9], "/mai_");
+    assert_eq!(shown(&app)[11], "/mai_");
     press(&mut app, "\n");
     let lines = shown(&app);
-    assert!(lines[3].starts_with("mail") && lines[4].is_empty(), "{lines:#?}");
+    assert!(lines[4].starts_with("mail") && lines[5].is_empty(), "{lines:#?}");
     assert_eq!(press(&mut app, "P"), Some(Ask::SetPaused("mail".parse().unwrap(), false)));
     press(&mut app, "\u{1b}k");
     assert_eq!(press(&mut app, "P"), Some(Ask::SetPaused("echo".parse().unwrap(), true)));
@@ -122,22 +186,35 @@ fn a_filter_narrows_the_rows_and_what_keys_act_on() {
 }
 
 #[test]
+fn rows_are_sorted_by_what_numbers_and_times_are_worth() {
+    let mut app = app();
+    let first = |app: &App| shown(app)[4].split_whitespace().next().map(str::to_owned);
+    press(&mut app, "ss");
+    assert!(shown(&app)[3].contains("READYv"), "{:#?}", shown(&app));
+    assert_eq!(first(&app).as_deref(), Some("mail"), "1,200 is more than 0");
+    press(&mut app, "o");
+    assert_eq!(first(&app).as_deref(), Some("echo"));
+    assert_eq!(press(&mut app, "P"), Some(Ask::SetPaused("echo".parse().unwrap(), true)), "keys act on what is shown");
+}
+
+#[test]
 fn a_group_is_acted_on_only_once_its_number_is_typed() {
     let group = seen().dead.remove(0);
-    let mut app = App::new(seen());
+    let mut app = app();
     assert_eq!(press(&mut app, "R"), None);
     press(&mut app, "dR");
     assert!(app.is_frozen());
-    assert_eq!(shown(&app)[9], "respawn 130 jobs? type 130 and Enter, or Esc: _");
+    assert_eq!(shown(&app)[11], "respawn 130 jobs? type 130 and Enter, or Esc: _");
     assert_eq!(press(&mut app, "13\n"), None);
-    assert!(shown(&app)[8].contains("nothing was changed"));
-    assert_eq!(press(&mut app, "D\u{1b}\n"), None);
+    assert!(shown(&app)[10].contains("nothing was changed"));
+    assert_eq!(press(&mut app, "D\u{1b}\n"), Some(Ask::Look), "Enter opens the group");
+    press(&mut app, "\u{1b}");
     assert_eq!(press(&mut app, "D130\n"), Some(Ask::Delete(group)));
 }
 
 #[test]
 fn lower_case_keys_change_nothing() {
-    let mut app = App::new(seen());
+    let mut app = app();
     for view in "trwd".chars() {
         press(&mut app, &view.to_string());
         for key in ('a'..='z').filter(|key| !"qtrwd".contains(*key)) {
@@ -146,5 +223,16 @@ fn lower_case_keys_change_nothing() {
     }
     press(&mut app, "r");
     assert_eq!(press(&mut app, "C"), Some(Ask::Cancel("echo".parse().unwrap(), "j7".parse().unwrap())));
+    assert_eq!(press(&mut app, "K"), Some(Ask::Kill("echo".parse().unwrap(), "j7".parse().unwrap())));
     assert_eq!(press(&mut app, "q"), Some(Ask::Quit));
+}
+
+#[test]
+fn nothing_is_changed_if_it_was_started_read_only() {
+    let mut app = App::new(seen(), true);
+    assert!(shown(&app)[0].ends_with("read-only"), "{:#?}", shown(&app));
+    for keys in ["P", "rC", "K", "dR", "D"] {
+        assert_eq!(press(&mut app, keys), None, "{keys}");
+        assert!(shown(&app)[10].contains("--read-only"), "{keys}: {:#?}", shown(&app));
+    }
 }
