@@ -240,6 +240,11 @@ impl Manifest {
             .help(format!("if it may have that, say so in {}:{lines}", self.path.display()))
     }
 
+    /// The lines that grant these to a topic, as TOML.
+    pub fn lines_that_grant(topic: &TopicId, lacking: &[Capability]) -> String {
+        lines_that_grant(&topics::section_of(topic), lacking)
+    }
+
     /// Says that a topic's handler is not among the `available` ones, and points at where the topic names it.
     pub fn missing_handler(&self, topic: &TopicId, available: &[Name]) -> Diagnostic {
         let handler = self.topics.get(topic).map_or(&topic.topic, |topic| &topic.handler);

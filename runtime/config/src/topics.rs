@@ -211,12 +211,17 @@ impl Topics {
 }
 
 pub(super) fn section_of(id: &TopicId) -> String {
-    let TopicId { tenant, topic } = id;
-    if tenant.as_str() == DEFAULT_TENANT {
+    let (tenant, topic) = (key(&id.tenant), key(&id.topic));
+    if id.tenant.as_str() == DEFAULT_TENANT {
         format!("topics.{topic}")
     } else {
         format!("tenants.{tenant}.topics.{topic}")
     }
+}
+
+/// A name as a key of TOML, where a dot would begin another key.
+fn key(name: &Name) -> String {
+    if name.as_str().contains('.') { format!("\"{name}\"") } else { name.to_string() }
 }
 
 /// The state of a key has one writer: the job of the key that runs.

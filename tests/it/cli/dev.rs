@@ -217,6 +217,17 @@ async fn go(edited: &Edited) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn delays_and_waits_for_the_next_attempt_are_jumped_over_where_that_is_wanted() {
+    let edited = Edited::new().await;
+    let mut log = edited.start(&["dev", "--jump-delays", "--no-run"]);
+    log.up_to("waiting for changes").await;
+    let script = Script::end(End::Version).to_json();
+    let said = edited.0.pipe(&script, &["push", "puppet", "--delay", "1h", "--wait"]);
+    assert_eq!(said.done(), version(1));
+    assert!(log.up_to("jumped over the delay of 1 job").await.contains("jumped"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_others_use_is_refused_unless_it_is_meant() {
     let edited = Edited::new().await;
     let remote = "redis://:secret@127.0.0.1:1/0";

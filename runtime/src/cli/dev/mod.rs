@@ -1,18 +1,25 @@
 //! `gristmill dev`: a runner that serves what people write, a moment after they save it, and tries it at once.
 
+mod delays;
 mod difference;
+mod grants;
 mod jobs;
+mod keys;
 mod native;
 mod runs;
 mod session;
 
 use std::collections::BTreeMap;
+use std::future::pending;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use self::jobs::LastJobs;
+use self::keys::{Key, Keys};
 use self::native::Native;
 use self::runs::Runs;
-use self::session::Session;
+use self::session::{LocalRunner, Session};
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::project::watch::Watch;
@@ -32,6 +39,13 @@ A file jobs/NAME.json is the body of a job; jobs/NAME.job.json is a job as HTTP
 pushes it, with metadata and the rest. Such a run stores nothing; its follow-up
 jobs are shown and go nowhere. Requests to granted hosts are sent.
 
+Keys, at a terminal:
+  r   run the jobs of every project again
+  d   jump over delays: what waits for its time, or its next attempt, is due now
+  g   write the grants that are missing into the manifest
+  o   open the page in a browser
+  q   quit
+
 Examples:
   gristmill dev
   gristmill dev --native             # Python: a save serves in a tenth of a second
@@ -47,6 +61,9 @@ pub(super) struct Args {
     /// Do the jobs without a component, by a process of this machine, in projects that can: those in Python
     #[arg(long)]
     native: bool,
+    /// Jump over delays: a delayed job, or one that waits for its next attempt, is due at once
+    #[arg(long)]
+    jump_delays: bool,
     /// Work on a Redis, although other runners and producers may use it
     #[arg(long)]
     remote_store: bool,
@@ -63,6 +80,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let (end, last) = (signals::end()?, LastJobs::default());
     let (compiler, sandbox) = (sandbox::compiler(&manifest)?, sandbox::small(&manifest)?);
     screen::note(&format!("jobs are kept in {}: those that wait there run here", manifest.store.address));
+    let is_tls = manifest.http.tls.is_some();
     let builder = Gristmill::builder().manifest(manifest).compiler(compiler).observer(last.observer());
     let builder = native::register(&native, builder)?;
     let mut gristmill = tokio::select! {
@@ -70,15 +88,37 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         () = end.first.cancelled() => return Ok(Exit::Done),
     };
     let runs = (!args.no_run).then(|| Runs::new(last));
-    let session = Session::new(global, watch, sandbox, gristmill.registry.clone(), runs, native);
+    let keys = Keys::read(end.first.clone());
+    if keys.are_read() {
+        screen::note(Key::HELP);
+    }
+    let page = gristmill.address().map(|address| page_at(address, is_tls));
+    let runner = LocalRunner { registry: gristmill.registry.clone(), store: Arc::clone(gristmill.store()), page };
+    let session = Session::new(global, watch, sandbox, runner, runs, native, keys);
+    let jumps = args.jump_delays.then(|| delays::always(Arc::clone(gristmill.store())));
+    let jump = async {
+        match jumps {
+            Some(jumps) => jumps.await,
+            None => pending().await,
+        }
+    };
     // What is being built when a signal comes ends with the session.
     let ended = tokio::select! {
         () = end.first.cancelled() => Ok(Exit::Done),
         broken = gristmill.broken() => Err(broken.into()),
         error = session.work() => Err(error),
+        never = jump => match never {},
     };
     gristmill.shutdown(end.second).await;
     ended
+}
+
+/// Where a browser of this machine finds the page.
+fn page_at(mut address: SocketAddr, is_tls: bool) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    format!("{}://{address}/", if is_tls { "https" } else { "http" })
 }
 
 /// # Errors

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,14 +17,18 @@ use super::super::project::NativeProject;
 use super::super::project::build::{Built, build};
 use super::super::project::watch::{Watch, concerned};
 use super::super::screen::{self, Closed};
+use super::delays;
+use super::grants::{self, Lacking};
 use super::jobs;
+use super::keys::{Key, Keys};
 use super::native::{Native, Processes};
 use super::runs::Runs;
 use gristmill_config::ManifestError;
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::topic::Topic;
+use gristmill_core::topic::{Capability, Topic};
 use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_sandbox::{Sandbox, Version};
+use gristmill_store::Store;
 
 /// A file that has just been checked serves after some milliseconds; a machine that stands still takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,13 +39,25 @@ pub(super) struct Session<'a> {
     global: &'a Global,
     watch: Watch,
     sandbox: Sandbox,
-    registry: Receiver<Arc<HandlerRegistry>>,
+    runner: LocalRunner,
     /// None: no job is run.
     runs: Option<Runs>,
     /// Of the projects whose jobs are done without a component.
     native: Native,
+    keys: Keys,
     /// What serves of each project.
     serving: BTreeMap<PathBuf, Serving>,
+    /// What each project lacks.
+    lacking: BTreeMap<PathBuf, Vec<Lacking>>,
+}
+
+/// The runner in this process.
+#[derive(Debug)]
+pub(super) struct LocalRunner {
+    pub(super) registry: Receiver<Arc<HandlerRegistry>>,
+    pub(super) store: Arc<dyn Store>,
+    /// Where its page is, if its server listens.
+    pub(super) page: Option<String>,
 }
 
 #[derive(Debug)]
@@ -63,11 +80,13 @@ impl<'a> Session<'a> {
         global: &'a Global,
         watch: Watch,
         sandbox: Sandbox,
-        registry: Receiver<Arc<HandlerRegistry>>,
+        runner: LocalRunner,
         runs: Option<Runs>,
         native: Native,
+        keys: Keys,
     ) -> Self {
-        Self { global, watch, sandbox, registry, runs, native, serving: BTreeMap::new() }
+        let (serving, lacking) = (BTreeMap::new(), BTreeMap::new());
+        Self { global, watch, sandbox, runner, runs, native, keys, serving, lacking }
     }
 
     /// Builds every project once, and then what changes. Returns only if the output cannot be written. Dropping the future ends what is being
@@ -89,10 +108,58 @@ impl<'a> Session<'a> {
                 self.serve(project, *need, noticed).await?;
             }
             screen::note("waiting for changes");
-            let mut changes = self.watch.changed().await;
+            let mut changes = loop {
+                tokio::select! {
+                    changes = self.watch.changed() => break changes,
+                    key = self.keys.next() => self.press(key).await?,
+                }
+            };
             changes.paths.retain(|path| !self.native.keys().any(|project| is_output(project, path)));
             needs = plan(&self.watch.projects(), self.watch.manifest(), &changes.paths);
             noticed = Some(changes.noticed);
+        }
+    }
+
+    /// Does what a key asks for. What fails is shown.
+    async fn press(&mut self, key: Key) -> anyhow::Result<()> {
+        match key {
+            // The signal's token ends the session.
+            Key::Quit => {}
+            Key::Help => screen::note(Key::HELP),
+            Key::RunAgain => {
+                for project in self.watch.projects() {
+                    self.serve(&project, Need { build: false, run: true }, None).await?;
+                }
+            }
+            Key::JumpDelays => match delays::jump(&*self.runner.store).await {
+                Ok(0) => screen::note("no job is delayed"),
+                Ok(jumped) => screen::note(&format!("jumped over the delay of {}", delays::in_words(jumped))),
+                Err(error) => screen::note(&format!("error: {error}")),
+            },
+            Key::OpenPage => open(self.runner.page.as_deref()),
+            Key::Grant => self.grant(),
+        }
+        Ok(())
+    }
+
+    /// Writes what is lacking into the manifest; the runner and this session read it when it has changed.
+    fn grant(&self) {
+        let lacking: Vec<_> = self.lacking.values().flatten().cloned().collect();
+        if lacking.is_empty() {
+            return screen::note("no grant is missing");
+        }
+        let written = self.global.manifest().and_then(|manifest| grants::write(&manifest, &lacking));
+        match written {
+            Err(error) => screen::note(&format!("error: {error:#}")),
+            Ok(()) => {
+                for (topic, lacking) in &lacking {
+                    let names: Vec<_> = lacking.iter().map(|capability| capability.name()).collect();
+                    screen::note(&format!("`{topic}` is granted {}", names.join(", ")));
+                    if lacking.contains(&Capability::Http) {
+                        screen::note("put the hosts that it asks into `allow`, in place of the.host.it.asks");
+                    }
+                }
+            }
         }
     }
 
@@ -108,7 +175,7 @@ impl<'a> Session<'a> {
         if let Some(runs) = &mut self.runs
             && (need.run || version.is_none() || before != *version)
         {
-            let registry = Arc::clone(&self.registry.borrow());
+            let registry = Arc::clone(&self.runner.registry.borrow());
             let topics: Vec<_> = topics.iter().filter_map(|topic| registry.get(topic).cloned()).collect();
             runs.again(self.global, project, &topics).await?;
         }
@@ -127,8 +194,14 @@ impl<'a> Session<'a> {
             built.describe();
         }
         let (version, demands) = (Some(built.component.version()), built.component.demands());
-        let topics = manifest.topics_of(&built.name).into_iter().filter(|topic| topic.lacks(demands).is_empty());
-        let topics = self.until_it_serves(&built.name, version, topics.collect()).await?;
+        let (granted, lacking): (Vec<_>, Vec<_>) =
+            manifest.topics_of(&built.name).into_iter().partition(|topic| topic.lacks(demands).is_empty());
+        let lacking: Vec<Lacking> = lacking.into_iter().map(|topic| (topic.id.clone(), topic.lacks(demands))).collect();
+        if !lacking.is_empty() && self.keys.are_read() {
+            screen::note("press g to write these lines into the manifest");
+        }
+        self.lacking.insert(project.to_owned(), lacking);
+        let topics = self.until_it_serves(&built.name, version, granted).await?;
         self.say(&built, &topics, dropped.elapsed(), noticed.map(|noticed| noticed.elapsed()))?;
         self.serving.insert(project.to_owned(), Serving { version, topics });
         Ok(())
@@ -171,8 +244,9 @@ impl<'a> Session<'a> {
                 entry.and_then(|entry| entry.handler.as_ref()).is_some_and(|handler| handler.version() == version)
             })
         };
-        let is_served =
-            tokio::time::timeout(PATIENCE, self.registry.wait_for(serves)).await.is_ok_and(|served| served.is_ok());
+        let is_served = tokio::time::timeout(PATIENCE, self.runner.registry.wait_for(serves))
+            .await
+            .is_ok_and(|served| served.is_ok());
         ensure!(is_served, "`{name}` does not serve {}; the log says why", in_words(version));
         Ok(topics.into_iter().map(|topic| topic.id).collect())
     }
@@ -226,6 +300,17 @@ impl<'a> Session<'a> {
         }
         Ok(())
     }
+}
+
+/// Opens the page in a browser, or says where it is.
+fn open(page: Option<&str>) {
+    let Some(page) = page else { return screen::note("there is no page: [http] listens nowhere") };
+    let opens = |program: &str| {
+        let mut command = std::process::Command::new(program);
+        command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().is_ok()
+    };
+    let is_opened = ["xdg-open", "open"].into_iter().any(opens);
+    screen::note(&if is_opened { format!("the page is at {page}") } else { format!("open {page} in a browser") });
 }
 
 fn in_words(version: Option<Version>) -> String {
