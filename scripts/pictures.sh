@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Makes docs/page.png, the picture of the page in the README: a runner on the demo's manifest, some jobs, a browser.
+# Makes the pictures in the README and the docs: docs/top.svg of what `gristmill top` draws, and docs/page.png of the page: a runner on the demo's
+# manifest, some jobs, a browser. `scripts/pictures.sh top` makes only the first.
 # Needs what `scripts/setup.sh --tests` installs. GRISTMILL names another binary than target/debug/gristmill.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+UPDATE_PICTURES=1 cargo test --workspace --lib -- top::picture
+if [ "${1:-}" = top ]; then exit; fi
 
 out=out/pictures
 rm -rf "$out" && mkdir -p "$out"
