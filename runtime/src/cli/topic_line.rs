@@ -232,13 +232,19 @@ impl TopicLine {
             (None, _) => "-".into(),
             (Some(handler), Some(version)) => format!("{handler} {version}"),
             (Some(_), None) if self.external => "pull workers".into(),
-            (Some(handler), None) if self.serves && !self.has_no_handler() => format!("{handler} native"),
-            (Some(handler), None) => format!("{handler} missing"),
+            (Some(handler), None) if self.serves && !self.counts.paused && !self.has_no_handler() => {
+                format!("{handler} native")
+            }
+            (Some(handler), None) if self.idle.as_ref().is_some_and(|idle| idle.reason == IdleReason::NoHandler) => {
+                format!("{handler} missing")
+            }
+            (Some(handler), None) => format!("{handler} -"),
         }
     }
 
     fn has_no_handler(&self) -> bool {
-        let without = [IdleReason::NoHandler, IdleReason::Compiling, IdleReason::Refused, IdleReason::LacksGrants];
+        use IdleReason::{Compiling, LacksGrants, NoHandler, Refused, Starting};
+        let without = [Starting, NoHandler, Compiling, Refused, LacksGrants];
         self.idle.as_ref().is_some_and(|idle| without.contains(&idle.reason))
     }
 
@@ -355,7 +361,7 @@ mod tests {
         let idle = json!({ "reason": "refused", "detail": "mail.wasm was refused: it imports wasi:sockets" });
         let none = line(json!({ "version": null, "refused": "it imports wasi:sockets", "idle": idle }));
         assert_eq!(none.state(), "refused: mail.wasm was refused: it imports wasi:sockets");
-        assert_eq!(none.handler(), "mail missing");
+        assert_eq!(none.handler(), "mail -");
         assert_eq!(line(json!({ "compiling": true })).state(), "serves the version before: the file is being compiled");
     }
 
