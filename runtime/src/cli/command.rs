@@ -41,6 +41,7 @@ enum Command {
     Build(project::build::Args),
     Dev(dev::Args),
     Check(check::Args),
+    #[command(visible_alias = "topic")]
     Topics(topics::Args),
     Stats(stats::Args),
     Workers(workers::Args),
@@ -211,6 +212,13 @@ mod tests {
     fn a_cause_that_repeats_what_stands_above_it_is_left_out() {
         let error = anyhow::anyhow!("refused").context("unavailable: refused").context("failed to push");
         assert_eq!(in_words(&error), "failed to push: unavailable: refused");
+    }
+
+    #[test]
+    fn one_topic_is_asked_for_in_the_singular_too() {
+        for words in [["topic", "why", "mail"], ["topic", "purge", "mail"]] {
+            assert!(Cli::try_parse_from(["gristmill"].into_iter().chain(words)).is_ok(), "{words:?}");
+        }
     }
 
     #[test]
