@@ -256,9 +256,8 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use gristmill_core::job::WorkerId;
     use gristmill_core::outcome::{FailureDetail, Reason};
-    use gristmill_store::TopicCounts;
+    use gristmill_store::{Heartbeat, TopicCounts};
 
     /// A store that knows one job, and says of it what the list holds, one after the other; then its last again.
     #[derive(Debug)]
@@ -283,7 +282,7 @@ mod tests {
             unreachable!("a wait lists no tenants")
         }
 
-        async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
+        async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
             unreachable!("a wait lists no workers")
         }
     }

@@ -1,6 +1,7 @@
 //! The onlooker's side of a store: what people ask about jobs and topics, and what they do with dead ones.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,8 +32,8 @@ operations! {
         /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
         async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
 
-        /// How many ready jobs of the topic stand before this one: those of higher priority, and those of its own that a claim takes
-        /// first. Claims let each priority have a turn, so that some of a lower one may come first, too.
+        /// How many ready jobs of the topic claims take before this one, by the [turns](gristmill_core::job::Priority::TURNS) of the priorities, if none
+        /// comes meanwhile.
         ///
         /// Returns `None` if more than [`AHEAD`] do, or the job is not ready in this topic, or waits for its key ([`JobView::behind`]).
         async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError>;
@@ -42,7 +43,7 @@ operations! {
 
         /// The workers whose heartbeats are kept, by id, each with the last one; at most 1,000 of each server of the store, those that
         /// were heard last. Workers that were not retired are among them for an hour after their death.
-        async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError>;
+        async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError>;
     }
 }
 
@@ -140,6 +141,17 @@ operations! {
 pub trait Inspect: Query + ListJobs + DeadJobs + Control {}
 
 impl<S: Query + ListJobs + DeadJobs + Control + ?Sized> Inspect for S {}
+
+/// A worker, and when the store heard it last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// The worker.
+    pub worker: WorkerId,
+    /// The time of its last heartbeat, by the store's clock.
+    pub at: Timestamp,
+    /// For how long it has been silent, by the store's clock.
+    pub silent_for: Duration,
+}
 
 /// What a cancellation did with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

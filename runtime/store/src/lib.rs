@@ -52,6 +52,8 @@ mod tests;
 mod timed;
 mod tokens;
 mod transfer;
+#[cfg(any(feature = "redis", feature = "embedded"))]
+mod turns;
 mod workflows;
 
 #[cfg(any(feature = "redis", feature = "embedded"))]
@@ -69,8 +71,8 @@ pub use contract::{
 pub use error::StoreError;
 pub use fsck::{Check, Finding, Fsck, FsckReport};
 pub use inspect::{
-    AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Inspect, JobChanged, JobState, JobView, LimitReached,
-    ListJobs, Query, ResultView, TopicCounts,
+    AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Heartbeat, Inspect, JobChanged, JobState, JobView,
+    LimitReached, ListJobs, Query, ResultView, TopicCounts,
 };
 pub use job_query::{
     BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, Found, JobField, JobQuery, QueryCursor, QueryError, Scanned,

@@ -158,6 +158,12 @@ impl Priority {
         [High, Normal, High, High, Normal, High, High, Low]
     };
 
+    /// Whose job is taken at a turn: the priority's whose turn it is; if none of it waits, the highest that waits.
+    pub fn at_turn(turn: usize, mut waits: impl FnMut(Self) -> bool) -> Option<Self> {
+        let whose = Self::TURNS.get(turn % Self::TURNS.len()).copied().unwrap_or_default();
+        [whose].into_iter().chain(Self::ALL).find(|priority| waits(*priority))
+    }
+
     /// The name, in kebab case.
     pub fn as_str(self) -> &'static str {
         self.into()

@@ -42,8 +42,8 @@ pub async fn workers(store: &dyn Inspect) -> Result<Workers, StoreError> {
     };
     let key = |worker: &Worker| (worker.kind == WorkerKind::Pull, worker.worker.clone());
     let mut workers: BTreeMap<(bool, String), Worker> = BTreeMap::new();
-    for (id, at) in store.heartbeats().await? {
-        let worker = worker(id, Some(at));
+    for heard in store.heartbeats().await? {
+        let worker = worker(heard.worker, Some(heard.at));
         workers.insert(key(&worker), worker);
     }
     let mut left = LOOKED_AT;

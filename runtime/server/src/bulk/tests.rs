@@ -18,14 +18,14 @@ use crate::problem::{Code, Problem};
 use crate::settings::HttpServerSettings;
 use crate::state::AppState;
 use crate::wire::bulk::{Bulk, BulkAction, BulkState, NewBulk};
-use gristmill_core::job::{Due, JobChange, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, WorkerId};
+use gristmill_core::job::{Due, JobChange, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_metrics::{EventKind, Filter, Received};
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::{
-    Cancelled, Control, Cursor, DeadJob, DeadJobs, JobChanged, JobView, ListJobs, Page, Query, StateFilter, Store,
-    StoreError, TopicCounts,
+    Cancelled, Control, Cursor, DeadJob, DeadJobs, Heartbeat, JobChanged, JobView, ListJobs, Page, Query, StateFilter,
+    Store, StoreError, TopicCounts,
 };
 
 const JOBS: u64 = 4500;
@@ -335,7 +335,7 @@ impl Query for Troubled {
         self.store.tenants().await
     }
 
-    async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
+    async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
         self.store.heartbeats().await
     }
 }

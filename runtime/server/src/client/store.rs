@@ -16,16 +16,16 @@ use super::signals;
 use crate::problem::Code;
 use crate::wire::dead::Groups;
 use crate::wire::topic::{TopicSeen, TopicServing, TopicsSeen};
-use crate::wire::worker::{WorkerKind, Workers};
+use crate::wire::worker::{Worker, WorkerKind, Workers};
 use crate::wire::{self, BATCH};
 use gristmill_core::job::{JobChange, JobId, Name, NewJob, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
-    BatchSealed, Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, JobChanged, JobView, ListJobs, Page,
-    Push, Pushed, Query, QueryCursor, Signal, Signals, StateFilter, States, StoreError, TopicCounts, WaitsFor,
-    Workflows,
+    BatchSealed, Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobView,
+    ListJobs, Page, Push, Pushed, Query, QueryCursor, Signal, Signals, StateFilter, States, StoreError, TopicCounts,
+    WaitsFor, Workflows,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -362,10 +362,15 @@ impl Query for RemoteStore {
         Ok(tenants)
     }
 
-    async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
+    /// A server does not say what its store's clock says: this machine's counts.
+    async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
         let Workers { workers, .. } = self.workers().await?;
-        let runners = workers.into_iter().filter(|worker| worker.kind == WorkerKind::Runner);
-        Ok(runners.filter_map(|runner| Some((WorkerId::new(&runner.worker), runner.heartbeat_at_ms?))).collect())
+        let (runners, now) = (workers.into_iter().filter(|worker| worker.kind == WorkerKind::Runner), Timestamp::now());
+        let heard = |runner: Worker| {
+            let at = runner.heartbeat_at_ms?;
+            Some(Heartbeat { worker: WorkerId::new(&runner.worker), at, silent_for: now.since(at) })
+        };
+        Ok(runners.filter_map(heard).collect())
     }
 }
 

@@ -327,9 +327,7 @@ struct Lines<L> {
 impl<L: Waits> Lines<L> {
     /// The line whose job is next by turns; where nobody waits whose turn it is, the highest that waits.
     fn next(&mut self, turn: usize) -> Option<(Priority, &mut L)> {
-        let whose = Priority::TURNS.get(turn % Priority::TURNS.len()).copied().unwrap_or_default();
-        let mut waiting = [whose].into_iter().chain(Priority::ALL).filter(|priority| self.line(*priority).waits());
-        let priority = waiting.next()?;
+        let priority = Priority::at_turn(turn, |priority| self.line(priority).waits())?;
         Some((priority, self.line_mut(priority)))
     }
 

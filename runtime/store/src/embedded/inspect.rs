@@ -16,8 +16,9 @@ use super::tenant::read_use;
 use super::topic::{Lines, read_limited};
 use super::work::Work;
 use crate::clock::NEVER;
+use crate::turns::ahead_by_turns;
 use crate::workflows::SHOWN;
-use crate::{AHEAD, BehindKey, JobState, JobView, Query, Signal, StoreError, TopicCounts};
+use crate::{AHEAD, BehindKey, Heartbeat, JobState, JobView, Query, Signal, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, Payload, Priority, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
@@ -46,7 +47,7 @@ const HEARTBEATS: &str =
 const JOB: &str = shown_jobs!("id = ?1 AND job_rows.tenant = ?2");
 
 /// The row of a topic's job, and how far its lines were claimed.
-const READY_PLACE: &str = "SELECT job_rows.number, claimed_high, claimed_normal, claimed_low FROM job_rows
+const READY_PLACE: &str = "SELECT job_rows.number, turn, claimed_high, claimed_normal, claimed_low FROM job_rows
                            JOIN topics ON topics.number = job_rows.number >> 43
                            WHERE id = ?1 AND job_rows.tenant = ?2 AND topics.topic = ?3";
 
@@ -90,11 +91,13 @@ impl Query for EmbeddedStore {
         .await
     }
 
-    async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
-        self.read_list("list workers", |connection, _| {
+    async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
+        self.read_list("list workers", |connection, now| {
             let mut select = connection.prepare_cached(HEARTBEATS)?;
-            let workers =
-                select.query_map([], |row| Ok((WorkerId::new(&row.get::<_, String>(0)?), at(row.get(1)?))))?;
+            let workers = select.query_map([], |row| {
+                let (worker, at) = (WorkerId::new(&row.get::<_, String>(0)?), at(row.get(1)?));
+                Ok(Heartbeat { worker, at, silent_for: now.since(at) })
+            })?;
             Ok(workers.collect::<Result<Vec<_>, _>>()?)
         })
         .await
@@ -234,17 +237,19 @@ fn jobs_ahead(connection: &Connection, topic: &TopicId, id: &JobId) -> Done<Opti
     let place = connection
         .prepare_cached(READY_PLACE)?
         .query_row(params![id.as_str(), topic.tenant.as_str(), topic.topic.as_str()], |row| {
-            Ok((row.get::<_, i64>("number")?, Lines::read(row)?))
+            Ok((row.get::<_, i64>("number")?, row.get::<_, i64>("turn")?, Lines::read(row)?))
         });
-    let Some((number, claimed)) = place.optional()? else { return Ok(None) };
+    let Some((number, turn, claimed)) = place.optional()? else { return Ok(None) };
     let Some(own) = priority_of(number).filter(|own| claimed.get(*own) < number) else { return Ok(None) };
     let mut count = connection.prepare_cached(BETWEEN)?;
-    let mut ahead = 0;
-    for line in Priority::ALL.into_iter().filter(|line| *line <= own) {
-        let end = if line == own { number } else { Line::Of(line).bounds(topic_of(number)).1 };
-        ahead += count.query_row([claimed.get(line), end, AHEAD.cast_signed() + 1], |row| row.get(0).map(whole))?;
+    let mut jobs_until =
+        |line, end| count.query_row([claimed.get(line), end, AHEAD.cast_signed() + 1], |row| row.get(0).map(whole));
+    let before = jobs_until(own, number)?;
+    let mut lines = [0; 3];
+    for (jobs, line) in lines.iter_mut().zip(Priority::ALL) {
+        *jobs = if line == own { before + 1 } else { jobs_until(line, Line::Of(line).bounds(topic_of(number)).1)? };
     }
-    Ok(Some(ahead).filter(|ahead| *ahead <= AHEAD))
+    Ok(ahead_by_turns(usize::try_from(turn).unwrap_or_default(), own, before, lines))
 }
 
 /// Where a job is, and what is known of it, given a row of [`shown_jobs`].

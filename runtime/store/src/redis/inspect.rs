@@ -14,6 +14,7 @@ use crate::batch::ByteBudget;
 use crate::budget::BudgetUse;
 use crate::clock::NEVER;
 use crate::list::PAGE_BYTES;
+use crate::turns::ahead_by_turns;
 use crate::workflows::SHOWN;
 use crate::{AHEAD, BehindKey, DeadJob, JobState, JobView, LimitReached, StoreError, TopicCounts};
 use gristmill_core::job::{Job, JobId, Name, Payload, Priority, TopicId};
@@ -119,17 +120,17 @@ impl Partition {
             ask.cmd("LPOS").arg(&line).arg(id.as_str()).arg("RANK").arg(-1).arg("MAXLEN").arg(AHEAD + 1);
             ask.cmd("LLEN").arg(line);
         }
-        let lines: Vec<Option<u64>> = self.link.query(DOING, &ask).await?;
-        let (lines, _) = lines.as_chunks::<2>();
-        let mut ahead = 0;
-        for [place, jobs] in lines {
-            let jobs = jobs.unwrap_or_default();
-            if let Some(place) = place {
-                return Ok(Some(ahead + jobs.saturating_sub(place + 1)).filter(|ahead| *ahead <= AHEAD));
-            }
-            ahead += jobs;
-        }
-        Ok(None)
+        ask.cmd("HGET").arg(keys.turns()).arg(topic.topic.as_str());
+        let found: Vec<Option<u64>> = self.link.query(DOING, &ask).await?;
+        let ([high, normal, low], turn) = match found.as_chunks::<2>() {
+            (&[high, normal, low], turn) => ([high, normal, low], turn.iter().flatten().next().copied()),
+            _ => return Ok(None),
+        };
+        let turn = usize::try_from(turn.unwrap_or_default()).unwrap_or_default();
+        let places = [high, normal, low].map(|[place, jobs]| (place, jobs.unwrap_or_default()));
+        let own = Priority::ALL.into_iter().zip(places).find_map(|(own, (place, jobs))| Some((own, place?, jobs)));
+        let Some((own, place, jobs)) = own else { return Ok(None) };
+        Ok(ahead_by_turns(turn, own, jobs.saturating_sub(place + 1), places.map(|(_, jobs)| jobs)))
     }
 }
 

@@ -16,7 +16,7 @@ use super::script::{Call, script};
 use super::store::{Partition, Server};
 use crate::batch::CLAIM_BYTES;
 use crate::clock::wait_ms;
-use crate::{Overdue, OverdueJobs, StoreError};
+use crate::{Heartbeat, Overdue, OverdueJobs, StoreError};
 use gristmill_core::job::{Lease, Name, WorkerId};
 use gristmill_core::time::Timestamp;
 
@@ -65,13 +65,17 @@ impl Server {
         }
     }
 
-    pub(super) async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
+    pub(super) async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
         let mut look = pipe();
-        look.cmd("ZRANGE").arg(workers(&self.prefix)).arg(-1000).arg(-1).arg("WITHSCORES");
-        let (found,): (Vec<(String, u64)>,) = self.link.query("list workers", &look).await?;
-        let read = |(worker, at): (String, u64)| (WorkerId::new(&worker), Timestamp::from_millis(at));
+        look.cmd("ZRANGE").arg(workers(&self.prefix)).arg(-1000).arg(-1).arg("WITHSCORES").cmd("TIME");
+        let (found, time): (Vec<(String, u64)>, TimeReply) = self.link.query("list workers", &look).await?;
+        let now = self.now(time);
+        let read = |(worker, at): (String, u64)| {
+            let at = Timestamp::from_millis(at);
+            Heartbeat { worker: WorkerId::new(&worker), at, silent_for: now.since(at) }
+        };
         let mut found: Vec<_> = found.into_iter().map(read).collect();
-        found.sort();
+        found.sort_by(|one, other| one.worker.cmp(&other.worker));
         Ok(found)
     }
 

@@ -10,10 +10,10 @@ use super::shard::Shard;
 use super::store::ShardedStore;
 use crate::inspect::{dead_between, dead_until, prefer};
 use crate::{
-    Cancelled, Control, DeadJob, DeadJobs, JobChanged, JobView, Query, StoreError, StoreSize, TopicCounts, Usage,
+    Cancelled, Control, DeadJob, DeadJobs, Heartbeat, JobChanged, JobView, Query, StoreError, StoreSize, TopicCounts,
+    Usage,
 };
 use gristmill_core::job::{JobChange, JobId, Name, TopicId, WorkerId};
-use gristmill_core::time::Timestamp;
 
 #[async_trait]
 impl Query for ShardedStore {
@@ -78,21 +78,23 @@ impl Query for ShardedStore {
     }
 
     /// Those of the available shards; of a worker that several have heard, the last heartbeat.
-    async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
-        let mut heard: BTreeMap<WorkerId, Timestamp> = BTreeMap::new();
+    async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
+        let mut heard: BTreeMap<WorkerId, Heartbeat> = BTreeMap::new();
         let answers = join_all(self.shards().iter().map(|shard| shard.heartbeats())).await;
         let none_answers = answers.iter().all(Result::is_err);
         for answer in answers {
             match answer {
-                Ok(here) => here.into_iter().for_each(|(worker, at)| {
-                    let last = heard.entry(worker).or_insert(at);
-                    *last = at.max(*last);
+                Ok(here) => here.into_iter().for_each(|here| {
+                    let last = heard.entry(here.worker.clone()).or_insert_with(|| here.clone());
+                    if here.silent_for < last.silent_for {
+                        *last = here;
+                    }
                 }),
                 Err(error) if none_answers || !error.is_unavailable() => return Err(error),
                 Err(_) => {}
             }
         }
-        Ok(heard.into_iter().collect())
+        Ok(heard.into_values().collect())
     }
 }
 

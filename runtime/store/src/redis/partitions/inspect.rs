@@ -9,11 +9,10 @@ use super::{Partition, RedisStore};
 use crate::inspect::{dead_between, dead_until, prefer};
 use crate::pulled::end_pulled;
 use crate::{
-    Cancelled, Control, Cursor, DeadJob, DeadJobs, JobChanged, JobView, ListJobs, Page, Query, StateFilter, StoreError,
-    StoreSize, TopicCounts, Usage,
+    Cancelled, Control, Cursor, DeadJob, DeadJobs, Heartbeat, JobChanged, JobView, ListJobs, Page, Query, StateFilter,
+    StoreError, StoreSize, TopicCounts, Usage,
 };
-use gristmill_core::job::{JobChange, JobId, Name, TopicId, WorkerId};
-use gristmill_core::time::Timestamp;
+use gristmill_core::job::{JobChange, JobId, Name, TopicId};
 
 #[async_trait]
 impl Query for RedisStore {
@@ -48,7 +47,7 @@ impl Query for RedisStore {
         self.server.listed_tenants("list tenants", |tenant| map.of_tenant(tenant)).await
     }
 
-    async fn heartbeats(&self) -> Result<Vec<(WorkerId, Timestamp)>, StoreError> {
+    async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
         self.server.heartbeats().await
     }
 }
