@@ -30,7 +30,7 @@ export const REASONS = {
 }
 
 /** Reasons that end by themselves. */
-export const CALM = ['starting', 'compiling', 'concurrency-reached', 'max-running-reached', 'rate-limited', 'tenant-max-running-reached']
+export const CALM = ['starting', 'compiling', 'concurrency-reached', 'max-running-reached', 'rate-limited', 'tenant-max-running-reached', 'no-handler-here']
 /** Reasons that keep ready jobs from being begun until a person does something. */
 const STUCK = ['no-handler', 'refused', 'lacks-grants']
 /** A ready job that has waited longer is worth a look. */

@@ -3,6 +3,8 @@
 //! A server answers by the handlers that it has loaded. Without one, the manifest and the files in the handlers folder say who would
 //! do the jobs.
 
+use std::sync::Arc;
+
 use anyhow::bail;
 use serde::Serialize;
 
@@ -14,12 +16,13 @@ use super::store::Reached;
 use gristmill_config::Manifest;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::topic::{Demands, Topic};
-use gristmill_runner::why::{Serving, TopicWhy, Why, topic_why, why};
-use gristmill_store::StoreError;
+use gristmill_runner::why::{Asked, Served, Serving, TopicWhy, Why, topic_why, why};
+use gristmill_server::RemoteStore;
+use gristmill_store::{Produce, StoreError};
 
 pub(super) async fn job(global: &Global, tenant: &Name, id: &JobId) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
-    let answer = of_job(&manifest, &global.reach(&manifest).await?, tenant, id).await?;
+    let answer = answerer(global, &manifest).await?.of_job(&manifest, tenant, id).await?;
     let Some(Why { detail, .. }) = &answer else {
         bail!("job {id} is not known to tenant `{tenant}`: it never was, or it is over and its result was not kept");
     };
@@ -29,25 +32,58 @@ pub(super) async fn job(global: &Global, tenant: &Name, id: &JobId) -> anyhow::R
 /// `None`: the job is not known.
 pub(super) async fn of_job(
     manifest: &Manifest,
-    Reached { store, server, .. }: &Reached,
+    reached: &Reached,
     tenant: &Name,
     id: &JobId,
 ) -> Result<Option<Why>, StoreError> {
-    match server {
-        Some(server) => server.why(tenant, id).await,
-        None => why(&**store, tenant, id, |topic| serving(manifest, topic), |_| None).await,
-    }
+    Answerer::of(reached).of_job(manifest, tenant, id).await
 }
 
 pub(super) async fn topic(global: &Global, topic: TopicId) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
-    let Reached { store, server, .. } = global.reach(&manifest).await?;
-    let answer = match server {
-        Some(server) => server.topic_why(&topic).await?,
-        None => topic_why(&*store, topic.clone(), &serving(&manifest, &topic)).await?,
+    let answer = match answerer(global, &manifest).await? {
+        Answerer::Server(server) => server.topic_why(&topic).await?,
+        Answerer::Store(store, asked) => topic_why(&*store, topic.clone(), asked, &served(&manifest, &topic)).await?,
     };
     let TopicWhy { detail, .. } = &answer;
     show(global, &answer, detail)
+}
+
+/// What a question goes to.
+enum Answerer {
+    Server(RemoteStore),
+    Store(Arc<dyn Produce>, Asked),
+}
+
+impl Answerer {
+    fn of(Reached { store, server, is_ours_alone, .. }: &Reached) -> Self {
+        match server {
+            Some(server) => Self::Server(server.clone()),
+            None if *is_ours_alone => Self::Store(Arc::clone(store), Asked::OnlyProcess),
+            None => Self::Store(Arc::clone(store), Asked::Onlooker),
+        }
+    }
+
+    async fn of_job(&self, manifest: &Manifest, tenant: &Name, id: &JobId) -> Result<Option<Why>, StoreError> {
+        match self {
+            Self::Server(server) => server.why(tenant, id).await,
+            Self::Store(store, asked) => {
+                why(&**store, tenant, id, *asked, |topic| served(manifest, topic), |_| None).await
+            }
+        }
+    }
+}
+
+/// The server that has the store; of a Redis that of this machine, if it answers: it knows its handlers, and how fast jobs end.
+async fn answerer(global: &Global, manifest: &Manifest) -> anyhow::Result<Answerer> {
+    let way = global.way(manifest)?;
+    let answerer = Answerer::of(&way.reach().await?);
+    if !matches!(answerer, Answerer::Store(_, Asked::Onlooker)) {
+        return Ok(answerer);
+    }
+    // One that wants another token is left alone: the store answers as well.
+    let server = way.server_here().await.ok().flatten();
+    Ok(server.map_or(answerer, Answerer::Server))
 }
 
 fn show(global: &Global, answer: &impl Serialize, detail: &str) -> anyhow::Result<Exit> {
@@ -59,7 +95,13 @@ fn show(global: &Global, answer: &impl Serialize, detail: &str) -> anyhow::Resul
     Ok(Exit::Done)
 }
 
-/// Who does a topic's jobs, by the manifest and the files in the handlers folder. A file that cannot be read is not there.
+/// Who does a topic's jobs and by which limits, as the manifest and the files in the handlers folder say.
+fn served(manifest: &Manifest, id: &TopicId) -> Served {
+    let limits = manifest.topics.get(id).map_or_else(|| manifest.auto_topic(&id.topic).fleet, |topic| topic.fleet);
+    Served { serving: serving(manifest, id), limits }
+}
+
+/// Who does a topic's jobs, by the same. A file that cannot be read is not there.
 fn serving(manifest: &Manifest, id: &TopicId) -> Serving {
     let topic = manifest.topics.get(id).cloned().unwrap_or_else(|| manifest.auto_topic(&id.topic));
     if topic.id != *id {

@@ -39,7 +39,7 @@ fn build_by(manifest: &str, project: &TestProject, component: &str, options: &[&
 }
 
 /// On Redis a server is found where the manifest says that it listens.
-fn listen_somewhere(project: &TestProject) {
+pub(super) fn listen_somewhere(project: &TestProject) {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let manifest = std::fs::read_to_string(project.manifest()).unwrap();
     assert!(manifest.contains("127.0.0.1:0"), "{manifest}");

@@ -21,6 +21,7 @@ mod push;
 mod run;
 mod server;
 mod wait;
+mod why;
 
 use gristmill_tests::test_project::TestProject;
 

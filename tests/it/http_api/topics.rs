@@ -1,5 +1,6 @@
 //! Topics: what is in them, who does their jobs, and why nobody does.
 
+use gristmill::job::JobId;
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
@@ -17,6 +18,9 @@ const MANIFEST: &str = r#"
     [topics.elsewhere]
     handler = "external"
     [topics.broken]
+    [topics.slow]
+    handler = "echo"
+    rate = "1/h"
 "#;
 
 async fn runner(on: On) -> TestRunner {
@@ -28,6 +32,8 @@ async fn runner(on: On) -> TestRunner {
 on_both_stores! {
     every_topic_says_why_it_is_idle
     every_job_says_why_it_is_not_running
+    a_job_in_line_gets_a_forecast_by_the_pace_of_those_before_it
+    a_job_that_a_rate_keeps_in_line_is_told_the_rate_and_when_it_starts
     topics_show_counts_and_rates
     an_unknown_topic_is_not_found
     a_topic_is_purged_of_its_waiting_and_dead_jobs
@@ -96,6 +102,43 @@ async fn every_job_says_why_it_is_not_running(runner: TestRunner) {
     assert_eq!((&scheduled["ahead"], &scheduled["idle"]["reason"]), (&json!(2), &json!("paused")), "{scheduled}");
 }
 
+async fn a_job_in_line_gets_a_forecast_by_the_pace_of_those_before_it(runner: TestRunner) {
+    let (client, topic) = (runner.client(), "/v1/tenants/default/topics/elsewhere");
+    runner.push("elsewhere", b"done").await;
+    let (next, last) = (runner.push("elsewhere", b"x").await, runner.push("elsewhere", b"y").await);
+    let claimed = client.post(&format!("{topic}/claim"), &json!({ "max": 1 })).await.json();
+    let settle = json!({ "settlements": [{ "lease": claimed["claims"][0]["lease"], "ack": {} }] });
+    assert_eq!(client.post("/v1/tenants/default/leases/settle", &settle).await.json()["settled"], json!(["done"]));
+    let expected = async |id: &JobId| {
+        let why = client.get(&format!("/v1/tenants/default/jobs/{id}/why")).await.json();
+        let by_pace =
+            why["expected_by"] == "pace" && why["detail"].as_str().unwrap().contains("pace of the last minutes");
+        why["expected_in_ms"].as_u64().filter(|_| by_pace)
+    };
+    let first = until("a forecast", SOON, async || expected(&next).await).await;
+    let second = until("a forecast", SOON, async || expected(&last).await).await;
+    assert!(second > first, "{first} {second}");
+}
+
+async fn a_job_that_a_rate_keeps_in_line_is_told_the_rate_and_when_it_starts(runner: TestRunner) {
+    let mut jobs = Vec::new();
+    for _ in 0..3 {
+        jobs.push(runner.push("slow", b"x").await);
+    }
+    let path = format!("/v1/tenants/default/jobs/{}/why", jobs[2]);
+    let limited = until("the rate to be used up", SOON, async || {
+        let why = runner.client().get(&path).await.json();
+        (why["idle"]["reason"] == "rate-limited").then_some(why)
+    })
+    .await;
+    let limit = &limited["idle"]["limit"];
+    assert_eq!((&limit["rate"], &limit["burst"]), (&json!("1/h"), &json!(1)), "{limited}");
+    assert!(limited["detail"].as_str().unwrap().contains("its `rate` (1/h, 1 at once) allows"), "{limited}");
+    assert_eq!((&limited["expected_by"], &limited["ahead"]), (&json!("rate"), &json!(1)), "{limited}");
+    let hours = limited["expected_in_ms"].as_u64().unwrap() as f64 / 3_600_000.0;
+    assert!(1.5 < hours && hours <= 2.0, "the second one starts within an hour, and this one an hour later: {limited}");
+}
+
 async fn topics_show_counts_and_rates(runner: TestRunner) {
     let path = format!("{ECHO}?wait_ms=60000");
     assert_eq!(topic(&runner, "echo").await["rates"], Value::Null);
@@ -112,7 +155,7 @@ async fn topics_show_counts_and_rates(runner: TestRunner) {
     let all = runner.client().get("/v1/tenants/default/topics").await.json();
     let names: Vec<_> =
         all["topics"].as_array().unwrap().iter().map(|topic| topic["topic"].as_str().unwrap()).collect();
-    assert_eq!(names, ["broken", "echo", "elsewhere", "puppet", "wants-clock", "without"]);
+    assert_eq!(names, ["broken", "echo", "elsewhere", "puppet", "slow", "wants-clock", "without"]);
 }
 
 async fn an_unknown_topic_is_not_found(runner: TestRunner) {

@@ -1,21 +1,22 @@
 //! Why a job is not running.
 
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::serving::{Idle, IdleReason, Serving, idle};
+use super::forecast::{Expected, ExpectedBy};
+use super::served::{Asked, Runners, Served};
+use super::serving::{Idle, IdleReason, LimitCounts, about_rate, idle};
 use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::{Timestamp, whole_millis};
+use gristmill_core::topic::{FleetLimits, Rate};
 use gristmill_store::{AHEAD, BehindKey, Inspect, JobState, JobView, ResultView, StoreError, TopicCounts, WaitsFor};
 
 /// How often the store is asked again if the job changes its place between the questions.
 const TRIES: usize = 3;
 
-/// Why a job is not running, as of one moment.
+/// Why a job is not running, as of one state of the job. What is counted besides may be some milliseconds older or younger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
     /// The job.
@@ -29,11 +30,18 @@ pub struct Why {
     /// When it is due, or when its lease ends unless it is extended, in milliseconds since 1970.
     #[serde(rename = "until_ms")]
     pub until: Option<Timestamp>,
-    /// How many ready jobs of the topic stand before it. `None` if it is not ready, or more than 10,000 do.
+    /// How many ready jobs of the topic are claimed before it, by the turns of the priorities, if none comes meanwhile. `None` if it is not ready,
+    /// or more than 10,000 are.
     pub ahead: Option<u64>,
-    /// How long it will take at the pace of the last minute until it begins, in milliseconds. `None` if there is no pace to go by.
+    /// In how many milliseconds it is expected to begin. `None` if that cannot be said.
     #[serde(rename = "expected_in_ms")]
     pub expected_in: Option<u64>,
+    /// What `expected_in_ms` follows from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_by: Option<ExpectedBy>,
+    /// The rate of its key, if that holds it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<LimitCounts>,
     /// The jobs of its key that it waits for. `None` if it waits for none.
     pub behind: Option<BehindKey>,
     /// The other jobs that it waits for: those that have not ended come first. `None` if it waits for none.
@@ -71,7 +79,7 @@ pub enum WhyReason {
     InLine,
 }
 
-/// Asks the store why a job is not running. `pace` is how many jobs leave the topic's line in a second.
+/// Asks the store why a job is not running. `pace` is how many jobs of the topic end in a second.
 ///
 /// Returns `None` if the job is unknown.
 ///
@@ -81,14 +89,17 @@ pub async fn why(
     store: &(impl Inspect + ?Sized),
     tenant: &Name,
     id: &JobId,
-    serving: impl Fn(&TopicId) -> Serving,
+    asked: Asked,
+    served: impl Fn(&TopicId) -> Served,
     pace: impl Fn(&TopicCounts) -> Option<f64>,
 ) -> Result<Option<Why>, StoreError> {
     let mut found = store.job(tenant, id).await?;
     for _ in 0..TRIES {
         let Some(view) = &found else { return Ok(None) };
         let Some(topic) = view.job.as_ref().map(|job| job.spec.topic.clone()) else { break };
-        let counts = store.counts(tenant).await?.into_iter().find(|counts| counts.topic == topic);
+        let (counts, runners) = (store.counts(tenant).await?, Runners::of(store, asked).await?);
+        let of_tenant = counts.iter().map(|counts| counts.running).sum();
+        let counts = counts.into_iter().find(|counts| counts.topic == topic);
         let ahead = match view.state {
             JobState::Ready if view.behind.is_none() => store.jobs_ahead(&topic, id).await?,
             _ => None,
@@ -99,16 +110,17 @@ pub async fn why(
         };
         let again = store.job(tenant, id).await?;
         if again.as_ref().is_some_and(|again| (&again.state, &again.behind) == (&view.state, &view.behind)) {
-            let idle = counts.as_ref().and_then(|counts| idle(counts, &serving(&topic)));
-            let pace = counts.as_ref().and_then(&pace);
-            let why = explain(view, topic, ahead, idle, pace, Timestamp::now());
-            return Ok(Some(wait_for_key(why, view.behind.as_ref(), holder.as_ref())));
+            let (served, pace) = (served(&topic), counts.as_ref().and_then(&pace));
+            let idle = counts.as_ref().and_then(|counts| idle(counts, of_tenant, &served, runners));
+            let why = explain(view, topic, ahead, idle, &served.limits, pace, Timestamp::now());
+            let key_rate = served.limits.per_key.rate;
+            return Ok(Some(wait_for_key(why, view.behind.as_ref(), holder.as_ref(), key_rate)));
         }
         found = again;
     }
     // It ended, or it changes its place faster than it can be looked at.
     Ok(found.map(|view| {
-        let (reason, detail, until) = by_state(&view, Timestamp::now());
+        let (reason, detail, until) = by_state(&view, None, Timestamp::now());
         let topic = view.job.map(|job| job.spec.topic);
         Why {
             id: view.id,
@@ -118,6 +130,8 @@ pub async fn why(
             until,
             ahead: None,
             expected_in: None,
+            expected_by: None,
+            limit: None,
             behind: None,
             waits_for: None,
             idle: None,
@@ -126,7 +140,7 @@ pub async fn why(
 }
 
 /// The same of a job that waits for others of its key. `holder`: the first of these, if it is still there.
-fn wait_for_key(why: Why, behind: Option<&BehindKey>, holder: Option<&JobView>) -> Why {
+fn wait_for_key(why: Why, behind: Option<&BehindKey>, holder: Option<&JobView>, key_rate: Option<Rate>) -> Why {
     let Some(behind) = behind else { return why };
     let others = match behind.ahead {
         0 => "it is the next one of its key".into(),
@@ -135,14 +149,15 @@ fn wait_for_key(why: Why, behind: Option<&BehindKey>, holder: Option<&JobView>) 
     };
     let holder = match holder {
         Some(view) => {
-            let (reason, state, _) = by_state(view, Timestamp::now());
+            let (reason, state, _) = by_state(view, key_rate, Timestamp::now());
             let remedy = if reason == WhyReason::Dead { ", or delete it, and its key goes on" } else { "" };
             format!("{}, which has its key's slot, is {state}{remedy}", view.id)
         }
         None => "the job that had its key's slot has just ended".into(),
     };
     let detail = format!("ready: {others}, and {holder}");
-    Why { reason: WhyReason::BehindKey, detail, behind: Some(behind.clone()), expected_in: None, idle: None, ..why }
+    let behind = Some(behind.clone());
+    Why { reason: WhyReason::BehindKey, detail, behind, expected_in: None, expected_by: None, idle: None, ..why }
 }
 
 fn explain(
@@ -150,34 +165,44 @@ fn explain(
     topic: TopicId,
     ahead: Option<u64>,
     idle: Option<Idle>,
+    limits: &FleetLimits,
     pace: Option<f64>,
     now: Timestamp,
 ) -> Why {
-    let (mut reason, mut detail, until) = by_state(view, now);
+    let key_rate = limits.per_key.rate;
+    let (mut reason, mut detail, until) = by_state(view, key_rate, now);
     // That no job is ready, or that all places are taken, keeps no job that is not due.
-    let stops = |idle: &Idle| !matches!(idle.reason, IdleReason::Empty | IdleReason::ConcurrencyReached);
-    let idle = idle.filter(|idle| stops(idle) || reason == WhyReason::InLine && idle.reason != IdleReason::Empty);
-    let mut expected_in = None;
+    let idle = idle.filter(|idle| idle.stops() || reason == WhyReason::InLine && idle.reason != IdleReason::Empty);
+    let mut expected = None;
     if reason == WhyReason::InLine {
-        if idle.as_ref().is_some_and(stops) {
+        if idle.as_ref().is_some_and(Idle::stops) {
             reason = WhyReason::TopicIdle;
-        } else {
-            expected_in = ahead.zip(pace).and_then(|(ahead, pace)| expected_after(ahead, pace));
         }
-        detail = in_line(ahead, idle.as_ref(), expected_in);
+        expected = ahead.and_then(|ahead| Expected::of(idle.as_ref(), limits, ahead, pace, now));
+        detail = in_line(ahead, idle.as_ref(), expected);
     } else if let Some(idle) = &idle
         && matches!(reason, WhyReason::Retry | WhyReason::Delayed | WhyReason::RateOfKey | WhyReason::Dead)
     {
         detail = format!("{detail}; then it waits on: {}", about_topic(idle));
     }
-    let expected_in = expected_in.map(whole_millis);
-    let waits_for = view.waits_for.clone().filter(|_| reason == WhyReason::Waiting);
-    let id = view.id.clone();
-    Why { id, topic: Some(topic), reason, detail, until, ahead, expected_in, behind: None, waits_for, idle }
+    Why {
+        id: view.id.clone(),
+        topic: Some(topic),
+        reason,
+        detail,
+        until,
+        ahead,
+        expected_in: expected.map(|expected| whole_millis(expected.wait)),
+        expected_by: expected.map(|expected| expected.by),
+        limit: until.filter(|_| reason == WhyReason::RateOfKey).map(|until| LimitCounts::of_rate(key_rate, until)),
+        behind: None,
+        waits_for: view.waits_for.clone().filter(|_| reason == WhyReason::Waiting),
+        idle,
+    }
 }
 
-/// What the state alone says.
-fn by_state(view: &JobView, now: Timestamp) -> (WhyReason, String, Option<Timestamp>) {
+/// What the state alone says. `key_rate`: of the topic, if it is known.
+fn by_state(view: &JobView, key_rate: Option<Rate>, now: Timestamp) -> (WhyReason, String, Option<Timestamp>) {
     let failure = || view.last_failure.as_ref().map_or_else(|| "its reason is not known".into(), about_failure);
     match &view.state {
         JobState::Ready => (WhyReason::InLine, "ready".into(), None),
@@ -190,12 +215,10 @@ fn by_state(view: &JobView, now: Timestamp) -> (WhyReason, String, Option<Timest
             (WhyReason::Stopping, detail, Some(*lease_until))
         }
         JobState::Delayed { until } if view.rate_of_key => {
+            let rate = key_rate.map(|rate| format!(" ({})", about_rate(rate))).unwrap_or_default();
             let wait = about_wait(*until, now);
-            (
-                WhyReason::RateOfKey,
-                format!("delayed: the rate of its key lets it start no sooner than {wait}"),
-                Some(*until),
-            )
+            let detail = format!("delayed: the rate of its key{rate} lets it start no sooner than {wait}");
+            (WhyReason::RateOfKey, detail, Some(*until))
         }
         JobState::Delayed { until } if view.last_failure.is_some() => {
             let (wait, attempt) = (about_wait(*until, now), view.attempts);
@@ -234,7 +257,7 @@ fn waiting(waits_for: Option<&WaitsFor>) -> String {
     format!("waiting: {open}of {total} jobs {ended} have ended, {failed} of these not done{names}")
 }
 
-fn in_line(ahead: Option<u64>, idle: Option<&Idle>, expected_in: Option<Duration>) -> String {
+fn in_line(ahead: Option<u64>, idle: Option<&Idle>, expected: Option<Expected>) -> String {
     let place = match ahead {
         Some(0) => "it is the first in line".into(),
         Some(1) => "one job of its topic stands before it".into(),
@@ -245,15 +268,18 @@ fn in_line(ahead: Option<u64>, idle: Option<&Idle>, expected_in: Option<Duration
         Some(idle) => about_topic(idle),
         None => "it begins as soon as a runner that serves its topic has room".into(),
     };
-    let expected =
-        expected_in.map(|wait| format!("; at the pace of the last minute in {}", units::about_duration(wait)));
-    format!("ready: {place}, and {waits}{}", expected.unwrap_or_default())
+    let expected = expected.map(|expected| format!("; {}", expected.in_words())).unwrap_or_default();
+    format!("ready: {place}, and {waits}{expected}")
 }
 
 /// Why the topic begins no job, as a part of a sentence.
 fn about_topic(idle: &Idle) -> String {
+    if idle.other_runners.is_some() {
+        return format!("its topic is not served here: {}", idle.detail);
+    }
     match idle.reason {
         IdleReason::Paused => "its topic is paused: resume it".into(),
+        IdleReason::NoRunner => idle.detail.clone(),
         IdleReason::ConcurrencyReached => format!("its topic has no room: {}", idle.detail),
         IdleReason::MaxRunningReached
         | IdleReason::RateLimited
@@ -276,15 +302,13 @@ fn about_wait(until: Timestamp, now: Timestamp) -> String {
     format!("at {until}, in {}", units::about_duration(until.since(now)))
 }
 
-/// How long it takes until the job's turn comes. `None` if nothing moves.
-fn expected_after(ahead: u64, pace: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64((ahead + 1) as f64 / pace).ok().filter(|_| pace > 0.0)
-}
-
 #[cfg(test)]
 mod tests {
     use gristmill_core::job::{Job, JobSpec, Payload};
     use gristmill_core::outcome::{FailureDetail, Reason};
+    use gristmill_core::topic::KeyLimits;
+
+    use std::time::Duration;
 
     use super::*;
 
@@ -310,11 +334,11 @@ mod tests {
     }
 
     fn paused() -> Option<Idle> {
-        Some(Idle { reason: IdleReason::Paused, detail: "it is paused: resume it".into() })
+        Some(Idle::new(IdleReason::Paused, "it is paused: resume it"))
     }
 
     fn why(state: JobState, ahead: Option<u64>, idle: Option<Idle>, pace: Option<f64>) -> Why {
-        explain(&view(state), "acme/mail".parse().unwrap(), ahead, idle, pace, NOW)
+        explain(&view(state), "acme/mail".parse().unwrap(), ahead, idle, &FleetLimits::NONE, pace, NOW)
     }
 
     #[test]
@@ -330,6 +354,15 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_another_runner_may_serve_stands_in_line() {
+        let elsewhere = Idle { other_runners: Some(2), ..Idle::new(IdleReason::NoHandlerHere, "2 other runners live") };
+        let waits = why(JobState::Ready, Some(0), Some(elsewhere), Some(2.0));
+        assert_eq!((waits.reason, waits.expected_by), (WhyReason::InLine, Some(ExpectedBy::Pace)));
+        let said = "ready: it is the first in line, and its topic is not served here: 2 other runners live; at the pace of the last minutes in 500ms";
+        assert_eq!(waits.detail, said);
+    }
+
+    #[test]
     fn a_delayed_job_says_when_and_what_will_stop_it_then() {
         let until = Timestamp::from_millis(1_005_000);
         let delayed = why(JobState::Delayed { until }, None, paused(), None);
@@ -339,7 +372,7 @@ mod tests {
             "{}",
             delayed.detail
         );
-        let empty = Idle { reason: IdleReason::Empty, detail: "no job is ready".into() };
+        let empty = Idle::new(IdleReason::Empty, "no job is ready");
         let delayed = why(JobState::Delayed { until }, None, Some(empty), None);
         assert_eq!(delayed.idle, None, "a topic without ready jobs stops none");
     }
@@ -348,9 +381,12 @@ mod tests {
     fn a_job_that_the_rate_of_its_key_holds_back_says_until_when() {
         let until = Timestamp::from_millis(1_003_000);
         let view = JobView { rate_of_key: true, ..view(JobState::Delayed { until }) };
-        let why = explain(&view, "acme/mail".parse().unwrap(), None, None, None, NOW);
+        let rate = Rate { burst: 2, ..Rate::new(5, Duration::from_secs(60)) };
+        let limits = FleetLimits { per_key: KeyLimits { rate: Some(rate), ..KeyLimits::DEFAULT }, ..FleetLimits::NONE };
+        let why = explain(&view, "acme/mail".parse().unwrap(), None, None, &limits, None, NOW);
         assert_eq!((why.reason, why.until), (WhyReason::RateOfKey, Some(until)));
-        let begin = "delayed: the rate of its key lets it start no sooner than at ";
+        assert_eq!(why.limit, Some(LimitCounts::of_rate(Some(rate), until)));
+        let begin = "delayed: the rate of its key (5/m, 2 at once) lets it start no sooner than at ";
         assert!(why.detail.starts_with(begin) && why.detail.ends_with(", in 3s"), "{}", why.detail);
     }
 
@@ -360,7 +396,7 @@ mod tests {
         let last_failure = Some(Failure { reason: Reason::Failed, detail, backtrace: None });
         let until = Timestamp::from_millis(1_002_000);
         let view = JobView { attempts: 2, last_failure, ..view(JobState::Delayed { until }) };
-        let why = explain(&view, "acme/mail".parse().unwrap(), None, None, None, NOW);
+        let why = explain(&view, "acme/mail".parse().unwrap(), None, None, &FleetLimits::NONE, None, NOW);
         assert_eq!((why.reason, why.until), (WhyReason::Retry, Some(until)));
         assert!(why.detail.contains("attempt 2 failed (failed: try later)"), "{}", why.detail);
     }
@@ -369,7 +405,7 @@ mod tests {
     fn a_job_that_waits_for_its_key_says_for_which_job_and_where_that_is() {
         let holder = JobView { attempts: 1, ..view(JobState::Dead { since: NOW }) };
         let behind = BehindKey { holders: vec![holder.id.clone()], ahead: 2 };
-        let waits = wait_for_key(why(JobState::Ready, None, paused(), None), Some(&behind), Some(&holder));
+        let waits = wait_for_key(why(JobState::Ready, None, paused(), None), Some(&behind), Some(&holder), None);
         assert_eq!((waits.reason, waits.behind.as_ref(), waits.idle), (WhyReason::BehindKey, Some(&behind), None));
         let begin =
             format!("ready: 2 jobs of its key stand before it, and {}, which has its key's slot, is dead", holder.id);
@@ -377,7 +413,7 @@ mod tests {
         assert!(waits.detail.ends_with("respawn it, or delete it, and its key goes on"), "{}", waits.detail);
         let running = JobState::Running { worker: "w".into(), delivery: 1, lease_until: NOW, cancelled: false };
         let behind = BehindKey { ahead: 0, ..behind };
-        let waits = wait_for_key(why(JobState::Ready, None, None, None), Some(&behind), Some(&view(running)));
+        let waits = wait_for_key(why(JobState::Ready, None, None, None), Some(&behind), Some(&view(running)), None);
         assert!(waits.detail.starts_with("ready: it is the next one of its key, and "), "{}", waits.detail);
         assert!(waits.detail.ends_with("is running: attempt 0 is with w"), "{}", waits.detail);
     }

@@ -1,7 +1,11 @@
 //! Why a job is not running, and why a topic begins no job: what the store and this process know, in one sentence and as data.
 
+mod forecast;
 mod job;
+mod served;
 mod serving;
 
-pub use job::{Why, why};
-pub use serving::{Idle, IdleReason, Serving, TopicWhy, idle, topic_why};
+pub use forecast::ExpectedBy;
+pub use job::{Why, WhyReason, why};
+pub use served::{Asked, Runners, Served};
+pub use serving::{Idle, IdleReason, LimitCounts, Serving, TopicWhy, idle, topic_why};

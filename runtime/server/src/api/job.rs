@@ -7,7 +7,6 @@ use axum::response::IntoResponse;
 use tokio::time::Instant;
 
 use crate::api::jobs;
-use crate::api::topic_rates::Rate;
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::{Document, Head};
 use crate::openapi::{Described, EventStream};
@@ -19,7 +18,8 @@ use crate::stream::watch::{Watch, is_over};
 use crate::wire;
 use crate::wire::push::Waiting;
 use gristmill_core::job::{JobChange, JobId, MEMBERS, Name, TopicId};
-use gristmill_runner::why::{self, Serving, Why};
+use gristmill_core::time::Timestamp;
+use gristmill_runner::why::{self, Asked, Served, Why};
 use gristmill_store::{BatchSealed, Cancelled, JobChanged, JobState, JobView, TopicCounts};
 
 const LOOK: &str = "The job. To `Accept: text/event-stream`: a `state` event with the job now and at each change that is \
@@ -75,18 +75,18 @@ async fn look(
     Ok(Json(view).into_response().into())
 }
 
-/// By the handlers of this server and, for the forecast, by the totals that it was asked for in the last minute.
+/// By the handlers of this server and, for the forecast, by the minutes that it remembers.
 async fn why(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
     State(state): State<AppState>,
 ) -> Result<Json<Why>, Problem> {
     let registry = state.registry().ok();
-    let serving = |topic: &TopicId| Serving::of(registry.as_deref(), topic);
-    let pace = |counts: &TopicCounts| {
-        let rates = state.rates.of(&tenant, std::slice::from_ref(counts));
-        rates.get(&counts.topic).map(Rate::pace)
+    let served = |topic: &TopicId| Served::of(registry.as_deref(), topic);
+    let pace = |counts: &TopicCounts| state.minutes.pace(counts, Timestamp::now());
+    let ask = async {
+        let why = why::why(&*state.store, &tenant, &id, Asked::Runner, served, pace).await?;
+        why.ok_or(unknown(&tenant, &id))
     };
-    let ask = async { why::why(&*state.store, &tenant, &id, serving, pace).await?.ok_or(unknown(&tenant, &id)) };
     Ok(Json(state.request_limiter.within(identity.tenant(), ask).await?))
 }
 

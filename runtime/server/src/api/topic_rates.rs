@@ -39,16 +39,6 @@ pub(crate) struct Rate {
     pub(crate) per_second: BTreeMap<String, f64>,
 }
 
-impl Rate {
-    /// How many jobs leave the topic's line in a second.
-    pub(crate) fn pace(&self) -> f64 {
-        let leaves = |name: &str| {
-            matches!(name, "acked" | "retried" | "snoozed" | "released" | "expired") || name.starts_with("dead-")
-        };
-        self.per_second.iter().filter(|(name, _)| leaves(name)).map(|(_, pace)| pace).sum()
-    }
-}
-
 impl Rates {
     /// What became of these totals since the earliest sample of the last minute; empty if there is none.
     pub(crate) fn of(&self, tenant: &Name, counts: &[TopicCounts]) -> HashMap<TopicId, Rate> {

@@ -13,7 +13,7 @@ use crate::state::AppState;
 use crate::wire;
 use crate::wire::topic::{Topic, Topics};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_runner::why::{Serving, TopicWhy, idle, topic_why};
+use gristmill_runner::why::{Asked, Runners, Served, TopicWhy, idle, topic_why};
 use gristmill_store::{Purged, TopicCounts};
 
 /// The most jobs that one request removes, so that it ends in time.
@@ -64,12 +64,14 @@ async fn why(
     State(state): State<AppState>,
 ) -> Result<Json<TopicWhy>, Problem> {
     let registry = state.registry().ok();
-    Ok(Json(topic_why(&*state.store, topic.clone(), &Serving::of(registry.as_deref(), &topic)).await?))
+    let served = Served::of(registry.as_deref(), &topic);
+    Ok(Json(topic_why(&*state.store, topic, Asked::Runner, &served).await?))
 }
 
 /// Every topic of the tenant: those that ever held a job, and those that the manifest or a handler sets up.
 async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>, Problem> {
-    let counts = state.store.counts(tenant).await?;
+    let (counts, runners) = (state.store.counts(tenant).await?, Runners::of(&*state.store, Asked::Runner).await?);
+    let of_tenant = counts.iter().map(|counts| counts.running).sum();
     let mut rates = state.rates.of(tenant, &counts);
     let (topics, registry) = (state.topics(), state.registry().ok());
     let mut lines: BTreeMap<TopicId, TopicCounts> = counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
@@ -80,7 +82,7 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
     }
     let mut runs = state.recent.run_times(tenant);
     let tell = |(id, counts): (TopicId, TopicCounts)| {
-        let idle = idle(&counts, &Serving::of(registry.as_deref(), &id));
+        let idle = idle(&counts, of_tenant, &Served::of(registry.as_deref(), &id), runners);
         let unknown = topics.admission().unknown(&id).is_some();
         let topic = Topic::new(counts, unknown, registry.as_deref(), idle, rates.remove(&id), runs.remove(&id.topic));
         (id, topic)

@@ -21,6 +21,8 @@ const TOPICS: usize = 1000;
 /// Tenants that have.
 const TENANTS: usize = 1000;
 const MINUTE_MS: u64 = 60_000;
+/// A pace over less would be noise.
+const LEAST: Duration = Duration::from_secs(1);
 
 /// The last 120 minutes of at most 1000 tenants, and of at most 1000 topics. Of a tenant's other topics only the sum is kept.
 #[derive(Debug, Default)]
@@ -112,6 +114,24 @@ impl Minutes {
             }
         }
         self.0.lock().all_at = are_all.then_some(now);
+    }
+
+    /// How many of a topic's jobs have ended in a second, done or failed, since the last minute that is kept began. `counts`: the topic's now. `None` if
+    /// that is less than a second ago, or nothing is kept of the topic.
+    pub(crate) fn pace(&self, counts: &TopicCounts, now: Timestamp) -> Option<f64> {
+        let kept = self.0.lock();
+        let (since, before) = match kept.tenants.get(&counts.topic.tenant) {
+            Some(tenant) => match tenant.topics.get(&counts.topic) {
+                Some(Series { line, totals }) => line.last_minute(*totals),
+                // It is new since the last count.
+                None if !tenant.has_others => (tenant.sum.end(), Totals::default()),
+                None => return None,
+            },
+            None => (kept.all_at?, Totals::default()),
+        };
+        let ended = Totals::of(counts).since(before);
+        let over = now.since(since);
+        (over >= LEAST).then(|| (ended.done + ended.failed) as f64 / over.as_secs_f64())
     }
 
     /// A tenant's minutes, and since when; `None`: nothing is kept for it.
@@ -220,6 +240,14 @@ impl Line {
     /// When the last minute ended.
     fn end(&self) -> Timestamp {
         self.minutes.back().map_or(self.since, |last| last.at_ms)
+    }
+
+    /// When the last minute began, and what was counted until then; `end`: until its end.
+    fn last_minute(&self, end: Totals) -> (Timestamp, Totals) {
+        let Some(last) = self.minutes.back() else { return (self.since, end) };
+        let before = self.minutes.len().checked_sub(2).and_then(|place| self.minutes.get(place));
+        let grown = Totals { enqueued: last.enqueued, done: last.done, failed: last.failed, dead: last.dead };
+        (before.map_or(self.since, |before| before.at_ms), end.more_than(grown))
     }
 
     /// Adds a minute. One that ends where it begins is none. If the clock was set back, the line begins anew.

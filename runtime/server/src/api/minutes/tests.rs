@@ -142,3 +142,20 @@ fn a_clock_that_is_set_back_begins_the_minutes_anew() {
     assert_eq!(minutes.of_tenant(&tenant("acme")).0, Some(at(50)));
     assert_eq!((minutes.done(None), minutes.done(Some("acme/mail"))), (vec![1], vec![1]));
 }
+
+#[test]
+fn the_pace_is_of_the_last_minute_and_what_came_since() {
+    let minutes = Minutes::default();
+    let (seconds, mail) =
+        (|minute: u64, more: u64| at(minute).plus(Duration::from_secs(more)), |done| counts("acme/mail", done));
+    assert_eq!(minutes.pace(&mail(5), at(1)), None, "nothing was counted yet");
+    minutes.note(1, &[mail(100)]);
+    assert_eq!(minutes.pace(&mail(100), at(1)), None, "no time has passed");
+    assert_eq!(minutes.pace(&mail(120), seconds(1, 10)), Some(2.0));
+    minutes.note(2, &[mail(160)]);
+    assert_eq!(minutes.pace(&mail(160), at(2)), Some(1.0));
+    assert_eq!(minutes.pace(&mail(220), seconds(2, 60)), Some(1.0));
+    minutes.note(3, &[mail(160)]);
+    assert_eq!(minutes.pace(&mail(160), seconds(3, 30)), Some(0.0), "it stands still");
+    assert_eq!(minutes.pace(&counts("acme/new", 30), seconds(3, 30)), Some(1.0), "a topic that is new since then");
+}

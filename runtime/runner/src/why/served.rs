@@ -1,0 +1,62 @@
+//! What the process that is asked knows besides the jobs: who does a topic's jobs and by which limits, and which runners live.
+
+use super::serving::Serving;
+use crate::handlers::HandlerRegistry;
+use crate::reap::DEAD_AFTER;
+use gristmill_core::job::TopicId;
+use gristmill_core::topic::FleetLimits;
+use gristmill_store::{Query, StoreError};
+
+/// Which process is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// A runner of the store.
+    Runner,
+    /// No runner, and no other process can open the store meanwhile.
+    OnlyProcess,
+    /// No runner. Others may run the store's jobs.
+    Onlooker,
+}
+
+/// The runners that the store has heard lately.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Runners {
+    /// All of them.
+    pub alive: u64,
+    /// Those besides the process that is asked.
+    pub others: u64,
+}
+
+impl Runners {
+    /// Asks the store which runners live.
+    ///
+    /// # Errors
+    /// The store is unavailable.
+    pub async fn of(store: &(impl Query + ?Sized), asked: Asked) -> Result<Self, StoreError> {
+        if asked == Asked::OnlyProcess {
+            // A runner that was killed counts as alive for some seconds.
+            return Ok(Self { alive: 0, others: 0 });
+        }
+        let heard = store.heartbeats().await?;
+        let alive = heard.iter().filter(|heartbeat| heartbeat.silent_for < DEAD_AFTER).count() as u64;
+        let here = u64::from(asked == Asked::Runner);
+        Ok(Self { alive: alive.max(here), others: alive.saturating_sub(here) })
+    }
+}
+
+/// Who does a topic's jobs, and the limits that its manifest says, as far as this process knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// Who does them.
+    pub serving: Serving,
+    /// What holds for all runners together.
+    pub limits: FleetLimits,
+}
+
+impl Served {
+    /// What the registry says of a topic; `None` for a registry that is not made yet.
+    pub fn of(registry: Option<&HandlerRegistry>, topic: &TopicId) -> Self {
+        let limits = registry.and_then(|registry| registry.get(topic)).map(|entry| entry.topic.fleet);
+        Self { serving: Serving::of(registry, topic), limits: limits.unwrap_or(FleetLimits::NONE) }
+    }
+}
