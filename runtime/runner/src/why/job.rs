@@ -97,9 +97,11 @@ pub async fn why(
     for _ in 0..TRIES {
         let Some(view) = &found else { return Ok(None) };
         let Some(topic) = view.job.as_ref().map(|job| job.spec.topic.clone()) else { break };
-        let (counts, runners) = (store.counts(tenant).await?, Runners::of(store, asked).await?);
+        let (counts, served) = (store.counts(tenant).await?, served(&topic));
         let of_tenant = counts.iter().map(|counts| counts.running).sum();
         let counts = counts.into_iter().find(|counts| counts.topic == topic);
+        let matters = counts.as_ref().is_some_and(|counts| served.depends_on_others(counts));
+        let runners = Runners::of(store, asked, matters).await?;
         let ahead = match view.state {
             JobState::Ready if view.behind.is_none() => store.jobs_ahead(&topic, id).await?,
             _ => None,
@@ -110,7 +112,7 @@ pub async fn why(
         };
         let again = store.job(tenant, id).await?;
         if again.as_ref().is_some_and(|again| (&again.state, &again.behind) == (&view.state, &view.behind)) {
-            let (served, pace) = (served(&topic), counts.as_ref().and_then(&pace));
+            let pace = counts.as_ref().and_then(&pace);
             let idle = counts.as_ref().and_then(|counts| idle(counts, of_tenant, &served, runners));
             let why = explain(view, topic, ahead, idle, &served.limits, pace, Timestamp::now());
             let key_rate = served.limits.per_key.rate;

@@ -5,7 +5,7 @@ use crate::handlers::HandlerRegistry;
 use crate::reap::DEAD_AFTER;
 use gristmill_core::job::TopicId;
 use gristmill_core::topic::FleetLimits;
-use gristmill_store::{Query, StoreError};
+use gristmill_store::{Query, StoreError, TopicCounts};
 
 /// Which process is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,14 +28,17 @@ pub struct Runners {
 }
 
 impl Runners {
-    /// Asks the store which runners live.
+    /// Asks the store which runners live. `matters`: whether the answer depends on the runners besides the process that is asked. If not, a
+    /// runner asks for none, so that an unavailable shard delays no answer about other tenants.
     ///
     /// # Errors
     /// The store is unavailable.
-    pub async fn of(store: &(impl Query + ?Sized), asked: Asked) -> Result<Self, StoreError> {
-        if asked == Asked::OnlyProcess {
+    pub async fn of(store: &(impl Query + ?Sized), asked: Asked, matters: bool) -> Result<Self, StoreError> {
+        match asked {
             // A runner that was killed counts as alive for some seconds.
-            return Ok(Self { alive: 0, others: 0 });
+            Asked::OnlyProcess => return Ok(Self { alive: 0, others: 0 }),
+            Asked::Runner if !matters => return Ok(Self { alive: 1, others: 0 }),
+            Asked::Runner | Asked::Onlooker => {}
         }
         let heard = store.heartbeats().await?;
         let alive = heard.iter().filter(|heartbeat| heartbeat.silent_for < DEAD_AFTER).count() as u64;
@@ -58,5 +61,14 @@ impl Served {
     pub fn of(registry: Option<&HandlerRegistry>, topic: &TopicId) -> Self {
         let limits = registry.and_then(|registry| registry.get(topic)).map(|entry| entry.topic.fleet);
         Self { serving: Serving::of(registry, topic), limits: limits.unwrap_or(FleetLimits::NONE) }
+    }
+
+    /// Whether it depends on other runners why a topic begins no job.
+    pub fn depends_on_others(&self, counts: &TopicCounts) -> bool {
+        match self.serving {
+            Serving::PullWorkers => false,
+            Serving::Handler { concurrency } => counts.ready > 0 && counts.running >= u64::from(concurrency),
+            _ => true,
+        }
     }
 }

@@ -139,10 +139,11 @@ pub async fn topic_why(
     asked: Asked,
     served: &Served,
 ) -> Result<TopicWhy, StoreError> {
-    let (all, runners) = (store.counts(&topic.tenant).await?, Runners::of(store, asked).await?);
+    let all = store.counts(&topic.tenant).await?;
     let of_tenant = all.iter().map(|counts| counts.running).sum();
     let counts = all.into_iter().find(|counts| counts.topic == topic);
     let counts = counts.unwrap_or_else(|| TopicCounts::none(topic.clone()));
+    let runners = Runners::of(store, asked, served.depends_on_others(&counts)).await?;
     let idle = idle(&counts, of_tenant, served, runners);
     let TopicCounts { ready, delayed, running, .. } = counts;
     let why = match &idle {

@@ -70,7 +70,7 @@ async fn why(
 
 /// Every topic of the tenant: those that ever held a job, and those that the manifest or a handler sets up.
 async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>, Problem> {
-    let (counts, runners) = (state.store.counts(tenant).await?, Runners::of(&*state.store, Asked::Runner).await?);
+    let counts = state.store.counts(tenant).await?;
     let of_tenant = counts.iter().map(|counts| counts.running).sum();
     let mut rates = state.rates.of(tenant, &counts);
     let (topics, registry) = (state.topics(), state.registry().ok());
@@ -80,9 +80,13 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
     for id in entries.map(|entry| &entry.topic.id) {
         lines.entry(id.clone()).or_insert_with(|| TopicCounts::none(id.clone()));
     }
+    let served: BTreeMap<TopicId, Served> =
+        lines.keys().map(|id| (id.clone(), Served::of(registry.as_deref(), id))).collect();
+    let matters = lines.values().zip(served.values()).any(|(counts, served)| served.depends_on_others(counts));
+    let runners = Runners::of(&*state.store, Asked::Runner, matters).await?;
     let mut runs = state.recent.run_times(tenant);
     let tell = |(id, counts): (TopicId, TopicCounts)| {
-        let idle = idle(&counts, of_tenant, &Served::of(registry.as_deref(), &id), runners);
+        let idle = served.get(&id).and_then(|served| idle(&counts, of_tenant, served, runners));
         let unknown = topics.admission().unknown(&id).is_some();
         let topic = Topic::new(counts, unknown, registry.as_deref(), idle, rates.remove(&id), runs.remove(&id.topic));
         (id, topic)

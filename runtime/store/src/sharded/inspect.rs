@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
+use super::work::in_time;
 use crate::inspect::{dead_between, dead_until, prefer};
 use crate::{
     Cancelled, Control, DeadJob, DeadJobs, Heartbeat, JobChanged, JobView, Query, StoreError, StoreSize, TopicCounts,
@@ -80,7 +81,7 @@ impl Query for ShardedStore {
     /// Those of the available shards; of a worker that several have heard, the last heartbeat.
     async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
         let mut heard: BTreeMap<WorkerId, Heartbeat> = BTreeMap::new();
-        let answers = join_all(self.shards().iter().map(|shard| shard.heartbeats())).await;
+        let answers = join_all(self.shards().iter().map(|shard| in_time(shard, shard.heartbeats()))).await;
         let none_answers = answers.iter().all(Result::is_err);
         for answer in answers {
             match answer {

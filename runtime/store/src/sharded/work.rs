@@ -19,8 +19,19 @@ use gristmill_core::job::{JobId, Lease, Name, TopicId, WorkerId};
 
 /// When to look again for due jobs in an unavailable shard.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How long one shard may take to store a heartbeat, so that the others get it in time.
+/// How long one shard may take to store a heartbeat, or to list them, so that the others get it in time.
 const HEARTBEAT_TIME: Duration = Duration::from_secs(1);
+
+/// The shard's answer, or that it is unavailable if it takes too long.
+pub(super) async fn in_time<T>(
+    shard: &Shard,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    tokio::time::timeout(HEARTBEAT_TIME, call).await.unwrap_or_else(|_| {
+        let source = anyhow::anyhow!("no answer within {} s", HEARTBEAT_TIME.as_secs());
+        Err(StoreError::Unavailable { store: shard.name.to_string(), source })
+    })
+}
 
 #[async_trait]
 impl Settle for ShardedStore {
@@ -91,13 +102,7 @@ impl States for ShardedStore {
 impl Workers for ShardedStore {
     /// Each shard gets it. One shard that does not take it must not make the worker count as dead in the others.
     async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
-        let beats = self.shards().iter().map(|shard| async move {
-            let beat = tokio::time::timeout(HEARTBEAT_TIME, shard.heartbeat(worker)).await;
-            beat.unwrap_or_else(|_| {
-                let source = anyhow::anyhow!("no answer within {} s", HEARTBEAT_TIME.as_secs());
-                Err(StoreError::Unavailable { store: shard.name.to_string(), source })
-            })
-        });
+        let beats = self.shards().iter().map(|shard| in_time(shard, shard.heartbeat(worker)));
         one_success(join_all(beats).await)
     }
 
