@@ -197,6 +197,7 @@ impl TopicLine {
         let file = files.get(&topic.handler).filter(|_| is_made && !topic.external);
         let demands = file.map(|(_, demands)| demands);
         let lacking = demands.map(|demands| topic.lacks(demands)).unwrap_or_default();
+        let served = Served { serving: why::by_file(topic, is_made, demands), limits: topic.fleet };
         let limits = Limits {
             concurrency: Some(topic.concurrency),
             timeout_ms: Some(millis(topic.limits.timeout)),
@@ -214,7 +215,7 @@ impl TopicLine {
             lacking: lacking.iter().map(|lacking| lacking.name().to_owned()).collect(),
             refused: None,
             compiling: false,
-            idle: idle(&counts, &why::by_file(topic, is_made, demands)),
+            idle: idle(&counts, counts.running, &served, ONE_RUNNER),
             run: None,
             limits: is_made.then_some(limits),
             counts,
@@ -243,8 +244,8 @@ impl TopicLine {
     }
 
     fn has_no_handler(&self) -> bool {
-        use IdleReason::{Compiling, LacksGrants, NoHandler, Refused, Starting};
-        let without = [Starting, NoHandler, Compiling, Refused, LacksGrants];
+        use IdleReason::{Compiling, LacksGrants, NoHandler, NoHandlerHere, Refused, Starting};
+        let without = [Starting, NoHandler, NoHandlerHere, Compiling, Refused, LacksGrants];
         self.idle.as_ref().is_some_and(|idle| without.contains(&idle.reason))
     }
 

@@ -332,7 +332,7 @@ async fn a_ready_job_knows_how_many_stand_before_it(queue: TestStore) {
     for left in [[&first, &next_high, &second, &low].as_slice(), &[&next_high, &second, &low], &[&second, &low]] {
         let running = queue.claim(1).await;
         assert_eq!(ahead(&claimed(&running)[0]).await, None, "it is running");
-        for (place, id) in left.iter().enumerate() {
+        for (place, id) in left.iter().copied().enumerate() {
             assert_eq!(ahead(id).await, Some(place as u64), "the turns go on");
         }
     }
