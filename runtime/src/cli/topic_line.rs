@@ -17,10 +17,13 @@ use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::topic::{Demands, Topic};
 use gristmill_runner::RunTimes;
-use gristmill_runner::why::{Idle, IdleReason, idle};
+use gristmill_runner::why::{Idle, IdleReason, Runners, Served, idle};
 use gristmill_sandbox::Version;
 use gristmill_server::{RemoteStore, TopicSeen, TopicServing};
 use gristmill_store::{Produce, StoreError, TopicCounts};
+
+/// Without a server the list says nothing of runners.
+const ONE_RUNNER: Runners = Runners { alive: 1, others: 0 };
 
 /// The versions of the components in the handlers folder, and what each needs.
 type Files = BTreeMap<Name, (Version, Demands)>;
