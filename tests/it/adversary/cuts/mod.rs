@@ -8,3 +8,4 @@ mod file;
 mod redis;
 mod scenario;
 mod server;
+mod waits;

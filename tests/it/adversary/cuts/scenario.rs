@@ -23,7 +23,7 @@ use gristmill_tests::test_store::{
 use super::server::Server;
 
 /// The topics of the scenario. Jobs of `next` are follow-ups, those of `raw` are adopted.
-const TOPICS: [&str; 4] = ["mail", "next", "moved", RAW];
+const TOPICS: [&str; 6] = ["mail", "next", "moved", "keyed", "limited", RAW];
 const RAW: &str = "raw";
 
 /// A call fails once at most, and the connection is made anew once.
@@ -39,6 +39,8 @@ pub(super) struct Acknowledged {
     pub(super) pushed: BTreeMap<JobId, u64>,
     /// Jobs that are over: acked, cancelled or deleted.
     pub(super) ended: BTreeMap<JobId, u64>,
+    /// Batches that a cut may have left open.
+    pub(super) batches: BTreeSet<JobId>,
 }
 
 /// All that a store can do.
@@ -62,7 +64,7 @@ impl World {
     }
 
     /// Asks again while the store is unavailable.
-    async fn ask<T>(&self, question: impl AsyncFn(&dyn Whole) -> Result<T, StoreError>) -> T {
+    pub(super) async fn ask<T>(&self, question: impl AsyncFn(&dyn Whole) -> Result<T, StoreError>) -> T {
         for _ in 0..TRIES {
             match question(&*self.store).await {
                 Err(StoreError::Unavailable { .. }) => {}
@@ -72,7 +74,7 @@ impl World {
         panic!("the store is unavailable {TRIES} times in a row");
     }
 
-    fn pass(&self, time: Duration) {
+    pub(super) fn pass(&self, time: Duration) {
         self.clock.fetch_add(time.as_millis() as u64, Ordering::SeqCst);
     }
 
@@ -80,7 +82,7 @@ impl World {
         self.log.as_ref().map_or(0, |log| std::fs::metadata(log).unwrap().len())
     }
 
-    async fn push(&mut self, jobs: &[NewJob]) {
+    pub(super) async fn push(&mut self, jobs: &[NewJob]) {
         self.ask(async |store| store.push(jobs).await).await;
         self.note_pushed(ids(jobs));
     }
@@ -90,14 +92,18 @@ impl World {
         self.acknowledged.pushed.extend(ids.into_iter().map(|id| (id, mark)));
     }
 
-    fn note_ended(&mut self, id: &JobId) {
+    pub(super) fn note_ended(&mut self, id: &JobId) {
         let mark = self.mark();
         self.acknowledged.ended.insert(id.clone(), mark);
     }
 
     /// Fewer than `max` where a reply was lost: the others are running, and come back when their lease has run out.
-    async fn claim(&self, worker: &WorkerId, of: &str, max: usize) -> Vec<Claim> {
-        let from = [ClaimFrom::new(topic(of), max, LEASE)];
+    pub(super) async fn claim(&self, worker: &WorkerId, of: &str, max: usize) -> Vec<Claim> {
+        self.claim_from(worker, ClaimFrom::new(topic(of), max, LEASE)).await
+    }
+
+    pub(super) async fn claim_from(&self, worker: &WorkerId, from: ClaimFrom) -> Vec<Claim> {
+        let from = [from];
         let claimed = self.ask(async |store| store.claim(worker, &from).await).await;
         assert!(claimed.refused.is_empty(), "{:?}", claimed.refused);
         for claim in &claimed.claims {
@@ -108,12 +114,12 @@ impl World {
     }
 
     /// The store may have carried the settlement out before its reply was lost, and then answers that the lease is lost.
-    async fn settle(&self, settlement: Settlement) -> Settled {
+    pub(super) async fn settle(&self, settlement: Settlement) -> Settled {
         let batch = [settlement];
         self.ask(async |store| store.settle(&batch).await).await.remove(0)
     }
 
-    async fn ack(&mut self, claim: &Claim, follow_ups: Vec<NewJob>) {
+    pub(super) async fn ack(&mut self, claim: &Claim, follow_ups: Vec<NewJob>) {
         let ids = ids(&follow_ups);
         self.settle(Settlement { follow_ups, ..Settlement::of(claim, Verdict::Ack(None), Duration::ZERO) }).await;
         self.note_ended(&claim.lease.job);
@@ -141,6 +147,8 @@ impl World {
         self.dead_jobs().await;
         self.changes_and_cancels().await;
         self.schedules().await;
+        self.workflows().await;
+        self.keys_and_limits().await;
         self.workers().await;
         self.moves().await;
         self.raw_jobs().await;
@@ -389,6 +397,9 @@ impl World {
         // A cut may have left it paused, and with a schedule.
         self.change_schedule(ScheduleChange::Remove).await;
         self.ask(async |store| store.set_paused(&topic("mail"), false).await).await;
+        for batch in &all.batches {
+            self.ask(async |store| store.seal(&tenant(), batch).await).await;
+        }
         loop {
             // Also the longest delay and every lease are over.
             self.pass(Duration::from_secs(120));
