@@ -192,13 +192,21 @@ fn schedules_are_shown_in_words() {
     assert_eq!(berlin.ticks().unwrap().local(local("UTC", "2026-11-23T02:00")), "Mon 2026-11-23 03:00 CET");
 }
 
-/// An expression of numbers, ranges, lists and steps.
+const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "may", "Jun", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
+const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "wed", "Thu", "FRI", "SAT"];
+
+/// An expression of numbers, names, ranges, lists and steps.
 fn expression(random: &mut fastrand::Rng) -> String {
-    let bounds = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
-    let fields = bounds.map(|(least, most)| {
+    let bounds: [(u32, u32, &[&str]); 5] =
+        [(0, 59, &[]), (0, 23, &[]), (1, 31, &[]), (1, 12, &MONTHS), (0, 6, &WEEKDAYS)];
+    let fields = bounds.map(|(least, most, names)| {
         let entry = |random: &mut fastrand::Rng| {
             let (a, b) = (random.u32(least..=most), random.u32(least..=most));
             let range = format!("{}-{}", a.min(b), a.max(b));
+            let named = |number: u32| names.get((number - least) as usize).copied().filter(|_| a % 3 == 0);
+            if let (Some(first), Some(last)) = (named(a.min(b)), named(a.max(b))) {
+                return if a < b { format!("{first}-{last}") } else { first.to_owned() };
+            }
             match random.u8(0..4) {
                 0 => range,
                 1 => format!("{range}/{}", random.u32(1..=(most - least) / 2)),
@@ -223,8 +231,11 @@ fn for_the_other(text: &str) -> Vec<String> {
     let renumbered = |weekday: &str| {
         let numbers = |part: &str| {
             let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, Some(step)));
-            let range =
-                range.split('-').map(|n| (n.parse::<u32>().unwrap() + 1).to_string()).collect::<Vec<_>>().join("-");
+            let range = range
+                .split('-')
+                .map(|n| n.parse::<u32>().map_or_else(|_| n.to_owned(), |n| (n + 1).to_string()))
+                .collect::<Vec<_>>()
+                .join("-");
             step.map_or(range.clone(), |step| format!("{range}/{step}"))
         };
         if weekday.starts_with('*') {
@@ -240,15 +251,25 @@ fn for_the_other(text: &str) -> Vec<String> {
     vec![format!("0 {minute} {hour} {day} {month} *"), format!("0 {minute} {hour} * {month} {weekday}")]
 }
 
+/// Whether the clocks of the place are changed on the day of this second.
+fn is_day_of_change(zone: &TimeZone, second: i64) -> bool {
+    let at = jiff::Timestamp::from_second(second).unwrap().to_zoned(zone.clone());
+    let next = at.start_of_day().unwrap().checked_add(jiff::Span::new().days(1)).unwrap();
+    next.duration_since(&at.start_of_day().unwrap()).as_secs() != 24 * 3600
+}
+
+/// On a day on which clocks are changed the other implementation has other rules: it leaves out a time that does not come, and a fixed time
+/// that comes twice has two ticks. (What ours has then is in the tests above.)
 #[test]
 fn ten_thousand_expressions_have_the_ticks_that_another_implementation_finds() {
     let mut random = fastrand::Rng::with_seed(2026);
-    let mut compared = 0;
-    for _ in 0..10_000 {
+    let (mut compared, mut changed) = (0, 0);
+    for n in 0..10_000 {
         let text = expression(&mut random);
         let start = random.i64(1_600_000_000..2_000_000_000);
-        let ours = Ticks::cron(&text, Some("UTC"));
-        let from = jiff::Timestamp::from_second(start).unwrap().to_zoned(TimeZone::UTC);
+        let name = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"][n % 4];
+        let (ours, zone) = (Ticks::cron(&text, Some(name)), TimeZone::get(name).unwrap());
+        let from = jiff::Timestamp::from_second(start).unwrap().to_zoned(zone.clone());
         // It looks no further than a few decades, and this crate no further than the year 5000.
         let theirs = for_the_other(&text).into_iter().filter_map(|text| {
             let schedule: jiff_cron::Schedule = text.parse().unwrap_or_else(|error| panic!("`{text}`: {error}"));
@@ -260,8 +281,14 @@ fn ten_thousand_expressions_have_the_ticks_that_another_implementation_finds() {
         };
         let ours = ours.unwrap_or_else(|error| panic!("`{text}`: {error}"));
         let tick = ours.next_after(Timestamp::from_millis(u64::try_from(start).unwrap() * 1000)).unwrap();
-        assert_eq!(tick.as_millis() / 1000, u64::try_from(theirs).unwrap(), "`{text}` after {start}");
+        let tick = i64::try_from(tick.as_millis() / 1000).unwrap();
+        if tick != theirs && is_day_of_change(&zone, tick.min(theirs)) {
+            changed += 1;
+            continue;
+        }
+        assert_eq!(tick, theirs, "`{text}` in {name} after {start}");
         compared += 1;
     }
-    assert!(compared > 9000, "{compared}");
+    println!("{compared} expressions alike, {changed} on days on which clocks change");
+    assert!(compared > 9000 && changed < 100, "{compared}, {changed}");
 }
