@@ -16,6 +16,7 @@ import uuid
 
 URL = os.environ.get("GRISTMILL_URL", "http://127.0.0.1:7331")
 TOKEN = os.environ.get("GRISTMILL_TOKEN")
+TRACEPARENT = os.environ.get("TRACEPARENT")
 JOBS_PER_REQUEST = 1000
 TRIES = 5
 
@@ -54,6 +55,8 @@ def push(jobs):
 def send(jobs):
     data = json.dumps({"jobs": jobs}).encode()
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {TOKEN}"} if TOKEN else {})}
+    if TRACEPARENT:  # the W3C context that this program runs in; instrumented HTTP clients send it by themselves
+        headers["traceparent"] = TRACEPARENT
     request = urllib.request.Request(URL + "/v1/jobs", data, headers)
     for left in reversed(range(TRIES)):
         wait = 0.1 * 2 ** (TRIES - left)

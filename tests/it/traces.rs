@@ -1,6 +1,8 @@
 //! Traces, from a producer's request through handlers to a receiver and a collector.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 
 use caller::Call;
@@ -24,8 +26,12 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use parking_lot::Mutex;
 use prost::Message;
 use puppet::{End, Enqueue, Script, Step};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
+use tokio::process::Command;
 use tokio_util::task::AbortOnDropHandle;
+
+use crate::languages::require;
 
 const PRODUCER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -144,6 +150,23 @@ async fn push(runner: &TestRunner, topic: &str, id: &str, body: impl Into<Vec<u8
     assert_eq!(answer.status, 201, "{answer:?}");
 }
 
+/// Pushes the same by the example for producers in Python, in whose environment the context is.
+async fn push_by_python(runner: &TestRunner, topic: &str, id: &str, body: &[u8]) {
+    require(&["python3"]);
+    let push =
+        format!("import json, sys, push; print(push.push([push.job('{topic}', json.load(sys.stdin), id='{id}')]))");
+    let mut python = Command::new("python3");
+    python.args(["-B", "-c", &push]).env("TRACEPARENT", PRODUCER);
+    python.env("GRISTMILL_URL", format!("http://{}", runner.client().address));
+    python.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/producers"));
+    let mut python = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = python.stdin.take().unwrap();
+    stdin.write_all(body).await.unwrap();
+    drop(stdin);
+    let said = python.wait_with_output().await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "['stored']");
+}
+
 /// The context that a request carried.
 fn sent_context(request: &str) -> TraceContext {
     let sent: Vec<_> = request.lines().filter_map(|line| line.strip_prefix("traceparent: ")).collect();
@@ -157,7 +180,7 @@ fn carried_by(request: &str, span: &Span) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trace_goes_from_a_producer_through_two_handlers_to_a_receiver() {
+async fn a_trace_goes_from_a_producer_in_python_through_two_handlers_to_a_receiver() {
     let (collector, receiver) = (Collector::start().await, Server::start(|_| Answer::ok("")).await);
     let runner = runner(collector.address).await;
     let forged = PRODUCER.replace("4bf9", "6666");
@@ -170,7 +193,7 @@ async fn a_trace_goes_from_a_producer_through_two_handlers_to_a_receiver() {
     let enqueue = Enqueue { topic: "caller".into(), data, ..Enqueue::default() };
     let script = Script::new([Step::Enqueue(enqueue)]).to_json();
 
-    push(&runner, "puppet", "first", script).await;
+    push_by_python(&runner, "puppet", "first", &script).await;
 
     let first = collector.span_of("first").await;
     let producer = TraceContext::parse(PRODUCER).unwrap();

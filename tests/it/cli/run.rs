@@ -132,6 +132,22 @@ async fn json_lines_name_the_attempt_they_are_about() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn json_lines_name_the_trace_of_their_attempt() {
+    // Nothing has to listen there.
+    let manifest = "[otel]\nendpoint = \"http://127.0.0.1:9\"\nrelation = \"child\"";
+    let project = TestProject::new(manifest, &[("puppet", guests::PUPPET)]).await;
+    let runner = project.serve_with(&["-v", "--log-format", "json"]).await;
+    let script = Script::new([Step::Log("grinding".into())]).to_json();
+    let context = "traceparent=00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    project.pipe(&script, &["push", "puppet", "--meta", context, "--wait"]).done();
+    for said in ["grinding", "done"] {
+        let line = line_with(&runner, &[&format!("\"message\":\"{said}\"")]).await;
+        let line: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736", "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_manifest_with_a_mistake_stops_it_before_it_begins() {
     let project = project().await;
     project.write_manifest("[topics.echo]\ntimout = \"1s\"\n");

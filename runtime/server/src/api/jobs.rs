@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 
 use crate::admission::{self, Admitted};
+use crate::api::push::{context, keep_context};
 use crate::auth::allowed::{Allowed, AllowedDocument, scope};
 use crate::extract::Document;
 use crate::problem::{Code, Problem};
@@ -29,10 +30,12 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn push(
-    AllowedDocument { document: push, state, .. }: AllowedDocument<scope::Push, wire::Push>,
+    AllowedDocument { document: push, state, traceparent, .. }: AllowedDocument<scope::Push, wire::Push>,
 ) -> Result<Json<wire::PushAnswer>, Problem> {
-    within_batch(push.jobs.len())?;
-    let Admitted { jobs, warnings } = state.admit(push.jobs, admission::listed).await?;
+    let wire::Push { mut jobs } = push;
+    within_batch(jobs.len())?;
+    keep_context(&mut jobs, context(&state, traceparent.as_ref()).as_ref());
+    let Admitted { jobs, warnings } = state.admit(jobs, admission::listed).await?;
     Ok(Json(wire::PushAnswer { pushed: state.store.push(&jobs).await?, warnings }))
 }
 

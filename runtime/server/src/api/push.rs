@@ -98,11 +98,9 @@ async fn push(
 }
 
 async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: Request) -> Result<Stored, Problem> {
-    let context = if state.traced { context(request.headers()) } else { None };
+    let context = context(state, request.headers().get(TRACEPARENT));
     let Order { mut jobs, alone, idempotency, patience } = read(topic, request).await?;
-    if let Some(context) = context {
-        jobs.iter_mut().for_each(|job| keep_context(job, &context));
-    }
+    keep_context(&mut jobs, context.as_ref());
     let mut wait = None;
     if let Some(patience) = patience {
         // Before anything is stored: a client that is refused pushes again.
@@ -184,16 +182,19 @@ fn sign(job: Job, topic: &TopicId, idempotency: Option<&Idempotency>, index: usi
     Ok(job)
 }
 
-/// The trace context of a request, if it has one that obeys the standard.
-fn context(headers: &HeaderMap) -> Option<TraceContext> {
-    headers.get(TRACEPARENT).and_then(|value| TraceContext::parse(value.to_str().ok()?))
+/// The trace context of a request, if its header obeys the standard and the server keeps contexts.
+pub(super) fn context(state: &AppState, traceparent: Option<&HeaderValue>) -> Option<TraceContext> {
+    let traceparent = traceparent.filter(|_| state.traced)?;
+    TraceContext::parse(traceparent.to_str().ok()?)
 }
 
-/// Keeps the context with the job, unless its document names another.
-fn keep_context(job: &mut NewJob, context: &TraceContext) {
-    let metadata = &mut job.spec.metadata;
-    if metadata.iter().all(|(name, _)| name != TRACEPARENT) {
-        metadata.push((TRACEPARENT.to_owned(), context.to_string()));
+/// Keeps the context with each job whose document names no other.
+pub(super) fn keep_context(jobs: &mut [NewJob], context: Option<&TraceContext>) {
+    let Some(context) = context else { return };
+    for NewJob { spec, .. } in jobs {
+        if spec.metadata.iter().all(|(name, _)| name != TRACEPARENT) {
+            spec.metadata.push((TRACEPARENT.to_owned(), context.to_string()));
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 use std::marker::PhantomData;
 
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::HeaderValue;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
@@ -22,6 +23,7 @@ use crate::state::AppState;
 use crate::wire::NamesTenants;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::token::TokenId;
+use gristmill_core::trace::TRACEPARENT;
 
 /// The scopes as types.
 pub(crate) mod scope {
@@ -207,6 +209,8 @@ pub(crate) struct AllowedDocument<S, D> {
     pub(crate) document: D,
     /// Here, because a route function takes the request's body in its last argument.
     pub(crate) state: AppState,
+    /// The trace context of the request, if it has one.
+    pub(crate) traceparent: Option<HeaderValue>,
     scope: PhantomData<S>,
 }
 
@@ -221,10 +225,11 @@ where
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
         let identity = Identity::from_request_parts(&mut parts, state).await?;
+        let traceparent = parts.headers.get(TRACEPARENT).cloned();
         let document = Document::from_request(Request::from_parts(parts, body), state).await;
         let Document(document) = document.map_err(IntoResponse::into_response)?;
         identity.may_in_each::<S>(&document).map_err(IntoResponse::into_response)?;
-        Ok(Self { document, state: state.clone(), scope: PhantomData })
+        Ok(Self { document, state: state.clone(), traceparent, scope: PhantomData })
     }
 }
 
