@@ -83,6 +83,7 @@ ranges! {
     STATE_LIMIT = "state-limit", SIZE, 0 to (16 * MIB);
     STATE_TTL = "state-ttl", DURATION, SECOND to (3650 * DAY);
     RESULT_RETENTION = "result-retention", DURATION, 0 to (365 * DAY);
+    ENDED_RETENTION = "ended-retention", DURATION, 0 to (30 * DAY);
     TTL = "ttl", DURATION, 1 to (365 * DAY);
     DEAD_LIMIT = "dead-limit", COUNT, 0 to 10_000_000;
     DEAD_RETENTION = "dead-retention", DURATION, (60 * SECOND) to (3650 * DAY);

@@ -179,6 +179,7 @@ impl Topics {
         section.quantity(&ranges::STATE_LIMIT, &mut topic.limits.state_bytes);
         section.quantity(&ranges::STATE_TTL, &mut topic.state_ttl);
         section.quantity(&ranges::RESULT_RETENTION, &mut topic.result_retention);
+        section.quantity(&ranges::ENDED_RETENTION, &mut topic.ended_retention);
         ttl(section, topic);
         section.quantity(&ranges::DEAD_LIMIT, &mut topic.dead.keep);
         section.quantity(&ranges::DEAD_RETENTION, &mut topic.dead.retention);

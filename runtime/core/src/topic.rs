@@ -20,6 +20,9 @@ pub const EXTERNAL: &str = "external";
 pub const RESERVED: &str =
     "`external` is no handler's name: it says that pull workers do a topic's jobs; rename the file";
 
+/// How long it is remembered how a job ended, unless its topic says otherwise.
+pub const ENDED_RETENTION: Duration = Duration::from_secs(3600);
+
 /// One topic, ready to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
@@ -43,6 +46,8 @@ pub struct Topic {
     pub retry: RetryPolicy,
     /// How long what became of a job is kept; zero: not at all.
     pub result_retention: Duration,
+    /// How long it is remembered how a job ended, as far as there is room; zero: not at all.
+    pub ended_retention: Duration,
     /// How long after it became due a job may still start; none: for ever.
     pub ttl: Option<Duration>,
     /// How many dead jobs are kept, and for how long.
@@ -233,6 +238,7 @@ impl Topic {
             limits: Limits::default(),
             retry: RetryPolicy::default(),
             result_retention: Duration::ZERO,
+            ended_retention: ENDED_RETENTION,
             ttl: None,
             dead: DeadPolicy::default(),
             state_ttl: DeadPolicy::default().retention,

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
+use super::actor::actor;
 use super::topic::End;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -17,6 +18,8 @@ pub enum EventKind {
     JobPushed,
     /// A worker began an attempt.
     JobStarted,
+    /// The handler has said how far it is; at most once a second for each attempt.
+    JobProgress,
     /// The job is done.
     JobCompleted,
     /// The attempt failed, and another one follows.
@@ -33,6 +36,12 @@ pub enum EventKind {
     JobCancelled,
     /// A dead job is ready again.
     JobRespawned,
+    /// A running job was cancelled or killed, and has not ended yet.
+    JobStopping,
+    /// A waiting job has another due time or priority.
+    JobChanged,
+    /// A dead job was deleted.
+    JobDeleted,
     /// Taken back from a worker that was lost. What becomes of the job is the next event.
     JobTakenBack,
     /// A component serves its topics for the first time.
@@ -43,6 +52,8 @@ pub enum EventKind {
     HandlerRefused,
     /// The file of a component is gone, and it serves no longer.
     HandlerRemoved,
+    /// This server took a component for a topic.
+    HandlerUploaded,
     /// No job of the topic is handed out.
     TopicPaused,
     /// The topic's jobs are handed out again.
@@ -51,6 +62,10 @@ pub enum EventKind {
     BulkStarted,
     /// A bulk action is done, was aborted, or failed.
     BulkEnded,
+    /// A token was made.
+    TokenAdded,
+    /// A token was revoked.
+    TokenRevoked,
 }
 
 impl EventKind {
@@ -104,6 +119,9 @@ pub struct Event {
     /// The number of the claim, which only grows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery: Option<u64>,
+    /// How far the attempt is, in hundredths of a per cent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub basis_points: Option<u32>,
     /// The worker that made the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
@@ -128,6 +146,12 @@ pub struct Event {
     /// The most memory that the guest had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
+    /// The id of the token that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Who asked for it, if this server took the request: a token by its description and id, or `operator`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
     /// The bulk action that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bulk: Option<BulkFacts>,
@@ -158,7 +182,7 @@ pub struct BulkFacts {
 }
 
 impl Event {
-    /// An event of now with nothing but its kind.
+    /// An event of now with nothing but its kind, and who asked for it if it is emitted in [`as_actor`](crate::as_actor).
     pub fn new(kind: EventKind) -> Self {
         Self {
             kind,
@@ -168,6 +192,7 @@ impl Event {
             job: None,
             attempt: None,
             delivery: None,
+            basis_points: None,
             worker: None,
             handler: None,
             version: None,
@@ -176,6 +201,8 @@ impl Event {
             duration_ms: None,
             fuel: None,
             memory_peak_bytes: None,
+            token: None,
+            actor: actor(),
             bulk: None,
             concerns: Vec::new(),
         }

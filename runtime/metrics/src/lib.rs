@@ -8,6 +8,7 @@
 //! writes OpenMetrics only, and the plain text format is served as well; its families have no bound on their labels, and no
 //! view of one tenant. Here a metric is a row in a table (`exposition`), which is no longer than registering it there.
 
+mod actor;
 mod calls;
 mod event;
 mod events;
@@ -20,6 +21,7 @@ mod requests;
 mod topic;
 mod topics;
 
+pub use actor::as_actor;
 pub use calls::CallResult;
 pub use event::{BulkFacts, Event, EventKind};
 pub use events::{EventStream, Events, Filter, Received};

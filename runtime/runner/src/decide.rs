@@ -6,7 +6,7 @@ use std::time::Duration;
 use gristmill_core::job::{Claim, NewJob};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::retry::{self, Tried};
-use gristmill_core::topic::Topic;
+use gristmill_core::topic::{ENDED_RETENTION, Topic};
 use gristmill_store::Settlement;
 
 /// Decides what becomes of the job, by the policy of its topic. Without the topic (its section or its component is gone)
@@ -24,5 +24,6 @@ pub fn decide(claim: &Claim, topic: Option<&Topic>, outcome: Outcome, follow_ups
     let retention = topic.map_or(Duration::ZERO, |topic| topic.result_retention);
     let tried = Tried { attempt: claim.attempt, max_attempts: claim.job.spec.max_attempts, previous: claim.previous };
     let verdict = retry::decide(outcome, tried, &policy, fastrand::f64());
-    Settlement { follow_ups, ..Settlement::of(claim, verdict, retention) }
+    let remember = topic.map_or(ENDED_RETENTION, |topic| topic.ended_retention);
+    Settlement { follow_ups, remember, ..Settlement::of(claim, verdict, retention) }
 }

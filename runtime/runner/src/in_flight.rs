@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::start::Context;
-use gristmill_core::job::{Claim, JobId, Lease, Name};
+use gristmill_core::job::{Claim, JobId, Lease, Name, Progress};
 use gristmill_core::outcome::Verdict;
 use gristmill_sandbox::AttemptControl;
 use gristmill_store::Settlement;
@@ -21,6 +21,8 @@ use tokio::sync::Notify;
 pub(super) struct InFlight {
     jobs: Mutex<HashMap<(Name, JobId), Delivery>>,
     taken: Notify,
+    /// Told that an attempt has made progress.
+    progressed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -34,7 +36,7 @@ impl InFlight {
     pub(super) fn take(&self, claims: &[Claim]) -> Vec<Arc<AttemptControl>> {
         let mut jobs = self.jobs.lock();
         let take = |claim: &Claim| {
-            let control = Arc::<AttemptControl>::default();
+            let control = Arc::new(AttemptControl::heard_by(Arc::clone(&self.progressed)));
             jobs.insert(key(&claim.lease), Delivery { lease: claim.lease.clone(), control: Arc::clone(&control) });
             control
         };
@@ -48,6 +50,18 @@ impl InFlight {
         while self.jobs.lock().is_empty() {
             self.taken.notified().await;
         }
+    }
+
+    /// Waits until an attempt has made progress. For one caller at a time. Cancel-safe.
+    pub(super) async fn until_progress(&self) {
+        self.progressed.notified().await;
+    }
+
+    /// The progress that attempts have made since this was asked before.
+    pub(super) fn progress(&self) -> Vec<(Lease, Progress)> {
+        let jobs = self.jobs.lock();
+        let news = jobs.values().filter_map(|held| Some((held.lease.clone(), held.control.take_progress()?)));
+        news.collect()
     }
 
     pub(super) fn put_down(&self, settlements: &[Settlement]) {

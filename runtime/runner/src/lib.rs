@@ -34,6 +34,7 @@ mod migrate;
 pub mod native;
 mod precise_timer;
 mod predecessors;
+mod progress;
 mod ready_topics;
 mod reap;
 mod recent;

@@ -25,7 +25,7 @@ use super::store_retry::StoreRetry;
 use super::tasks::{Broken, Tasks};
 use super::tenants::Tenants;
 use super::traces::Traces;
-use super::{lease_extender, migrate, schedules, sweep};
+use super::{lease_extender, migrate, progress, schedules, sweep};
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::WorkerId;
 use gristmill_metrics::MetricType::{Counter, Gauge};
@@ -207,6 +207,7 @@ impl Runner {
             Listener { outside: context.tenants.outside(), context: context.clone(), ready, due }.run(),
         );
         bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, hear_due));
+        bringing.spawn("progress", progress::run(context.clone()));
         bringing.spawn("schedules", schedules::run(context.clone()));
         bringing.spawn("sweep", sweep::run(context.clone()));
         bringing.spawn("tenants", context.tenants.clone().run(context.clone()));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use super::keyed_state::StateReader;
 use super::log_tail::LogTail;
 use super::request_trace::RequestTrace;
 use gristmill_core::admission::Targets;
-use gristmill_core::job::{Job, JobSpec, Lease, NewJob};
+use gristmill_core::job::{Job, JobSpec, Lease, NewJob, Progress};
 use gristmill_core::outcome::{Outcome, StateChange};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Adapter, Grants, Limits};
@@ -135,11 +135,36 @@ impl Cancellation {
 pub struct AttemptControl {
     asked: AtomicU8,
     killed: Notify,
+    /// What the handler has said since it was taken.
+    progress: Mutex<Option<Progress>>,
+    has_progress: AtomicBool,
+    /// Told that there is progress. `None`: it is of no interest.
+    listener: Option<Arc<Notify>>,
 }
 
 impl AttemptControl {
     const UNWANTED: u8 = 1;
     const KILLED: u8 = 2;
+
+    /// One that tells `listener` when the attempt has made progress.
+    pub fn heard_by(listener: Arc<Notify>) -> Self {
+        Self { listener: Some(listener), ..Self::default() }
+    }
+
+    /// The handler says how far it is.
+    pub(crate) fn report(&self, progress: Progress) {
+        if let Some(listener) = &self.listener {
+            *self.progress.lock() = Some(progress);
+            self.has_progress.store(true, Ordering::Release);
+            listener.notify_one();
+        }
+    }
+
+    /// How far the attempt is, if that is news.
+    pub fn take_progress(&self) -> Option<Progress> {
+        let has_news = self.has_progress.load(Ordering::Relaxed) && self.has_progress.swap(false, Ordering::Acquire);
+        if has_news { self.progress.lock().take() } else { None }
+    }
 
     /// The job was cancelled, or its lease is lost: a guest that asks sees it.
     pub fn cancel(&self) {

@@ -22,6 +22,7 @@ use crate::openapi::Requirement;
 use crate::problem::{Code, Problem, body_too_large};
 use crate::state::AppState;
 use gristmill_core::job::TopicId;
+use gristmill_metrics::as_actor;
 
 /// How much more of a body may be in memory at a time, if nothing says how long it is.
 const STEP_BYTES: usize = 256 << 10;
@@ -44,7 +45,12 @@ pub(crate) async fn receive(requirement: Requirement, request: Request, next: Ne
         true => Some(state.request_limiter.permit(identity.tenant()).await),
         false => None,
     };
-    next.run(request).await
+    match requirement {
+        Requirement::InTenant(Scope::Admin) | Requirement::Everywhere(Scope::Admin) => {
+            as_actor(identity.actor(), next.run(request)).await
+        }
+        _ => next.run(request).await,
+    }
 }
 
 /// The request with its whole body, and the permits to hold that.

@@ -80,6 +80,8 @@ pub(super) fn view(view: &JobView) -> Value {
         "result": view.result.as_ref().map(result),
         "checkpoint": view.checkpoint.as_ref().map(payload),
         "waits_for": view.waits_for,
+        "progress": view.progress,
+        "ended": view.ended,
     })
 }
 

@@ -115,7 +115,8 @@ pub(super) fn when(view: &JobView, now: Timestamp) -> String {
         (JobState::Running { lease_until, .. }, _) => format!("leased, {}", job::distance(*lease_until, now)),
         (JobState::Dead { since }, _) => job::distance(*since, now),
         (JobState::Ready, Some(of)) => job::distance(of.due_at, now),
-        (JobState::Ready, None) | (JobState::Waiting | JobState::Finished, _) => String::new(),
+        (JobState::Finished, _) => view.ended.as_ref().map(|ended| job::distance(ended.at, now)).unwrap_or_default(),
+        (JobState::Ready, None) | (JobState::Waiting, _) => String::new(),
     }
 }
 

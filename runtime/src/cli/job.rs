@@ -13,14 +13,17 @@ use super::table::facts;
 use super::{document, find, push, screen, wait, why};
 use gristmill_config::units;
 use gristmill_core::admission::check_due;
-use gristmill_core::job::{Due, Ended, Job, JobChange, JobId, Name, Payload, Priority, Unique};
+use gristmill_core::job::{Due, Ended, Job, JobChange, JobId, Name, Payload, Priority, Progress, Unique};
 use gristmill_core::time::Timestamp;
 use gristmill_store::{
-    BatchSealed, Cancelled, Inspect, JobChanged, JobState, JobView, ResultView, WaitsFor, Workflows,
+    BatchSealed, Cancelled, EndedAs, Inspect, JobChanged, JobState, JobView, ResultView, WaitsFor, Workflows, look_up,
 };
 
 /// As much of a body as fits on a screen line or three.
 const PREVIEW_CHARS: usize = 240;
+
+/// What may have become of a job that is not known.
+pub(super) const UNKNOWN: &str = "it never was, or it ended longer ago than is remembered";
 
 /// The most jobs that `cancel --tree` finds.
 const TREE: usize = 100_000;
@@ -46,7 +49,8 @@ enum Command {
     List(find::Args),
     /// Show where a job is, what it holds, and what became of it
     ///
-    /// A finished job is known only as long as its result is kept.
+    /// How and when a job ended is remembered for an hour, or as long as its topic's `ended-retention` says, of the last thousand jobs of a
+    /// topic; its result as long as it is kept.
     Show {
         /// The job's id, as `push` printed it
         id: JobId,
@@ -139,8 +143,8 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
 }
 
 async fn show(global: &Global, store: &dyn Inspect, tenant: &Name, id: &JobId) -> anyhow::Result<Exit> {
-    let Some(view) = store.job(tenant, id).await? else {
-        bail!("job {id} is not known to tenant `{tenant}`: it never was, or it is over and its result was not kept");
+    let Some(view) = look_up(store, tenant, id).await? else {
+        bail!("job {id} is not known to tenant `{tenant}`: {UNKNOWN}");
     };
     if global.json {
         screen::document(&document::view(&view))?;
@@ -233,7 +237,8 @@ async fn cancel(
 }
 
 pub(super) fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("id", view.id.to_string()), ("state", state(&view.state, now))];
+    let mut facts = vec![("id", view.id.to_string()), ("state", state(view, now))];
+    facts.extend(view.ended.as_ref().map(|ended| ("topic", ended.topic.to_string())));
     if let Some(job) = &view.job {
         facts.extend(about_job(job, now));
     }
@@ -244,6 +249,7 @@ pub(super) fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String
     if let Some(failure) = &view.last_failure {
         facts.push(("last failure", wait::about(Some(failure))));
     }
+    facts.extend(view.progress.as_ref().map(|progress| ("progress", about_progress(progress))));
     if let Some(checkpoint) = &view.checkpoint {
         facts.push(("checkpoint", about_payload(checkpoint)));
     }
@@ -268,8 +274,8 @@ fn about_waits_for(WaitsFor { open, total, ended, failed, jobs }: &WaitsFor) -> 
     lines
 }
 
-fn state(state: &JobState, now: Timestamp) -> String {
-    match state {
+fn state(view: &JobView, now: Timestamp) -> String {
+    match &view.state {
         JobState::Ready => "ready: waits for a free runner".into(),
         JobState::Delayed { until } => format!("delayed until {until} ({})", distance(*until, now)),
         JobState::Waiting => "waiting for other jobs".into(),
@@ -278,7 +284,26 @@ fn state(state: &JobState, now: Timestamp) -> String {
             format!("running on {worker}, leased until {lease_until} ({}){cancelled}", distance(*lease_until, now))
         }
         JobState::Dead { since } => format!("dead since {since} ({})", distance(*since, now)),
-        JobState::Finished => "finished".into(),
+        JobState::Finished => match &view.ended {
+            Some(ended) => {
+                format!("finished: {} at {} ({})", about_end(ended.outcome), ended.at, distance(ended.at, now))
+            }
+            None => "finished".into(),
+        },
+    }
+}
+
+fn about_progress(Progress { basis_points, note }: &Progress) -> String {
+    let gap = if note.is_empty() { "" } else { ": " };
+    format!("{}.{:02} %{gap}{}", basis_points / 100, basis_points % 100, note.replace('\n', " "))
+}
+
+pub(super) const fn about_end(outcome: EndedAs) -> &'static str {
+    match outcome {
+        EndedAs::Complete => "done",
+        EndedAs::Expired => "expired",
+        EndedAs::Cancelled => "cancelled",
+        EndedAs::Deleted => "dead, and deleted",
     }
 }
 

@@ -15,11 +15,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::exit::Usage;
 use super::global::Global;
+use super::job::UNKNOWN;
 use super::screen;
 use super::store::Way;
 use gristmill_core::job::{JobId, JobSpec, Links, Name, NewJob, Priority, TopicId, Unique};
 use gristmill_core::time::millis;
 use gristmill_server::new_job;
+use gristmill_store::look_up;
 
 const JSON: &str = "application/json";
 /// The body as text, which only this command knows.
@@ -83,13 +85,13 @@ pub(super) async fn draft(
     edit: bool,
 ) -> anyhow::Result<Option<Draft>> {
     // The store is open no longer while the person edits.
-    let view = way.reach().await?.store.job(tenant, id).await?;
+    let view = look_up(&*way.reach().await?.store, tenant, id).await?;
     let Some(view) = view else {
-        bail!("job {id} is not known to tenant `{tenant}`: it never was, or it is over and its result was not kept");
+        bail!("job {id} is not known to tenant `{tenant}`: {UNKNOWN}");
     };
     let Some(job) = view.job else {
         bail!(
-            "job {id} is over: the store keeps its result, and not its body\nA job can be pushed again while it waits, runs or is dead."
+            "job {id} is over: the store does not keep its body\nA job can be pushed again while it waits, runs or is dead."
         );
     };
     let topic = topic.unwrap_or_else(|| job.spec.topic.clone());

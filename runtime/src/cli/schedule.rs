@@ -18,7 +18,7 @@ use gristmill_core::schedule::{
     Firing, FiringResult, Missed, Origin, Overlap, SCHEDULES_PER_TENANT, Schedule, ScheduleId, Ticks,
 };
 use gristmill_core::time::Timestamp;
-use gristmill_store::{JobState, Produce, ResultView, ScheduleChange, ScheduleChanged, StoredSchedule};
+use gristmill_store::{JobState, Produce, ResultView, ScheduleChange, ScheduleChanged, StoredSchedule, look_up};
 
 /// How many ticks are shown.
 const UPCOMING: usize = 5;
@@ -292,7 +292,7 @@ async fn became(store: &dyn Produce, id: &ScheduleId, result: &FiringResult) -> 
         FiringResult::Overlap { job } => return Ok(format!("skipped, job {job} was not over")),
         FiringResult::Job { job } => job,
     };
-    let state = match store.job(&id.topic.tenant, job).await? {
+    let state = match look_up(store, &id.topic.tenant, job).await? {
         None => "over",
         Some(view) => match (view.state, view.result) {
             (JobState::Ready, _) => "ready",
@@ -303,7 +303,7 @@ async fn became(store: &dyn Produce, id: &ScheduleId, result: &FiringResult) -> 
             (JobState::Finished, Some(ResultView::Complete(_))) => "done",
             (JobState::Finished, Some(ResultView::Expired)) => "expired",
             (JobState::Finished, Some(ResultView::Cancelled)) => "cancelled",
-            (JobState::Finished, None) => "over",
+            (JobState::Finished, None) => view.ended.map_or("over", |ended| super::job::about_end(ended.outcome)),
         },
     };
     Ok(format!("job {job} is {state}"))

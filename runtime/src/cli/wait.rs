@@ -256,6 +256,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use gristmill_core::job::Progress;
     use gristmill_core::outcome::{FailureDetail, Reason};
     use gristmill_store::{Heartbeat, TopicCounts};
 
@@ -272,6 +273,18 @@ mod tests {
         async fn job(&self, _: &Name, _: &JobId) -> Result<Option<JobView>, StoreError> {
             let mut views = self.0.lock();
             Ok(if views.len() > 1 { views.remove(0) } else { views[0].clone() })
+        }
+
+        async fn ended(&self, _: &Name, _: &JobId) -> Result<Option<JobView>, StoreError> {
+            unreachable!("a wait asks for no job that ended")
+        }
+
+        async fn ended_jobs(&self, _: &TopicId, _: usize) -> Result<Vec<JobView>, StoreError> {
+            unreachable!("a wait lists no jobs")
+        }
+
+        async fn progress(&self, _: &Name, _: &[(JobId, u64)]) -> Result<Vec<Option<Progress>>, StoreError> {
+            unreachable!("a wait asks for no progress")
         }
 
         async fn jobs_ahead(&self, _: &TopicId, _: &JobId) -> Result<Option<u64>, StoreError> {
@@ -307,6 +320,8 @@ mod tests {
             rate_of_key: false,
             waits_for: None,
             checkpoint: None,
+            progress: None,
+            ended: None,
         })
     }
 

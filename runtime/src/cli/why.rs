@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::folder;
 use super::global::Global;
+use super::job::UNKNOWN;
 use super::screen;
 use super::store::Reached;
 use gristmill_config::Manifest;
@@ -24,7 +25,7 @@ pub(super) async fn job(global: &Global, tenant: &Name, id: &JobId) -> anyhow::R
     let manifest = global.manifest_without_secrets()?;
     let answer = answerer(global, &manifest).await?.of_job(&manifest, tenant, id).await?;
     let Some(Why { detail, .. }) = &answer else {
-        bail!("job {id} is not known to tenant `{tenant}`: it never was, or it is over and its result was not kept");
+        bail!("job {id} is not known to tenant `{tenant}`: {UNKNOWN}");
     };
     show(global, &answer, detail)
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::answers::{ClaimFrom, Claimed, Pushed};
 use super::bill::BillSums;
 use super::contract::Settled;
-use super::inspect::Cancelled;
+use super::inspect::{Cancelled, JobChanged};
 use super::settlement::Settlement;
 use gristmill_core::bill::{Cost, Day};
-use gristmill_core::job::{JobId, Name, NewJob, TopicId, WorkerId};
+use gristmill_core::job::{JobChange, JobId, Name, NewJob, TopicId, WorkerId};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_metrics::{End, Event, EventKind, Metrics, TopicMeter};
 
@@ -87,14 +87,35 @@ impl Announcer {
         self.emit_each(EventKind::JobRespawned, alive.map(|(id, _)| (topic, id)));
     }
 
-    /// A running job's cancellation is emitted when it has stopped, by the process that settles it.
+    pub(super) fn deleted(&self, topic: &TopicId, ids: &[JobId], deleted: &[bool]) {
+        let gone = ids.iter().zip(deleted).filter(|(_, deleted)| **deleted);
+        self.emit_each(EventKind::JobDeleted, gone.map(|(id, _)| (topic, id)));
+    }
+
+    /// That a running job has stopped is emitted by the process that settles it.
     pub(super) fn cancelled(&self, tenant: &Name, ids: &[JobId], cancelled: &[Cancelled]) {
-        for (id, _) in ids.iter().zip(cancelled).filter(|(_, cancelled)| **cancelled == Cancelled::Gone) {
-            self.metrics.emit(|| Event {
-                tenant: Some(tenant.clone()),
-                job: Some(id.clone()),
-                ..Event::new(EventKind::JobCancelled)
-            });
+        self.end(tenant, ids, cancelled, "cancelled");
+    }
+
+    pub(super) fn killed(&self, tenant: &Name, ids: &[JobId], killed: &[Cancelled]) {
+        self.end(tenant, ids, killed, "killed");
+    }
+
+    fn end(&self, tenant: &Name, ids: &[JobId], ended: &[Cancelled], how: &str) {
+        for (id, ended) in ids.iter().zip(ended) {
+            let (kind, reason) = match ended {
+                Cancelled::Gone => (EventKind::JobCancelled, None),
+                Cancelled::Stopping => (EventKind::JobStopping, Some(how)),
+                Cancelled::TooLate => continue,
+            };
+            let reason = || reason.map(str::to_owned);
+            self.metrics.emit(|| Event { reason: reason(), ..of_tenant(kind, tenant, id) });
+        }
+    }
+
+    pub(super) fn changed(&self, tenant: &Name, ids: &[JobId], _change: &JobChange, changed: &[JobChanged]) {
+        for (id, _) in ids.iter().zip(changed).filter(|(_, changed)| **changed == JobChanged::Changed) {
+            self.metrics.emit(|| of_tenant(EventKind::JobChanged, tenant, id));
         }
     }
 
@@ -104,4 +125,9 @@ impl Announcer {
             self.metrics.emit(|| Event::of_topic(kind, topic));
         }
     }
+}
+
+/// An event about a job whose topic is not known.
+fn of_tenant(kind: EventKind, tenant: &Name, job: &JobId) -> Event {
+    Event { tenant: Some(tenant.clone()), job: Some(job.clone()), ..Event::new(kind) }
 }

@@ -18,7 +18,7 @@ use super::schedules::{ManifestSchedules, Schedules};
 use super::settlement::Settlement;
 use super::tokens::{TokenLookup, Tokens};
 use super::workflows::Workflows;
-use gristmill_core::job::{JobId, Lease, Name, NewJob, TopicId, WorkerId};
+use gristmill_core::job::{JobId, Lease, Name, NewJob, Progress, TopicId, WorkerId};
 
 pub use gristmill_core::outcome::Settled;
 
@@ -102,6 +102,10 @@ operations! {
 
         /// Saves a checkpoint for the job's next attempt. False: the lease is lost and nothing was saved.
         async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError>;
+
+        /// Notes how far running attempts are, for [`Query::progress`](crate::Query::progress), in place of what they said before. Of a
+        /// lease that is lost, nothing comes of it.
+        async fn note_progress(&self, progress: &[(Lease, Progress)]) -> Result<(), StoreError>;
 
         /// The running jobs of the tenant that `worker` holds, without those of `except`. Changes nothing. A worker that lost
         /// the reply to a claim learns here what it was given, so that it need not keep it until the lease runs out.

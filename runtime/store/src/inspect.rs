@@ -6,17 +6,14 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(any(feature = "redis", feature = "sharding"))]
-use super::batch::ByteBudget;
 #[cfg(any(feature = "redis", feature = "embedded"))]
 use super::clock::NEVER;
+use super::ended::JobEnd;
 use super::error::StoreError;
-#[cfg(any(feature = "redis", feature = "sharding"))]
-use super::list::PAGE_BYTES;
 use super::list::{Cursor, Page, StateFilter};
 use super::operations::operations;
 use super::workflows::WaitsFor;
-use gristmill_core::job::{Job, JobId, Name, Payload, TopicId, WorkerId};
+use gristmill_core::job::{Job, JobId, Name, Payload, Progress, TopicId, WorkerId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
@@ -31,6 +28,23 @@ operations! {
 
         /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
         async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
+
+        /// A job that is over, with how and when it ended ([`JobView::ended`]) and its attempts: as long as that is remembered, which is not
+        /// less than [`REMEMBERED`](crate::REMEMBERED) jobs of a topic with ids as long as ours, for as long as its settlement said. One that was cancelled
+        /// while it waited, and a dead one that was deleted, for [`ENDED_RETENTION`](gristmill_core::topic::ENDED_RETENTION). `None`: it never
+        /// was, it is not over, or it is no longer remembered. Looks at what is remembered of all topics of the tenant.
+        async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
+
+        /// The jobs of the topic that [`Query::ended`] knows, the latest first, at most `limit`: one that ended twice may be listed twice.
+        async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError>;
+
+        /// How far the attempts at these deliveries are, as their handlers last said. `None`: they have said nothing, or more than a day ago, or the
+        /// attempt is over. Answers in the order given. A store by way of a server says it with [`Query::job`] alone.
+        async fn progress(
+            &self,
+            tenant: &Name,
+            deliveries: &[(JobId, u64)],
+        ) -> Result<Vec<Option<Progress>>, StoreError>;
 
         /// How many ready jobs of the topic claims take before this one, by the [turns](gristmill_core::job::Priority::TURNS) of the priorities, if none
         /// comes meanwhile.
@@ -92,7 +106,7 @@ operations! {
         async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> => announce respawned;
 
         /// Deletes dead jobs. Tells for each whether it was dead.
-        async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+        async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> => announce deleted;
     }
 }
 
@@ -106,7 +120,7 @@ operations! {
         /// Cancels jobs as [`Control::cancel`] does, and ends the attempts at running ones: their runners are told to stop them now. A
         /// job that a pull worker holds, which nothing can stop, is gone at once: the worker's lease is lost, as if it had been
         /// released. Answers in the order given.
-        async fn kill(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> => announce cancelled;
+        async fn kill(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> => announce killed;
 
         /// Changes when jobs are due, and their priorities, while they wait. Answers in the order given; each job is one step. Whatever else
         /// there is of a job stays: attempts, failure, checkpoint, unique value, links.
@@ -122,7 +136,7 @@ operations! {
             tenant: &Name,
             ids: &[JobId],
             change: &gristmill_core::job::JobChange,
-        ) -> Result<Vec<crate::JobChanged>, StoreError>;
+        ) -> Result<Vec<crate::JobChanged>, StoreError> => announce changed;
 
         /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
         /// due jobs become ready, running jobs go on. Tells whether it was otherwise before.
@@ -383,6 +397,37 @@ pub struct JobView {
     /// What its handler saved for the next attempt, if it did. `None` once the job is finished. Lists do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Payload>,
+    /// Of a running job: how far its handler says that it is. [`show_progress`](crate::show_progress) puts it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// Of a finished job: how and when it ended, as long as that is remembered. Lists, [`Query::job`] and the kept result do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<JobEnd>,
+}
+
+impl JobView {
+    /// Its topic; `None` if only its result is left.
+    pub fn topic(&self) -> Option<&TopicId> {
+        self.job.as_ref().map(|job| &job.spec.topic).or_else(|| self.ended.as_ref().map(|ended| &ended.topic))
+    }
+
+    /// A job that is over: nothing but how it ended is known.
+    pub(crate) const fn over(id: JobId, attempts: u32, ended: Option<JobEnd>) -> Self {
+        Self {
+            id,
+            state: JobState::Finished,
+            job: None,
+            attempts,
+            last_failure: None,
+            result: None,
+            behind: None,
+            rate_of_key: false,
+            waits_for: None,
+            checkpoint: None,
+            progress: None,
+            ended,
+        }
+    }
 }
 
 /// The jobs that a ready job waits for, because they have the same key.
@@ -392,41 +437,6 @@ pub struct BehindKey {
     pub holders: Vec<JobId>,
     /// How many others wait for the key and get a slot before this one.
     pub ahead: u64,
-}
-
-/// Of two views of one job, the one to show: the second, unless it is finished and the first is not.
-#[cfg(any(feature = "redis", feature = "sharding"))]
-pub(crate) fn prefer(one: JobView, other: JobView) -> JobView {
-    let is_alive = |view: &JobView| view.state != JobState::Finished;
-    if is_alive(&other) || !is_alive(&one) { other } else { one }
-}
-
-/// The first `end` dead jobs, given a function that reads them from one to another.
-#[cfg(any(feature = "redis", feature = "sharding"))]
-pub(crate) async fn dead_until<F: Future<Output = Result<Vec<DeadJob>, StoreError>>>(
-    end: usize,
-    read: impl Fn(usize, usize) -> F,
-) -> Result<Vec<DeadJob>, StoreError> {
-    let mut all = Vec::new();
-    while all.len() < end {
-        let page = read(all.len(), end - all.len()).await?;
-        if page.is_empty() {
-            break;
-        }
-        all.extend(page);
-    }
-    Ok(all)
-}
-
-/// The dead jobs of several stores in the order of one, without those that are in two of them: as many as a page has room for.
-#[cfg(any(feature = "redis", feature = "sharding"))]
-pub(crate) fn dead_between(dead: impl Iterator<Item = DeadJob>, skip: usize, limit: usize) -> Vec<DeadJob> {
-    let mut seen = std::collections::BTreeSet::new();
-    let mut dead: Vec<DeadJob> = dead.filter(|dead| seen.insert(dead.job.spec.id.clone())).collect();
-    dead.sort_by_key(|dead| std::cmp::Reverse((dead.since, dead.job.spec.id.clone())));
-    let mut room = ByteBudget::of(PAGE_BYTES);
-    let has_room = |dead: &DeadJob| room.take(dead.job.spec.body.data.len());
-    dead.into_iter().skip(skip).take(limit).take_while(has_room).collect()
 }
 
 /// What became of a job.

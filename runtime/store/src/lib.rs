@@ -32,16 +32,20 @@ mod bill;
 mod budget;
 mod clock;
 mod contract;
+mod ended;
 mod error;
 mod fsck;
 mod inspect;
 mod job_query;
+#[cfg(any(feature = "redis", feature = "sharding"))]
+mod joined;
 mod list;
 mod move_jobs;
 mod operations;
 #[cfg(any(feature = "redis", feature = "sharding"))]
 mod parts;
 mod placement;
+mod progress;
 #[cfg(any(feature = "redis", feature = "embedded"))]
 mod pulled;
 mod purge;
@@ -68,6 +72,7 @@ pub use contract::{
     Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, States, Store, StoreSize, Sweep,
     Usage, Workers,
 };
+pub use ended::{EndedAs, JobEnd, REMEMBERED, look_up};
 pub use error::StoreError;
 pub use fsck::{Check, Finding, Fsck, FsckReport};
 pub use inspect::{
@@ -81,6 +86,7 @@ pub use job_query::{
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use move_jobs::{MovedJob, TopicMove, Unmoved};
 pub use placement::{Placement, PlacementRegistry, TenantPlacement, TenantPlacements};
+pub use progress::show_progress;
 pub use purge::{Purged, purge};
 pub use schedules::{
     ManifestSchedules, ManifestStanding, ScheduleChange, ScheduleChanged, Schedules, StoredSchedule, move_schedules,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gristmill_core::job::{Claim, Lease, NewJob, Unique};
 use gristmill_core::outcome::{StateChange, Verdict};
+use gristmill_core::topic::ENDED_RETENTION;
 
 /// What the end of an attempt does to the state of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Settlement {
     pub state: Option<StateWrite>,
     /// Keep what became of the job for this long once it is done or dead; zero: not at all.
     pub keep_result: Duration,
+    /// Remember for this long how the job ended, if it is done, expired or cancelled by it; zero: not at all. See [`Query::ended`](crate::Query::ended).
+    pub remember: Duration,
     /// The job's unique value, if the end of the job sets it free.
     pub unique: Option<String>,
     /// The job has a key, or it is not known whether it has one: the end of the job lets the next one of its key start.
@@ -55,6 +58,7 @@ impl Settlement {
             follow_ups: Vec::new(),
             state: None,
             keep_result: Duration::ZERO,
+            remember: ENDED_RETENTION,
             unique: None,
             is_keyed: true,
             fuel: 0,

@@ -194,7 +194,19 @@ async fn a_job_is_shown_wherever_it_is() {
         let view = show(id);
         assert_eq!(
             fields(&view),
-            ["attempts", "checkpoint", "id", "job", "last_failure", "place", "result", "state", "waits_for"]
+            [
+                "attempts",
+                "checkpoint",
+                "ended",
+                "id",
+                "job",
+                "last_failure",
+                "place",
+                "progress",
+                "result",
+                "state",
+                "waits_for"
+            ]
         );
         assert_eq!((&view["id"], &view["state"]), (&json!(id), &json!(id)));
     }
@@ -216,7 +228,7 @@ async fn a_job_is_shown_in_words() {
         ("ready", &["ready: waits for a free runner", "parking", "a=b", "hello"]),
         ("delayed", &["delayed until ", "(in 59m"]),
         ("dead", &["dead since ", "trap", "\n                on fire\n", "puppet::evil::panic"]),
-        ("finished", &["finished", "complete: 5B", "flour"]),
+        ("finished", &["finished: done at ", "echo", "complete: 5B", "flour"]),
     ];
     for (id, texts) in expected {
         let shown = project.run(&["job", "show", id]).done();
@@ -231,7 +243,7 @@ async fn a_job_is_shown_in_words() {
         "what its result says, its last failure has said: {dead}"
     );
     let said = project.run(&["job", "show", "nobody"]);
-    assert!(said.ended(1).err.contains("not known"), "{}", said.err);
+    assert!(said.ended(1).err.contains("it never was, or it ended longer ago than is remembered"), "{}", said.err);
     assert_eq!(
         project.run(&["job", "show", "ready", "--tenant", "acme"]).code,
         1,

@@ -2,7 +2,7 @@
 
 use gristmill::store::JobState;
 use gristmill_tests::test_runner::TestRunner;
-use gristmill_tests::wait::SOON;
+use gristmill_tests::wait::{SOON, until};
 use http_body_util::BodyExt;
 use hyper::Request;
 use puppet::{End, Script, Step};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{ECHO, NOBODY, PUPPET, job_path, refused, runner, script, until_state};
+use crate::metrics::stream::Stream;
 
 on_both_stores! {
     waiting_ends_when_the_job_ends
@@ -19,6 +20,8 @@ on_both_stores! {
     a_job_is_cancelled_once
     a_waiting_job_is_changed
     a_running_job_is_killed
+    a_job_that_is_over_is_told_from_one_that_never_was
+    a_running_job_shows_how_far_it_is
     waiting_for_an_unknown_job_ends_at_once
     a_request_keeps_its_id
 }
@@ -134,6 +137,57 @@ async fn a_running_job_is_killed(runner: TestRunner) {
     let many = json!({ "ids": [id], "kill": true });
     let answer = runner.client().post("/v1/tenants/default/cancel", &many).await;
     assert_eq!(answer.json(), json!({ "cancelled": ["too-late"] }));
+}
+
+async fn a_job_that_is_over_is_told_from_one_that_never_was(runner: TestRunner) {
+    let id = runner.client().post(ECHO, &json!({ "body": 1 })).await.json()["id"].clone();
+    runner.client().get(&format!("{}?wait_ms=60000", job_path(&id))).await;
+    let view = runner.client().get(&job_path(&id)).await.json();
+    assert_eq!(
+        (&view["state"], &view["attempts"], &view["job"], &view["result"]),
+        (&json!("finished"), &json!(1), &Value::Null, &Value::Null)
+    );
+    assert_eq!((&view["ended"]["outcome"], &view["ended"]["topic"]), (&json!("complete"), &json!("echo")));
+    assert!(view["ended"]["at_ms"].is_u64(), "{view}");
+    assert_eq!(runner.client().get(&format!("{}?wait_ms=60000", job_path(&id))).await.json(), view);
+    let why = runner.client().get(&format!("{}/why", job_path(&id))).await.json();
+    assert_eq!(why["reason"], "finished");
+    refused(&runner.client().delete(&job_path(&id)).await, 409, "too-late");
+    let other = runner.client().post(ECHO, &json!({ "body": 1, "keep_result_ms": 600_000 })).await.json()["id"].clone();
+    let other_view = runner.client().get(&format!("{}?wait_ms=60000", job_path(&other))).await.json();
+    assert_eq!(other_view["state"], "finished");
+    let kept = runner.client().get(&job_path(&other)).await.json();
+    assert_eq!((&kept["result"]["outcome"], &kept["ended"]["outcome"]), (&json!("complete"), &json!("complete")));
+    let found = |query: &str| format!("/v1/tenants/default/jobs?q={query}");
+    let ids = async |query: &str| {
+        let found = runner.client().get(&found(query)).await.json();
+        found["jobs"].as_array().unwrap().iter().map(|job| job["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("state:finished%20topic:echo").await, [other.clone(), id.clone()]);
+    assert_eq!(ids(&format!("id:{}", id.as_str().unwrap())).await, [id]);
+    assert_eq!(ids("topic:echo").await, [] as [Value; 0]);
+}
+
+async fn a_running_job_shows_how_far_it_is(runner: TestRunner) {
+    let events = "/v1/tenants/default/events?kind=job-progress";
+    let mut stream = Stream::open(&runner, events).await;
+    let job = script(&Script::new([Step::Progress(4_200, Some("42 of 100 rows".into())), Step::WaitUntilCancelled]));
+    let id = runner.client().post(PUPPET, &job).await.json()["id"].clone();
+    let path = job_path(&id);
+    let progress = until("the progress", SOON, async || {
+        let progress = runner.client().get(&path).await.json()["progress"].clone();
+        (!progress.is_null()).then_some(progress)
+    })
+    .await;
+    assert_eq!(progress, json!({ "basis_points": 4_200, "note": "42 of 100 rows" }));
+    for list in ["topics/puppet/jobs?state=running", "jobs?q=state:running"] {
+        let listed = runner.client().get(&format!("/v1/tenants/default/{list}")).await.json();
+        assert_eq!(listed["jobs"][0]["progress"], progress, "{list}");
+    }
+    let event = stream.next().await.unwrap();
+    assert_eq!((&event.data["job"], &event.data["basis_points"]), (&id, &json!(4_200)));
+    assert!(!event.data.to_string().contains("rows"), "{event:?}");
+    runner.client().delete(&path).await;
 }
 
 async fn waiting_for_an_unknown_job_ends_at_once(runner: TestRunner) {

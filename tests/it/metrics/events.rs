@@ -39,6 +39,7 @@ on_both_stores! {
     a_tenant_hears_nothing_of_another
     a_stream_can_be_narrowed_to_a_topic_a_job_and_kinds
     pauses_cancels_and_respawns_emit_events
+    what_an_operator_asks_for_says_who_asked
 }
 
 /// Pushes through the door.
@@ -117,6 +118,68 @@ async fn a_stream_can_be_narrowed_to_a_topic_a_job_and_kinds(runner: TestRunner)
     assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad-request")));
     assert!(answer.text().contains("job-vanished") && answer.text().contains("job-taken-back"), "{}", answer.text());
     assert_eq!(runner.client().get("/v1/events?tenant=acme").await.status, 400, "unknown fields are refused");
+}
+
+async fn what_an_operator_asks_for_says_who_asked(runner: TestRunner) {
+    let kinds = "topic-paused,job-changed,job-cancelled,job-stopping,job-respawned,job-deleted,job-pushed";
+    let mut stream = Stream::open(&runner, &format!("/v1/tenants/default/events?kind={kinds}")).await;
+    let say = async |path: &str, document: Value| {
+        let answer = runner.client().post(&format!("/v1/tenants/default/{path}"), &document).await;
+        assert!((200..300).contains(&answer.status), "{}", answer.text());
+        answer.json()
+    };
+    let dead = [1, 2].map(|_| Script::end(End::Reject(Cause::default())).to_json());
+    let dead = [runner.push("puppet", &dead[0]).await, runner.push("puppet", &dead[1]).await];
+    for job in &dead {
+        runner.end_of(job).await;
+    }
+    let runs = runner.push("puppet", &Script::new([Step::WaitUntilCancelled]).to_json()).await;
+    until("the job to run", SOON, async || {
+        let view = runner.store.job(&"default".parse().unwrap(), &runs).await.unwrap()?;
+        matches!(view.state, gristmill::store::JobState::Running { .. }).then_some(())
+    })
+    .await;
+    let waits = runner.push("sink", b"").await;
+    say("change", json!({ "ids": [waits], "priority": "high" })).await;
+    say("cancel", json!({ "ids": [runs], "kill": true })).await;
+    say("topics/sink/pause", json!({})).await;
+    say("topics/puppet/dead/respawn", json!({ "ids": [dead[0]] })).await;
+    say("topics/puppet/dead/delete", json!({ "ids": [dead[1]] })).await;
+    let expected = [
+        ("job-changed", waits.as_str(), Value::Null),
+        ("job-stopping", runs.as_str(), json!("killed")),
+        ("topic-paused", "", Value::Null),
+        ("job-respawned", dead[0].as_str(), Value::Null),
+        ("job-deleted", dead[1].as_str(), Value::Null),
+    ];
+    let mut events = Vec::new();
+    while events.len() < expected.len() {
+        let event = stream.next().await.expect("another event");
+        // When the killed job ends, and who pushed jobs, is not what this is about.
+        if !["job-cancelled", "job-pushed"].contains(&&*event.name) {
+            assert_eq!(event.data["actor"], "operator", "{event:?}");
+            events.push(event);
+        }
+    }
+    assert_eq!(told(&events), expected.each_ref().map(|(kind, job, _)| (*kind, *job)));
+    assert_eq!(
+        events.iter().map(|event| event.data["reason"].clone()).collect::<Vec<_>>(),
+        expected.map(|(.., reason)| reason)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_about_tokens_name_the_token_that_made_or_revoked_them() {
+    let runner = runner(On::Memory).await;
+    let operator = runner.client().with_token(&token(&*runner.store, None, &[Scope::Admin, Scope::Read]).await);
+    let own = operator.get("/v1/me").await.json()["token"]["id"].as_str().unwrap().to_owned();
+    let mut stream = Stream::open_as(&operator, "/v1/tenants/acme/events?kind=token-added,token-revoked").await;
+    let new = json!({ "scopes": ["read"], "description": "for ada" });
+    let made = operator.post("/v1/tenants/acme/tokens", &new).await.json()["token"]["id"].clone();
+    operator.delete(&format!("/v1/tokens/{}", made.as_str().unwrap())).await;
+    for (event, kind) in stream.take(2).await.iter().zip(["token-added", "token-revoked"]) {
+        assert_eq!((&*event.name, &event.data["token"], &event.data["actor"]), (kind, &made, &json!(own)));
+    }
 }
 
 async fn pauses_cancels_and_respawns_emit_events(runner: TestRunner) {

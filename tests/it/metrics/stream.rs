@@ -1,5 +1,6 @@
 //! Reads server-sent events.
 
+use gristmill_tests::http_client::HttpClient;
 use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::SOON;
 use http_body_util::BodyExt;
@@ -26,7 +27,12 @@ pub(crate) struct Event {
 impl Stream {
     /// What happens after this is told.
     pub(crate) async fn open(runner: &TestRunner, path: &str) -> Self {
-        let response = runner.client().begin(Request::get(path), Vec::new()).await;
+        Self::open_as(&runner.client(), path).await
+    }
+
+    /// The same with the token of a client.
+    pub(crate) async fn open_as(client: &HttpClient, path: &str) -> Self {
+        let response = client.begin(Request::get(path), Vec::new()).await;
         assert_eq!(response.status(), 200, "{path}");
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         Self { body: response.into_body(), text: String::new() }

@@ -40,6 +40,8 @@ impl Model {
                 rate_of_key: self.is_held_back(record),
                 waits_for: None,
                 checkpoint: record.checkpoint.clone().map(|data| Payload { data, content_type: None }),
+                progress: None,
+                ended: None,
             });
         }
         let (attempts, result) = result?;
@@ -55,6 +57,8 @@ impl Model {
             rate_of_key: false,
             waits_for: None,
             checkpoint: None,
+            progress: None,
+            ended: None,
         })
     }
 

@@ -3,9 +3,11 @@
 mod claim;
 mod links;
 mod names;
+mod progress;
 mod spec;
 
 pub use claim::{Claim, Lease};
 pub use links::{AFTER, AfterFailed, Ended, Links, MEMBERS, NoLink, WAITERS};
 pub use names::{BadJobId, BadName, DEFAULT_TENANT, JobId, Name, TopicId, WorkerId};
+pub use progress::Progress;
 pub use spec::{Due, Job, JobChange, JobSpec, NewJob, Payload, Priority, Unique};

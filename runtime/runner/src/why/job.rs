@@ -11,7 +11,9 @@ use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::{Timestamp, whole_millis};
 use gristmill_core::topic::{FleetLimits, Rate};
-use gristmill_store::{AHEAD, BehindKey, Inspect, JobState, JobView, ResultView, StoreError, TopicCounts, WaitsFor};
+use gristmill_store::{
+    AHEAD, BehindKey, EndedAs, Inspect, JobState, JobView, ResultView, StoreError, TopicCounts, WaitsFor, look_up,
+};
 
 /// How often the store is asked again if the job changes its place between the questions.
 const TRIES: usize = 3;
@@ -93,7 +95,7 @@ pub async fn why(
     served: impl Fn(&TopicId) -> Served,
     pace: impl Fn(&TopicCounts) -> Option<f64>,
 ) -> Result<Option<Why>, StoreError> {
-    let mut found = store.job(tenant, id).await?;
+    let mut found = look_up(store, tenant, id).await?;
     for _ in 0..TRIES {
         let Some(view) = &found else { return Ok(None) };
         let Some(topic) = view.job.as_ref().map(|job| job.spec.topic.clone()) else { break };
@@ -110,7 +112,7 @@ pub async fn why(
             Some(holder) => store.job(tenant, holder).await?,
             None => None,
         };
-        let again = store.job(tenant, id).await?;
+        let again = look_up(store, tenant, id).await?;
         if again.as_ref().is_some_and(|again| (&again.state, &again.behind) == (&view.state, &view.behind)) {
             let pace = counts.as_ref().and_then(&pace);
             let idle = counts.as_ref().and_then(|counts| idle(counts, of_tenant, &served, runners));
@@ -123,7 +125,7 @@ pub async fn why(
     // It ended, or it changes its place faster than it can be looked at.
     Ok(found.map(|view| {
         let (reason, detail, until) = by_state(&view, None, Timestamp::now());
-        let topic = view.job.map(|job| job.spec.topic);
+        let topic = view.topic().cloned();
         Why {
             id: view.id,
             topic,
@@ -236,13 +238,20 @@ fn by_state(view: &JobView, key_rate: Option<Rate>, now: Timestamp) -> (WhyReaso
             (WhyReason::Dead, detail, None)
         }
         JobState::Finished => {
-            let end = match &view.result {
-                Some(ResultView::Complete(_)) | None => "it was completed".into(),
-                Some(ResultView::Dead(failure)) => format!("it was given up ({})", about_failure(failure)),
-                Some(ResultView::Expired) => "it expired before it could start".into(),
-                Some(ResultView::Cancelled) => "it was cancelled".into(),
+            let outcome = view.ended.as_ref().map(|ended| ended.outcome);
+            let end = match (&view.result, outcome) {
+                (Some(ResultView::Dead(failure)), _) => format!("it was given up ({})", about_failure(failure)),
+                (Some(ResultView::Expired), _) | (None, Some(EndedAs::Expired)) => {
+                    "it expired before it could start".into()
+                }
+                (Some(ResultView::Cancelled), _) | (None, Some(EndedAs::Cancelled)) => "it was cancelled".into(),
+                (None, Some(EndedAs::Deleted)) => "it was dead, and was deleted".into(),
+                (Some(ResultView::Complete(_)), _) | (None, Some(EndedAs::Complete) | None) => {
+                    "it was completed".into()
+                }
             };
-            (WhyReason::Finished, format!("finished: {end}"), None)
+            let at = view.ended.as_ref().map(|ended| format!(" at {}", ended.at)).unwrap_or_default();
+            (WhyReason::Finished, format!("finished: {end}{at}"), None)
         }
     }
 }
@@ -332,6 +341,8 @@ mod tests {
             rate_of_key: false,
             waits_for: None,
             checkpoint: None,
+            progress: None,
+            ended: None,
         }
     }
 

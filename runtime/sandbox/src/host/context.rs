@@ -7,6 +7,7 @@ use wasmtime::component::Linker;
 use super::super::attempt::{CheckpointSender, LogLine};
 use super::super::bindings::context::CheckpointError;
 use super::super::state::State;
+use gristmill_core::job::Progress;
 
 /// Links the interface by hand: `fuel-remaining` has to see the store, and the generated form of that needs the
 /// component model's async, which is not compiled in. The types are checked like those of every import, when a
@@ -33,8 +34,10 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         })
     })?;
     context.func_wrap("progress", |mut store: StoreContextMut<'_, State>, progress: (u32, Option<String>)| {
+        let reported = Progress::reported(progress.0, progress.1.as_deref().unwrap_or_default());
         let line = progress_line(progress);
         store.data_mut().charge(line.bytes())?;
+        store.data().cancellation.control.report(reported);
         store.data().log(line);
         Ok(())
     })

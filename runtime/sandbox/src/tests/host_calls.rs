@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 
 use super::guest::{handler, handler_of};
 use super::{attempt, limited, listen, load};
-use crate::{Attempt, Cancellation, CheckpointRequest, CheckpointSender, Component, Report};
+use crate::{Attempt, AttemptControl, Cancellation, CheckpointRequest, CheckpointSender, Component, Report};
 use gristmill_core::admission::Rules;
-use gristmill_core::job::{AfterFailed, Due, Lease, Links, Priority, Unique, WorkerId};
+use gristmill_core::job::{AfterFailed, Due, Lease, Links, Priority, Progress, Unique, WorkerId};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::Grants;
@@ -81,11 +81,15 @@ async fn only_granted_settings_exist() {
 }
 
 #[tokio::test]
-async fn progress_is_a_log_line() {
+async fn progress_is_a_log_line_and_is_heard() {
     let progress = "(call $progress (i32.const 20000) (i32.const 1) (i32.const 2100) (i32.const 3)) (call $done)";
     let mut attempt = attempt("");
     let lines = listen(&mut attempt);
+    let control = Arc::new(AttemptControl::heard_by(Arc::default()));
+    attempt.cancellation.control = Arc::clone(&control);
     load(&handler("", progress)).await.invoke(attempt).await;
+    let reported = Progress { basis_points: 10_000, note: "abc".into() };
+    assert_eq!((control.take_progress(), control.take_progress()), (Some(reported), None));
     let lines = lines.lock();
     assert_eq!((lines[0].source, lines[0].message.as_str()), ("progress", "abc"));
     assert_eq!(lines[0].fields, [("basis-points".to_owned(), "10000".to_owned())]);

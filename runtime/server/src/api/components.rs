@@ -19,6 +19,7 @@ use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;
+use gristmill_metrics::{Event, EventKind};
 use gristmill_runner::handlers::{HandlerRegistry, UploadError};
 
 /// Checks, compiling and the start of service; the compiler has a limit of its own.
@@ -63,6 +64,11 @@ async fn upload(
     let version = within(intake.put(&topic, &wasm)).await?.to_string();
     drop(permit);
     tracing::info!(handler = %topic.handler, %version, topic = %topic.id, "component taken in");
+    state.metrics.emit(|| Event {
+        handler: Some(topic.handler.clone()),
+        version: Some(version.clone()),
+        ..Event::of_topic(EventKind::HandlerUploaded, &topic.id)
+    });
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(wire::Served { handler: topic.handler, version: Some(version) })))
 }

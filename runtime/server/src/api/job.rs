@@ -20,7 +20,7 @@ use crate::wire::push::Waiting;
 use gristmill_core::job::{JobChange, JobId, MEMBERS, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::why::{self, Asked, Served, Why};
-use gristmill_store::{BatchSealed, Cancelled, JobChanged, JobState, JobView, TopicCounts};
+use gristmill_store::{BatchSealed, Cancelled, JobChanged, JobState, JobView, TopicCounts, look_up};
 
 const LOOK: &str = "The job. To `Accept: text/event-stream`: a `state` event with the job now and at each change that is \
     seen, until it is over.";
@@ -60,7 +60,7 @@ async fn look(
     let patience = wait_ms.patience();
     let follow = wants_events(&headers);
     if !follow && patience.is_none() {
-        let look = async { state.store.job(&tenant, &id).await?.ok_or(unknown) };
+        let look = async { look_up(&*state.store, &tenant, &id).await?.ok_or(unknown) };
         let view = state.request_limiter.within(identity.tenant(), look).await?;
         return Ok(Json(view).into_response().into());
     }
@@ -109,7 +109,7 @@ async fn seal(
     let seal = async {
         let status = state.store.seal(&tenant, &id).await?;
         if status == BatchSealed::NotWaiting {
-            state.store.job(&tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
+            look_up(&*state.store, &tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
             return Err(Problem::new(
                 Code::TooLate,
                 format!("job {id} is no batch that waits: there is nothing to seal"),
@@ -169,7 +169,9 @@ fn differs(before: &JobView, now: &JobView) -> bool {
     let running = |view: &JobView| matches!(view.state, JobState::Running { .. });
     let cancelled = |view: &JobView| matches!(view.state, JobState::Running { cancelled: true, .. });
     if running(before) && running(now) {
-        return before.attempts != now.attempts || cancelled(before) != cancelled(now);
+        return before.attempts != now.attempts
+            || cancelled(before) != cancelled(now)
+            || before.progress != now.progress;
     }
     before.state != now.state || before.attempts != now.attempts
 }
@@ -185,7 +187,7 @@ async fn cancel(
         let status = match cancelled.first() {
             Some(status @ (Cancelled::Gone | Cancelled::Stopping)) => *status,
             Some(Cancelled::TooLate) | None => {
-                state.store.job(&tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
+                look_up(&*state.store, &tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
                 return Err(Problem::new(Code::TooLate, format!("job {id} is over: there is nothing to cancel")));
             }
         };
@@ -205,7 +207,7 @@ async fn change(
         let status = match changed.first() {
             Some(status @ (JobChanged::Changed | JobChanged::Unchanged)) => *status,
             Some(JobChanged::TooLate) | None => {
-                state.store.job(&tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
+                look_up(&*state.store, &tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
                 return Err(Problem::new(
                     Code::TooLate,
                     format!("job {id} runs or is over: only jobs that wait can be changed"),

@@ -11,7 +11,7 @@ use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::{Name, TopicId};
-use gristmill_store::{Cursor, Found, JobQuery, QueryCursor, StateFilter, find};
+use gristmill_store::{Cursor, Found, JobQuery, QueryCursor, StateFilter, find, show_progress};
 
 const FIND: &str = "Jobs that fit the query: of one state after the other. One request looks at 10,000 jobs at most, so that an \
     answer may be empty, and others follow: `next` says where to go on.";
@@ -38,7 +38,8 @@ async fn list(
     let Some(q) = &wanted.q else {
         let place = place.ok_or_else(|| Problem::new(Code::BadRequest, "say which jobs by `state` or by `q`"))?;
         let after = after.map(|after| cursor(after, place)).transpose()?;
-        let page = state.store.jobs(&topic, place, after.as_ref(), wanted.limit).await?;
+        let mut page = state.store.jobs(&topic, place, after.as_ref(), wanted.limit).await?;
+        show_progress(&*state.store, &topic.tenant, &mut page.jobs).await?;
         let next = page.next.as_ref().map(Cursor::to_string);
         return Ok(Json(wire::Listed { jobs: page.jobs, next, looked_at: None }));
     };

@@ -17,6 +17,7 @@ use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::Name;
 use gristmill_core::token::{DESCRIPTION_BYTES, NewToken, TOKENS_PER_TENANT, Token, TokenId, TokenLimits, TokenText};
+use gristmill_metrics::{Event, EventKind};
 use gristmill_store::{StoreError, TokenAdded};
 
 const ADD: &str = "A client gives a new token no more than its own token has: its scopes, no more requests, and, if it expires, \
@@ -112,6 +113,7 @@ async fn make(
         TokenAdded::Added(token) => {
             state.auth.token_cache.forget(&token.id);
             entry.made(token.id.as_str());
+            emit(state, EventKind::TokenAdded, token.tenant.as_ref(), &token.id);
             Ok((StatusCode::CREATED, Json(wire::NewTokenAnswer { text, token })))
         }
         TokenAdded::Exists => Err(Problem::new(Code::TokenExists, "this text is a token already")),
@@ -175,7 +177,8 @@ async fn revoke_any(
     Allowed { over: AllTenants(id), .. }: Allowed<scope::Admin, AllTenants<TokenId>>,
     State(state): State<AppState>,
 ) -> Result<Json<wire::Revoked>, Problem> {
-    revoke_token(&state, &id).await
+    let known = state.store.find_token(&id).await?.and_then(|found| found.token.tenant);
+    revoke_token(&state, known.as_ref(), &id).await
 }
 
 async fn revoke(
@@ -183,15 +186,23 @@ async fn revoke(
     State(state): State<AppState>,
 ) -> Result<Json<wire::Revoked>, Problem> {
     match of_tenant(&state, &tenant, &id).await? {
-        true => revoke_token(&state, &id).await,
+        true => revoke_token(&state, Some(&tenant), &id).await,
         false => Ok(Json(wire::Revoked { revoked: false })),
     }
 }
 
-async fn revoke_token(state: &AppState, id: &TokenId) -> Result<Json<wire::Revoked>, Problem> {
+async fn revoke_token(state: &AppState, tenant: Option<&Name>, id: &TokenId) -> Result<Json<wire::Revoked>, Problem> {
     let revoked = state.store.revoke_token(id).await?;
     state.auth.token_cache.forget(id);
+    if revoked {
+        emit(state, EventKind::TokenRevoked, tenant, id);
+    }
     Ok(Json(wire::Revoked { revoked }))
+}
+
+/// `tenant`: `None` of a token for all tenants.
+fn emit(state: &AppState, kind: EventKind, tenant: Option<&Name>, id: &TokenId) {
+    state.metrics.emit(|| Event { tenant: tenant.cloned(), token: Some(id.to_string()), ..Event::new(kind) });
 }
 
 async fn limit_any(

@@ -10,7 +10,7 @@ use super::work::Progress;
 use crate::problem::{COME_AGAIN, Code, Problem};
 use crate::state::AppState;
 use crate::wire::bulk::{Bulk, BulkState};
-use gristmill_metrics::EventKind;
+use gristmill_metrics::{EventKind, as_actor};
 
 /// How often a step is tried again while the store does not answer.
 const TRIES: u32 = 30;
@@ -55,7 +55,7 @@ pub(super) async fn carry_out(state: AppState, entry: Arc<Entry>) {
         log(&entry, "begins");
         state.metrics.emit(|| entry.event(EventKind::BulkStarted));
     }
-    let has_ended = match all_steps(&state, &entry, is_dry).await {
+    let has_ended = match as_actor(entry.shown().actor, all_steps(&state, &entry, is_dry)).await {
         Ok(()) if is_dry => entry.counted(),
         Ok(()) => entry.done(),
         Err(Halt::Aborted) => entry.end(BulkState::Aborted, None),

@@ -18,7 +18,7 @@ use crate::problem::{Code, Problem};
 use crate::settings::HttpServerSettings;
 use crate::state::AppState;
 use crate::wire::bulk::{Bulk, BulkAction, BulkState, NewBulk};
-use gristmill_core::job::{Due, JobChange, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId};
+use gristmill_core::job::{Due, JobChange, JobId, JobSpec, Name, NewJob, Payload, Priority, Progress, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_metrics::{EventKind, Filter, Received};
@@ -325,6 +325,18 @@ impl Query for Troubled {
 
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         self.store.job(tenant, id).await
+    }
+
+    async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        self.store.ended(tenant, id).await
+    }
+
+    async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError> {
+        self.store.ended_jobs(topic, limit).await
+    }
+
+    async fn progress(&self, tenant: &Name, of: &[(JobId, u64)]) -> Result<Vec<Option<Progress>>, StoreError> {
+        self.store.progress(tenant, of).await
     }
 
     async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {

@@ -18,7 +18,7 @@ use crate::wire::dead::Groups;
 use crate::wire::topic::{TopicSeen, TopicServing, TopicsSeen};
 use crate::wire::worker::{Worker, WorkerKind, Workers};
 use crate::wire::{self, BATCH};
-use gristmill_core::job::{JobChange, JobId, Name, NewJob, TopicId, WorkerId};
+use gristmill_core::job::{JobChange, JobId, Name, NewJob, Progress, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
@@ -348,8 +348,26 @@ impl Query for RemoteStore {
     }
 
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
-        const DOING: &str = "look at a job";
-        self.known_job(Question::get(format!("/v1/tenants/{tenant}/jobs/{id}"), DOING), DOING).await
+        let view = self.look(tenant, id).await?;
+        // The server says of a job how it ended, too, which is another question.
+        let known = view.filter(|view| view.ended.is_none() || view.result.is_some());
+        Ok(known.map(|view| JobView { ended: None, ..view }))
+    }
+
+    async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        let over = self.look(tenant, id).await?.filter(|view| view.ended.is_some());
+        Ok(over.map(|view| JobView { result: None, ..view }))
+    }
+
+    async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError> {
+        const DOING: &str = "list jobs that ended";
+        let path = format!("{}/jobs?q=state:finished&limit={}", topic_path(topic), limit.min(BATCH));
+        let wire::Listed { jobs, .. } = self.server.ask(Question::get(path, DOING)).await?;
+        Ok(jobs)
+    }
+
+    async fn progress(&self, _: &Name, deliveries: &[(JobId, u64)]) -> Result<Vec<Option<Progress>>, StoreError> {
+        Ok(vec![None; deliveries.len()])
     }
 
     async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
@@ -418,6 +436,11 @@ impl DeadJobs for RemoteStore {
 }
 
 impl RemoteStore {
+    async fn look(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        const DOING: &str = "look at a job";
+        self.known_job(Question::get(format!("/v1/tenants/{tenant}/jobs/{id}"), DOING), DOING).await
+    }
+
     async fn end(&self, tenant: &Name, ids: &[JobId], kill: bool) -> Result<Vec<Cancelled>, StoreError> {
         const DOING: &str = "cancel jobs";
         let mut all = Vec::with_capacity(ids.len());

@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::signal_hub::Listener;
 use gristmill_core::job::{JobId, Name};
-use gristmill_store::{JobState, JobView, Signal, StoreError};
+use gristmill_store::{JobState, JobView, Signal, StoreError, show_progress};
 
 /// Most changes are signalled, and a signal may be lost: a change without one is seen this much later.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -60,11 +60,25 @@ impl Watch {
     }
 
     /// What is known of the job now. Of one that was there and of which nothing was kept, that it is over; none: it never
-    /// was there while we watched.
+    /// was there while we watched, nor among those that ended a while ago.
     pub(crate) async fn look(&mut self) -> Result<Option<JobView>, StoreError> {
-        let view = self.state.store.job(&self.tenant, &self.id).await?;
-        let gone = |last: JobView| JobView { state: JobState::Finished, job: None, ..last };
-        let view = view.or_else(|| self.last.take().map(gone));
+        let store = &self.state.store;
+        let view = match store.job(&self.tenant, &self.id).await? {
+            Some(mut view) => {
+                show_progress(&**store, &self.tenant, std::slice::from_mut(&mut view)).await?;
+                Some(view)
+            }
+            None => {
+                let over = store.ended(&self.tenant, &self.id).await?;
+                match self.last.take() {
+                    Some(last) => {
+                        let ended = over.and_then(|over| over.ended).or(last.ended);
+                        Some(JobView { state: JobState::Finished, job: None, progress: None, ended, ..last })
+                    }
+                    None => over,
+                }
+            }
+        };
         self.last.clone_from(&view);
         Ok(view)
     }

@@ -122,6 +122,8 @@ pub struct TopicLimits {
     pub output_bytes: u64,
     /// How long results are kept.
     pub result_retention_ms: u64,
+    /// How long a job that is over is remembered.
+    pub ended_retention_ms: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -147,6 +149,7 @@ impl TopicLimits {
             payload_bytes: limits.payload_bytes,
             output_bytes: limits.output_bytes,
             result_retention_ms: whole_millis(topic.result_retention),
+            ended_retention_ms: whole_millis(topic.ended_retention),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::pulled::end_pulled;
 use crate::{Cancelled, Control, JobChanged, Signal, StoreError};
 use gristmill_core::job::{JobChange, JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
+use gristmill_core::topic::ENDED_RETENTION;
 
 /// A job that is not dead.
 const FIND: &str = "SELECT number, delayed_until, attempts, unique_value, unique_window_ms, keep_result_ms, key, slot
@@ -99,6 +100,7 @@ impl Work<'_> {
             unique: job.unique.as_deref(),
             attempts: job.attempts,
             keep_result: job.keep_result.unwrap_or_default(),
+            remember: ENDED_RETENTION,
             notify: job.keep_result.is_some(),
         };
         let was_first = self.leave_waiting(topic, job.until);

@@ -5,21 +5,24 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 
+use super::ended::End;
 use super::fault::Done;
 use super::finish::How;
 use super::keys::held_key;
 use super::request::Weight;
 use super::result;
 use super::row::{
-    Known, at, job_columns, limit as limited, ms, priority, show_job, stored_bytes, topic, unique_until_done, wait,
+    Known, at, attempts, job_columns, limit as limited, ms, priority, show_job, stored_bytes, topic, unique_until_done,
+    wait,
 };
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
 use crate::batch::ByteBudget;
 use crate::list::PAGE_BYTES;
-use crate::{DeadJob, DeadJobs, DeadLimits, IDLE_TOPICS, StoreError, Sweep, Sweepable};
+use crate::{DeadJob, DeadJobs, DeadLimits, EndedAs, IDLE_TOPICS, StoreError, Sweep, Sweepable};
 use gristmill_core::job::{JobId, Name, Priority, TopicId};
+use gristmill_core::topic::ENDED_RETENTION;
 
 /// How many dead jobs of a topic one call drops at most, and how many results and unique values one round of it.
 const SWEEP: i64 = 1000;
@@ -45,7 +48,7 @@ const LIST: &str = concat!(
 );
 
 /// A dead job of a topic, by its id.
-const FIND: &str = "SELECT number, priority, unique_value, unique_window_ms, key, slot FROM job_rows
+const FIND: &str = "SELECT number, priority, attempts, unique_value, unique_window_ms, key, slot FROM job_rows
                     WHERE id = ?1 AND tenant = ?2 AND number >> 43 = ?3 AND dead_since IS NOT NULL";
 
 /// Makes a dead job ready, with all its attempts before it.
@@ -55,7 +58,7 @@ const RESPAWN: &str =
      WHERE number = ?1";
 
 /// The oldest dead jobs of a topic.
-const OLDEST: &str = "SELECT number, id, key, slot FROM job_rows
+const OLDEST: &str = "SELECT number, id, attempts, key, slot FROM job_rows
      WHERE number >> 43 = ?1 AND dead_since IS NOT NULL ORDER BY dead_since, id LIMIT ?2";
 
 /// How many of the oldest dead jobs of a topic have been dead since a time or longer; counts no further than a limit.
@@ -92,6 +95,7 @@ impl Sweep for EmbeddedStore {
             let expired = |work: &mut Work<'_>| {
                 Ok(work
                     .expire_results(SWEEP)?
+                    .max(work.expire_ended(SWEEP)?)
                     .max(work.expire_uniques(SWEEP)?)
                     .max(work.expire_bills(SWEEP)?)
                     .max(work.expire_states(SWEEP)?))
@@ -120,6 +124,7 @@ impl DeadJobs for EmbeddedStore {
             let Some(dead) = work.find_dead(topic, id)? else { return Ok(false) };
             work.count_dead_out(topic);
             work.finish(topic, Some(dead.number), &How::Deleted, dead.held_key(), None)?;
+            work.topics.remember(topic, id, deleted(dead.attempts));
             let tenant = work.topics.get(topic).id.tenant.clone();
             work.forget_links(&tenant, id)?;
             Ok(true)
@@ -172,9 +177,15 @@ fn read(row: &Row<'_>, topic: &TopicId) -> Done<DeadJob> {
     Ok(DeadJob { job, since: at(row.get("dead_since")?), attempts: known.attempts, failure: known.failure })
 }
 
+/// What is remembered of a dead job that is deleted.
+const fn deleted(attempts: u32) -> End {
+    End { outcome: EndedAs::Deleted, attempts, keep: ENDED_RETENTION }
+}
+
 /// A dead job.
 struct Dead {
     number: i64,
+    attempts: u32,
     priority: Priority,
     /// The value that it held until it died.
     unique: Option<String>,
@@ -193,14 +204,15 @@ impl Work<'_> {
     fn find_dead(&self, topic: Number, id: &JobId) -> Done<Option<Dead>> {
         let TopicId { tenant, .. } = &self.topics.get(topic).id;
         let mut find = self.connection.prepare_cached(FIND)?;
-        let found: Option<(_, Done<_>, _, Option<String>, Option<bool>)> = find
+        let found: Option<(_, _, Done<_>, _, Option<String>, Option<bool>)> = find
             .query_row(params![id.as_str(), tenant.as_str(), self.topics.get(topic).number], |row| {
-                Ok((row.get("number")?, priority(row), unique_until_done(row), row.get("key")?, row.get("slot")?))
+                let (number, made) = (row.get("number")?, row.get("attempts")?);
+                Ok((number, made, priority(row), unique_until_done(row), row.get("key")?, row.get("slot")?))
             })
             .optional()?;
-        let dead = |(number, priority, unique, key, slot): (_, Done<_>, _, Option<String>, _)| {
+        let dead = |(number, made, priority, unique, key, slot): (_, _, Done<_>, _, Option<String>, _)| {
             let key = key.filter(|key| !key.is_empty());
-            Ok(Dead { number, priority: priority?, unique, key, halts: slot == Some(true) })
+            Ok(Dead { number, attempts: attempts(made), priority: priority?, unique, key, halts: slot == Some(true) })
         };
         found.map(dead).transpose()
     }
@@ -248,14 +260,16 @@ impl Work<'_> {
             return Ok(0);
         }
         let mut select = self.connection.prepare_cached(OLDEST)?;
-        let dead =
-            select.query_map([found.number, over], |row| Ok((row.get("number")?, row.get("id")?, held_key(row))))?;
-        let dead = dead.collect::<Result<Vec<(i64, String, _)>, _>>()?;
+        let dead = select.query_map([found.number, over], |row| {
+            Ok((row.get("number")?, row.get("id")?, row.get("attempts")?, held_key(row)))
+        })?;
+        let dead = dead.collect::<Result<Vec<(i64, String, i64, _)>, _>>()?;
         let count = dead.len() as u64;
-        for (number, id, key) in dead {
+        for (number, id, made, key) in dead {
             self.count_dead_out(topic);
             self.finish(topic, Some(number), &How::Discarded, key?.as_deref(), None)?;
             if let Ok(id) = id.parse() {
+                self.topics.remember(topic, &id, deleted(attempts(made)));
                 self.forget_links(&limits.topic.tenant, &id)?;
             }
         }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use rusqlite::params;
 
+use super::ended::End;
 use super::fault::Done;
 use super::result;
 use super::row::{ms, write_failure};
 use super::topics::Number;
 use super::work::Work;
-use crate::Signal;
 use crate::clock::wait_ms;
+use crate::{EndedAs, Signal};
 use gristmill_core::job::{Ended, JobId, Payload};
 use gristmill_core::outcome::Failure;
 
@@ -28,6 +29,8 @@ pub(super) struct Asked<'a> {
     pub(super) unique: Option<&'a str>,
     /// Attempts made, kept with the result.
     pub(super) attempts: u32,
+    /// How long it is remembered how the job ended; zero: not at all.
+    pub(super) remember: Duration,
     /// How long the result is kept; zero: not at all.
     pub(super) keep_result: Duration,
     /// A client may be waiting for the end of this job.
@@ -58,6 +61,17 @@ impl How<'_> {
             Self::Discarded => "discarded".into(),
             Self::Deleted => return None,
         })
+    }
+
+    /// How it is remembered; `None` of a job that stays.
+    fn remembered(&self) -> Option<EndedAs> {
+        match self {
+            Self::Acked(_) => Some(EndedAs::Complete),
+            Self::Expired => Some(EndedAs::Expired),
+            Self::Cancelled => Some(EndedAs::Cancelled),
+            Self::Discarded | Self::Deleted => Some(EndedAs::Deleted),
+            Self::Dead(_) => None,
+        }
     }
 
     /// What those learn of it that wait for the job; `None` of one that was dead.
@@ -99,6 +113,9 @@ impl Work<'_> {
             self.free_slot(topic, key)?;
         }
         let Some(asked) = asked else { return Ok(()) };
+        if let Some(outcome) = how.remembered() {
+            self.topics.remember(topic, asked.job, End { outcome, attempts: asked.attempts, keep: asked.remember });
+        }
         if let Some(ended) = how.ended().filter(|_| self.topics.some_links || self.links_follow) {
             let tenant = self.topics.get(topic).id.tenant.clone();
             self.note_end(&tenant, asked.job, ended);

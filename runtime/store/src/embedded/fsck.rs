@@ -158,6 +158,11 @@ const OF_ALL: &[(Check, &str)] = &[
          FROM bodies WHERE number NOT IN (SELECT large FROM job_rows WHERE large IS NOT NULL)",
     ),
     (
+        Check::DetailWithoutJob,
+        "SELECT NULL, NULL, NULL, 'ended ' || upto, 'topic ' || topic_number || ' is missing' FROM ended
+         WHERE NOT EXISTS (SELECT 1 FROM topics WHERE number = topic_number)",
+    ),
+    (
         Check::LeaseWithoutJobs,
         "SELECT NULL, NULL, NULL, 'batches ' || first, 'it is of `' || worker || '`' FROM batches
          WHERE NOT EXISTS (SELECT 1 FROM job_rows WHERE number BETWEEN first AND last)",

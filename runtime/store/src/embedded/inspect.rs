@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::ended;
 use super::fault::{Done, Fault};
 use super::key_rates::was_held_back;
 use super::links::waits_for;
@@ -19,7 +20,7 @@ use crate::clock::NEVER;
 use crate::turns::ahead_by_turns;
 use crate::workflows::SHOWN;
 use crate::{AHEAD, BehindKey, Heartbeat, JobState, JobView, Query, Signal, StoreError, TopicCounts};
-use gristmill_core::job::{JobId, Name, Payload, Priority, TopicId, WorkerId};
+use gristmill_core::job::{JobId, Name, Payload, Priority, Progress, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
 /// The topics of a tenant that held a job or are paused.
@@ -71,6 +72,22 @@ impl Query for EmbeddedStore {
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         let (tenant, id) = (tenant.clone(), id.clone());
         self.read("look up a job", move |connection, now| view(connection, &tenant, &id, now)).await
+    }
+
+    async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        let (tenant, id) = (tenant.clone(), id.clone());
+        let find = move |connection: &Connection, now| ended::find(connection, &tenant, &id, now);
+        self.read_list("look for a job that ended", find).await
+    }
+
+    async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError> {
+        let topic = topic.clone();
+        let list = move |connection: &Connection, now| ended::list(connection, &topic, limit, now);
+        self.read_list("list jobs that ended", list).await
+    }
+
+    async fn progress(&self, tenant: &Name, deliveries: &[(JobId, u64)]) -> Result<Vec<Option<Progress>>, StoreError> {
+        Ok(self.attempts_progress().of(tenant, deliveries))
     }
 
     async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
@@ -183,18 +200,8 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     let mut select = connection.prepare_cached(JOB)?;
     let mut rows = select.query(params![id.as_str(), tenant.as_str()])?;
     let Some(row) = rows.next()? else {
-        return Ok(kept.map(|(attempts, result)| JobView {
-            id: id.clone(),
-            state: JobState::Finished,
-            job: None,
-            attempts,
-            last_failure: None,
-            result: Some(result),
-            behind: None,
-            rate_of_key: false,
-            waits_for: None,
-            checkpoint: None,
-        }));
+        let over = |(attempts, result)| JobView { result: Some(result), ..JobView::over(id.clone(), attempts, None) };
+        return Ok(kept.map(over));
     };
     let behind = behind(connection, row)?;
     let was_held_back = was_held_back(row)?;
@@ -214,6 +221,8 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
         rate_of_key,
         waits_for,
         checkpoint: known.checkpoint.map(|data| Payload { data, content_type: None }),
+        progress: None,
+        ended: None,
     }))
 }
 

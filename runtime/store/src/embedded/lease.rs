@@ -21,7 +21,7 @@ use super::work::Work;
 use crate::batch::{ByteBudget, CLAIM_BYTES};
 use crate::clock::wait_ms;
 use crate::{Leases, Overdue, OverdueJobs, Settle, Settlement, StoreError, Workers};
-use gristmill_core::job::{Claim, JobId, Lease, Name, WorkerId};
+use gristmill_core::job::{Claim, JobId, Lease, Name, Progress, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
 
@@ -107,6 +107,11 @@ impl Leases for EmbeddedStore {
         let (lease, state) = (lease.clone(), state.to_vec());
         let weight = Weight { jobs: 1, bytes: state.len() };
         self.write("save a checkpoint", weight, move |work| work.save_checkpoint(&lease, &state)).await
+    }
+
+    async fn note_progress(&self, progress: &[(Lease, Progress)]) -> Result<(), StoreError> {
+        self.attempts_progress().note(progress);
+        Ok(())
     }
 
     async fn claims_of(

@@ -139,6 +139,8 @@ impl Filling<'_> {
                 rate_of_key: false,
                 waits_for: None,
                 checkpoint: None,
+                progress: None,
+                ended: None,
             });
         }
         Ok(())

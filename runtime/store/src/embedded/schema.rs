@@ -22,6 +22,19 @@ const STEPS: &[&str] = &[
     include_str!("schema/13.sql"),
     "-- Format 14: kills. 1 if a client killed the job, which is cancelled then, too.
      ALTER TABLE job_rows ADD COLUMN killed INTEGER NOT NULL DEFAULT 0;",
+    "-- Format 15: jobs that have ended. A row has those of a topic that ended in one transaction and in the same way: their ids, with a space
+     -- before and behind each. `upto` counts the jobs of the topic that were remembered with it and before.
+     CREATE TABLE ended (
+         topic_number INTEGER NOT NULL,
+         upto         INTEGER NOT NULL,
+         outcome      TEXT    NOT NULL,
+         at           INTEGER NOT NULL,
+         until        INTEGER NOT NULL,
+         attempts     INTEGER NOT NULL,
+         ids          TEXT    NOT NULL,
+         PRIMARY KEY (topic_number, upto)
+     ) STRICT, WITHOUT ROWID;
+     CREATE INDEX ended_until ON ended (until);",
 ];
 
 /// Why a file is not used.

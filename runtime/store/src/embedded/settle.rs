@@ -50,6 +50,7 @@ impl Settle for EmbeddedStore {
                 return Err(self.told(Fault::Refused(problem), DOING));
             }
         }
+        self.attempts_progress().forget(settlements);
         let mut asked = Vec::new();
         let weigh =
             |settlement: &&Settlement| Weight { jobs: 1 + settlement.follow_ups.len(), bytes: settlement.bytes() };
@@ -165,6 +166,7 @@ impl Work<'_> {
             unique: held.unique.as_deref(),
             attempts: held.attempts,
             keep_result: settlement.keep_result,
+            remember: settlement.remember,
             notify: settlement.notify,
         };
         let key = held.key.as_deref();

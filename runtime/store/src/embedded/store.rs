@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::fault::{Done, Fault};
 use super::open::{self, Opened};
 use super::owner::Lock;
+use super::progress::AttemptsProgress;
 use super::reader::{self, Question};
 use super::request::{Request, Weight};
 use super::settle::KeptAnswers;
@@ -65,6 +66,7 @@ struct Shared {
     listeners: Arc<Listeners>,
     lock: Option<Arc<Lock>>,
     kept_answers: KeptAnswers,
+    attempts_progress: AttemptsProgress,
 }
 
 impl Drop for Shared {
@@ -138,6 +140,7 @@ impl EmbeddedStore {
             listeners: started.listeners,
             lock: started.lock,
             kept_answers: KeptAnswers::default(),
+            attempts_progress: AttemptsProgress::default(),
         };
         Ok(Self { shared: Arc::new(shared), clock: Clock::Own })
     }
@@ -218,6 +221,10 @@ impl EmbeddedStore {
         // A reader that is gone drops the question, and the answer says so.
         let _ = reader(readers).queue.send(question).await;
         self.answer(doing, answer).await
+    }
+
+    pub(super) fn attempts_progress(&self) -> &AttemptsProgress {
+        &self.shared.attempts_progress
     }
 
     pub(super) fn kept_answers(&self) -> &KeptAnswers {

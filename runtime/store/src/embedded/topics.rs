@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::ended::{self, End, Together};
 use super::fault::{Done, Fault};
 use super::place::{LAST_TOPIC, topic_of};
 use super::running::Running;
@@ -75,6 +76,8 @@ pub(super) struct Topics {
     changed: BTreeMap<Number, bool>,
     /// What is to be added to which total.
     tally: HashMap<(Number, Cow<'static, str>), u64>,
+    /// The jobs that have ended in the transaction.
+    ended: Vec<(Number, Together)>,
 }
 
 impl Topics {
@@ -178,6 +181,23 @@ impl Topics {
         self.changed.insert(topic, true);
     }
 
+    /// Notes how a job has ended, to be remembered.
+    pub(super) fn remember(&mut self, topic: Number, job: &JobId, end: End) {
+        if end.keep.is_zero() {
+            return;
+        }
+        // Those that end together follow one another.
+        match self.ended.iter_mut().rev().find(|(of, together)| *of == topic && together.end == end) {
+            Some((_, together)) => together.add(job),
+            None => {
+                let mut together = Together::new(end);
+                together.add(job);
+                self.ended.push((topic, together));
+                self.changed.insert(topic, true);
+            }
+        }
+    }
+
     /// Forgets a topic without jobs. Returns `false` if it has jobs. Its row stays as long as unique values name the topic by
     /// its number.
     pub(super) fn forget(&mut self, connection: &Connection, topic: Number) -> Done<bool> {
@@ -191,6 +211,8 @@ impl Topics {
         let number = self.get(topic).number;
         connection.prepare_cached(FORGET_TOTALS)?.execute([number])?;
         self.tally.retain(|(counted, _), _| *counted != topic);
+        ended::forget(connection, number)?;
+        self.ended.retain(|(of, _)| *of != topic);
         if connection.prepare_cached(FORGET)?.execute([number])? > 0 {
             // What is written down from now on is a row again.
             self.changed.insert(topic, false);
@@ -313,6 +335,9 @@ impl Topics {
             for ((place, what), n) in std::mem::take(&mut self.tally) {
                 add.execute(params![self.get(place).number, what, row_count(n)])?;
             }
+            for (place, together) in std::mem::take(&mut self.ended) {
+                together.save(connection, self.get(place).number, now)?;
+            }
         }
         Ok(())
     }
@@ -337,6 +362,7 @@ impl Topics {
     #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
     pub(super) fn roll_back(&mut self, connection: &Connection) -> Done<()> {
         self.tally.clear();
+        self.ended.clear();
         let mut read = connection.prepare_cached(READ)?;
         for (place, _) in std::mem::take(&mut self.changed) {
             let Topic { number, ref id, listed, .. } = *self.get(place);

@@ -56,7 +56,7 @@ const NAMES: [(&str, JobField); 15] = [
     ("died", JobField::Died),
 ];
 
-const STATES: [&str; 5] = ["ready", "delayed", "waiting", "running", "dead"];
+const STATES: [&str; 6] = ["ready", "delayed", "waiting", "running", "dead", "finished"];
 
 impl JobField {
     /// The field of this name: one of a fixed list, `meta.NAME`, `body.PATH`.
@@ -125,7 +125,7 @@ impl JobField {
         let failure = view.last_failure.as_ref();
         match self {
             Self::State => test(view.state.as_str()),
-            Self::Topic => spec.is_some_and(|spec| test(spec.topic.topic.as_str())),
+            Self::Topic => view.topic().is_some_and(|topic| test(topic.topic.as_str())),
             Self::Id => test(view.id.as_str()),
             Self::Key => spec.and_then(|spec| spec.key.as_ref()).is_some_and(|key| test(key)),
             Self::Unique => spec.and_then(|spec| spec.unique.as_ref()).is_some_and(|unique| test(&unique.value)),

@@ -5,9 +5,11 @@ use std::str::FromStr;
 
 use super::JobQuery;
 use super::scan::{ChooseJobs, Scanned, scan};
+use crate::ended::{REMEMBERED, look_up};
 use crate::error::StoreError;
 use crate::inspect::{Inspect, JobView, TopicCounts};
 use crate::list::{Cursor, StateFilter};
+use crate::progress::show_progress;
 use gristmill_core::job::{Name, TopicId};
 
 /// Jobs that one call looks at.
@@ -64,6 +66,9 @@ impl FromStr for QueryCursor {
 /// Finds at most `limit` jobs of a tenant that fit: of one topic, or of all. Looks at 10,000 jobs, 16 MiB of bodies or 200 pages at
 /// most, so that `next` may go on behind a call that found nothing. An id in the query is looked up.
 ///
+/// A query that names the state `finished` finds what is remembered of jobs that are over, behind all others and without a `next`: the last
+/// [`REMEMBERED`] of each topic, the latest first.
+///
 /// # Errors
 /// Those of [`ListJobs::jobs`](crate::ListJobs::jobs) and [`Query::counts`](crate::Query::counts). If the future is dropped, the store
 /// is as it was.
@@ -76,16 +81,29 @@ pub async fn find(
     limit: usize,
 ) -> Result<Found, StoreError> {
     if let Some(id) = query.id() {
-        let job = store.job(tenant, &id).await?;
-        let is_in_topic = |view: &JobView| {
-            let job = view.job.as_ref();
-            job.is_some_and(|job| topic.is_none_or(|topic| job.spec.topic == *topic))
-        };
+        let job = look_up(store, tenant, &id).await?;
+        let is_in_topic = |view: &JobView| view.topic().is_some_and(|of| topic.is_none_or(|topic| of == topic));
         let job = job.filter(|view| is_in_topic(view) && query.fits(view)).map(|view| JobView { result: None, ..view });
         return Ok(Found { jobs: job.into_iter().collect(), looked_at: 1, next: None });
     }
     let (mut scanned, mut jobs) = (Scanned::at_most(limit, LOOK_AT), Vec::new());
     let next = search(store, tenant, topic, query, after, &mut scanned, |job| jobs.push(job)).await?;
+    if next.is_none() && query.wants_finished() {
+        let topics = match topic {
+            Some(topic) => vec![topic.clone()],
+            None => store.counts(tenant).await?.into_iter().map(|counts| counts.topic).collect(),
+        };
+        for topic in topics.iter().filter(|topic| query.fits_topic(&topic.topic)) {
+            let ended = store.ended_jobs(topic, REMEMBERED).await?;
+            scanned.looked_at += ended.len();
+            let room = limit.saturating_sub(jobs.len());
+            jobs.extend(ended.into_iter().filter(|view| query.fits(view)).take(room));
+            if jobs.len() >= limit {
+                break;
+            }
+        }
+    }
+    show_progress(store, tenant, &mut jobs).await?;
     Ok(Found { jobs, looked_at: scanned.looked_at, next })
 }
 

@@ -110,6 +110,12 @@ impl JobQuery {
             || state == StateFilter::Delayed && self.name_fits(&JobField::State, "waiting")
     }
 
+    /// Whether it names the state of jobs that are over, which no list has.
+    fn wants_finished(&self) -> bool {
+        let names_states = |condition: &Condition| condition.field == JobField::State && !condition.is_negated;
+        self.conditions.iter().any(names_states) && self.name_fits(&JobField::State, "finished")
+    }
+
     fn name_fits(&self, field: &JobField, name: &str) -> bool {
         let mut of_it = self.conditions.iter().filter(|condition| condition.field == *field);
         of_it.all(|condition| match &condition.test {

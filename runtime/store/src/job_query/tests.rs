@@ -33,6 +33,8 @@ fn job(id: &str, body: &str) -> JobView {
         rate_of_key: false,
         waits_for: None,
         checkpoint: None,
+        progress: None,
+        ended: None,
     }
 }
 

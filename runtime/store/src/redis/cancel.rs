@@ -86,6 +86,7 @@ impl Partition {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.with_rows([], [&topic.topic]);
         names.extend([keys.turns(), keys.strays(&topic.topic), keys.limited(), keys.rates()]);
+        names.push(keys.ended(&topic.topic));
         let mut call = Call::new(script!("waiting.lua", "forget_topic.lua"), &names);
         call.arg(self.now_argument()).arg(topic.topic.as_str()).arg(TOTALS);
         call.arg(Reason::ALL.iter().map(|reason| format!("dead-{reason}")).collect::<Vec<_>>());
@@ -99,6 +100,7 @@ impl Partition {
         let numbers: Vec<usize> = jobs.iter().map(|job| topics.number(&job.topic.topic)).collect();
         let more = [keys.claims(), keys.failures(), keys.checkpoints(), keys.cancelled()];
         let mut names = keys.with_rows(more, topics.0.iter().copied());
+        names.extend(topics.0.iter().map(|topic| keys.ended(topic)));
         names.extend(jobs.iter().map(|job| keys.result(job.id)));
         let mut call = Call::new(script!("waiting.lua", "links.lua", "finish.lua", "cancel.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel());

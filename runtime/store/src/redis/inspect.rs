@@ -205,7 +205,7 @@ impl Partition {
     pub(super) async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.with_rows([], [&topic.topic]);
-        names.extend([keys.claims(), keys.failures(), keys.checkpoints()]);
+        names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.ended(&topic.topic)]);
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {
             let mut call = Call::new(script!("waiting.lua", "links.lua", "finish.lua", "delete_dead.lua"), &names);
@@ -277,6 +277,8 @@ impl Partition {
             rate_of_key: was_held_back && delayed.is_some(),
             waits_for,
             checkpoint: Some(Payload { data: checkpoint, content_type: None }).filter(|saved| !saved.data.is_empty()),
+            progress: None,
+            ended: None,
         }))
     }
 
@@ -319,18 +321,7 @@ fn limit_reached(score: f64) -> LimitReached {
 
 fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
     let (attempts, result) = read_result(result)?;
-    Some(JobView {
-        id: id.clone(),
-        state: JobState::Finished,
-        job: None,
-        attempts,
-        last_failure: None,
-        result: Some(result),
-        behind: None,
-        rate_of_key: false,
-        waits_for: None,
-        checkpoint: None,
-    })
+    Some(JobView { result: Some(result), ..JobView::over(id.clone(), attempts, None) })
 }
 
 fn state(

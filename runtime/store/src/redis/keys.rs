@@ -244,6 +244,10 @@ keys! {
         waiters = "waiters" of Name;
         /// LIST of elements of the ready List that were no job.
         strays = "strays" of Name;
+        /// STRING: the jobs that ended last; see `ended.rs`. Expires.
+        ended = "ended" of Name;
+        /// STRING: how far an attempt is: its delivery, basis points, and the handler's note. Expires.
+        progress = "progress" of JobId;
         /// STRING: what became of a job.
         result = "result" of JobId;
     }
@@ -262,7 +266,7 @@ const OTHER_NAMES_OF: &[(&str, &str)] = &[
 ];
 
 /// The names of partitions' keys that expire.
-const EXPIRING: &[&str] = &["result", "bill", "billed", "used", "settled", "state"];
+const EXPIRING: &[&str] = &["ended", "progress", "result", "bill", "billed", "used", "settled", "state"];
 
 /// The keys of all tenants, behind the prefix, and those whose names begin so; each with its type.
 const ALL_TENANTS: &[(&str, &str)] = &[

@@ -13,7 +13,10 @@ use super::script::{Call, script};
 use super::store::{Numbered, Partition, SCRIPT_JOBS, by_tenant};
 use crate::StoreError;
 use crate::clock::wait_ms;
-use gristmill_core::job::{JobId, Lease, Name, WorkerId};
+use gristmill_core::job::{JobId, Lease, Name, Progress, WorkerId};
+
+/// For how long it is known what an attempt last said of its progress.
+const PROGRESS_MS: u64 = 24 * 3600 * 1000;
 
 impl Partition {
     /// All leases say their batches.
@@ -45,6 +48,39 @@ impl Partition {
         let mut call = Call::new(script!("checkpoint.lua"), &[keys.claims(), keys.checkpoints()]);
         call.arg(lease.job.as_str()).arg(lease.delivery).arg(Holder::of(lease).text()).arg(state);
         self.is_one(DOING, call).await
+    }
+
+    pub(super) async fn note_progress(&self, progress: &[(Lease, Progress)]) -> Result<(), StoreError> {
+        for (tenant, group) in by_tenant(progress, |(lease, _)| &lease.topic.tenant) {
+            let keys = self.keys(tenant);
+            for part in group.chunks(SCRIPT_JOBS) {
+                let mut note = pipe();
+                for (_, (lease, Progress { basis_points, note: text })) in part {
+                    let value = format!("{} {basis_points} {text}", lease.delivery);
+                    note.cmd("SET").arg(keys.progress(&lease.job)).arg(value).arg("PX").arg(PROGRESS_MS).ignore();
+                }
+                let () = self.link.query("note the progress of attempts", &note).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn progress(
+        &self,
+        tenant: &Name,
+        deliveries: &[(JobId, u64)],
+    ) -> Result<Vec<Option<Progress>>, StoreError> {
+        let keys = self.keys(tenant);
+        let mut all = Vec::with_capacity(deliveries.len());
+        for part in deliveries.chunks(SCRIPT_JOBS) {
+            let mut ask = pipe();
+            for (id, _) in part {
+                ask.cmd("GET").arg(keys.progress(id));
+            }
+            let found: Vec<Option<String>> = self.link.query("look for the progress of attempts", &ask).await?;
+            all.extend(part.iter().zip(found).map(|((_, delivery), found)| read_progress(&found?, *delivery)));
+        }
+        Ok(all)
     }
 
     /// Two round trips where the worker holds nothing else: ids are compared here, and only the rest is looked up.
@@ -84,4 +120,12 @@ impl Partition {
         }
         Ok(leases)
     }
+}
+
+/// `None` if it is of another delivery.
+fn read_progress(text: &str, delivery: u64) -> Option<Progress> {
+    let (of, rest) = text.split_once(' ')?;
+    let (basis_points, note) = rest.split_once(' ')?;
+    let is_ours = of.parse::<u64>() == Ok(delivery);
+    is_ours.then(|| Some(Progress { basis_points: basis_points.parse().ok()?, note: note.to_owned() }))?
 }

@@ -287,6 +287,8 @@ fn read_job(
         rate_of_key: false,
         waits_for: None,
         checkpoint: None,
+        progress: None,
+        ended: None,
     };
     Ok(Listed { view, deliveries })
 }

@@ -13,6 +13,7 @@ mod clock;
 mod cluster;
 mod cluster_map;
 mod confirm;
+mod ended;
 #[doc(hidden)]
 pub mod envelope;
 mod error;

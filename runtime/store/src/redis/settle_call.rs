@@ -26,6 +26,7 @@ struct Group<'a> {
     verdict: &'static str,
     reason: &'static str,
     keep_result: Duration,
+    remember: Duration,
     notify: bool,
     guard: &'static str,
     has_unique: bool,
@@ -50,6 +51,7 @@ impl<'a> Group<'a> {
             verdict: settlement.verdict.name(),
             reason: failure(&settlement.verdict).map_or("", |failure| failure.reason.as_str()),
             keep_result: settlement.keep_result,
+            remember: settlement.remember,
             notify: settlement.notify,
             guard: guard(settlement, dead),
             has_unique: settlement.unique.is_some(),
@@ -111,6 +113,7 @@ impl Partition {
         let results = groups.iter().filter(|(group, _)| !group.keep_result.is_zero()).flat_map(|(_, group)| *group);
         let mut names = own_keys(keys, &holders.0, topics.0.iter().take(rows), record);
         names.extend(topics.0.iter().skip(rows).map(|topic| keys.waiters(topic)));
+        names.extend(topics.0.iter().map(|topic| keys.ended(topic)));
         names.extend(results.map(|(_, settlement)| keys.result(&settlement.lease.job)));
         let states = part.iter().filter_map(|(_, settlement)| {
             Some(keys.state(&settlement.lease.topic.topic, &settlement.visible_state()?.key))
@@ -129,8 +132,8 @@ impl Partition {
         call.arg(groups.len());
         for (group, settlements) in &groups {
             call.arg(holders.number(group.holder)).arg(topics.number(group.topic)).arg(group.delivery);
-            let keep = Some(group.keep_result).filter(|keep| !keep.is_zero()).map(wait_ms);
-            call.arg(group.verdict).arg(group.reason).arg(keep.map_or_else(String::new, |keep| keep.to_string()));
+            call.arg(group.verdict).arg(group.reason).arg(keep_ms(group.keep_result));
+            self.add_ends(&mut call, keys, group, settlements, now);
             call.arg(yes(group.notify)).arg(group.guard).arg(yes(group.has_unique)).arg(group.keyed());
             call.arg(yes(group.has_fuel)).arg(settlements.len());
             self.add_columns(&mut call, group, settlements)?;
@@ -161,6 +164,24 @@ impl Partition {
             }
         }
         Ok(follow_ups)
+    }
+
+    /// What is remembered of the ends of a group.
+    fn add_ends(&self, call: &mut Call, keys: &Keys, group: &Group<'_>, part: &[Placed<'_>], now: Timestamp) {
+        if group.remember.is_zero() {
+            call.arg("").arg("").arg("").arg("");
+            return;
+        }
+        let (keep, now) = (wait_ms(group.remember), self.clock.now(|| now));
+        let renew = self.renewals.is_time(keys.ended(group.topic), group.remember);
+        call.arg(format!("{} {keep}", now.as_millis())).arg(keep.saturating_mul(2)).arg(yes(renew));
+        let ends = matches!(part.first(), Some((_, Settlement { verdict: Verdict::Ack(_) | Verdict::Expire, .. })));
+        let ids = part.iter().filter(|_| ends).map(|(_, settlement)| settlement.lease.job.as_str());
+        let mut listed = ids.fold(String::new(), |listed, id| listed + " " + id);
+        if ends {
+            listed.push(' ');
+        }
+        call.arg(listed);
     }
 
     /// What each settlement of a group says itself, one kind after the other.
@@ -231,6 +252,11 @@ fn failure(verdict: &Verdict) -> Option<&Failure> {
         Verdict::Retry { failure, .. } | Verdict::Bury(failure) => Some(failure),
         Verdict::Ack(_) | Verdict::Expire | Verdict::Snooze(_) | Verdict::Release(_) => None,
     }
+}
+
+/// For how long something is kept, in ms; empty: not at all.
+fn keep_ms(keep: Duration) -> String {
+    if keep.is_zero() { String::new() } else { wait_ms(keep).to_string() }
 }
 
 fn is_put_back(verdict: &Verdict) -> bool {

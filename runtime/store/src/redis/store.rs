@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use redis::RedisError;
 
 use super::clock::{self, ClockWatch, TimeReply};
+use super::ended::Renewals;
 use super::gather::Gathering;
 use super::keys::Keys;
 use super::link::Link;
@@ -47,6 +48,7 @@ pub(super) struct Server {
     pub(super) replies: Arc<Replies>,
     pub(super) clock_watch: Arc<ClockWatch>,
     pub(super) map_age: Arc<MapAge>,
+    pub(super) renewals: Arc<Renewals>,
 }
 
 /// The partition of each tenant that has this number: jobs whose keys share a slot. It does what the contract says for them

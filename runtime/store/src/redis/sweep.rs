@@ -72,10 +72,11 @@ impl Partition {
 impl Partition {
     fn sweep_call(&self, keys: &Keys, part: &[(usize, &DeadLimits)]) -> Call {
         let more = [keys.claims(), keys.failures(), keys.checkpoints()];
-        let mut call = Call::new(
-            script!("waiting.lua", "links.lua", "insert.lua", "finish.lua", "sweep.lua"),
-            &keys.with_rows(more, part.iter().map(|(_, line)| &line.topic.topic)),
-        );
+        let topics = || part.iter().map(|(_, line)| &line.topic.topic);
+        let mut names = keys.with_rows(more, topics());
+        names.extend(topics().map(|topic| keys.ended(topic)));
+        let script = script!("waiting.lua", "links.lua", "insert.lua", "finish.lua", "sweep.lua");
+        let mut call = Call::new(script, &names);
         call.arg(self.now_argument()).arg(keys.wake_channel());
         for (_, line) in part {
             call.arg(line.topic.topic.as_str()).arg(line.keep).arg(wait_ms(line.retention));

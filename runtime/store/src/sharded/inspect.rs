@@ -9,12 +9,12 @@ use futures_util::future::join_all;
 use super::shard::Shard;
 use super::store::ShardedStore;
 use super::work::in_time;
-use crate::inspect::{dead_between, dead_until, prefer};
+use crate::joined::{dead_between, dead_until, first_known, latest_end, latest_ends, prefer};
 use crate::{
     Cancelled, Control, DeadJob, DeadJobs, Heartbeat, JobChanged, JobView, Query, StoreError, StoreSize, TopicCounts,
     Usage,
 };
-use gristmill_core::job::{JobChange, JobId, Name, TopicId, WorkerId};
+use gristmill_core::job::{JobChange, JobId, Name, Progress, TopicId, WorkerId};
 
 #[async_trait]
 impl Query for ShardedStore {
@@ -55,6 +55,21 @@ impl Query for ShardedStore {
             (None, Some(error)) => Err(error),
             (found, _) => Ok(found),
         }
+    }
+
+    async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        let asked = self.ask_each(tenant, |shard| async move { shard.ended(tenant, id).await }).await?;
+        Ok(asked.into_iter().filter_map(|(_, found)| found).reduce(latest_end))
+    }
+
+    async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError> {
+        let asked = self.ask_each(&topic.tenant, |shard| async move { shard.ended_jobs(topic, limit).await }).await?;
+        Ok(latest_ends(asked.into_iter().flat_map(|(_, found)| found), limit))
+    }
+
+    async fn progress(&self, tenant: &Name, deliveries: &[(JobId, u64)]) -> Result<Vec<Option<Progress>>, StoreError> {
+        let asked = self.ask_each(tenant, |shard| async move { shard.progress(tenant, deliveries).await }).await?;
+        Ok(first_known(deliveries.len(), asked.into_iter().map(|(_, known)| known).collect()))
     }
 
     /// The place in the shard where the job is.

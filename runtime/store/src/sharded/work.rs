@@ -15,7 +15,7 @@ use crate::{
     DeadLimits, FindWork, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Settle, Settled, Settlement, Signal,
     States, StoreError, Sweep, Sweepable, Workers,
 };
-use gristmill_core::job::{JobId, Lease, Name, TopicId, WorkerId};
+use gristmill_core::job::{JobId, Lease, Name, Progress, TopicId, WorkerId};
 
 /// When to look again for due jobs in an unavailable shard.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -72,6 +72,22 @@ impl Leases for ShardedStore {
             }
         }
         Ok(false)
+    }
+
+    /// In every shard of the tenant that is available: the one that has the lease is among them.
+    async fn note_progress(&self, progress: &[(Lease, Progress)]) -> Result<(), StoreError> {
+        let map = self.map();
+        for (lease, said) in progress {
+            let shards = map.of(&lease.topic.tenant);
+            for shard in shards.current().into_iter().chain(shards.left()) {
+                let note = [(lease.clone(), said.clone())];
+                match shard.note_progress(&note).await {
+                    Err(error) if !error.is_unavailable() => return Err(error),
+                    Ok(()) | Err(_) => {}
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn claims_of(

@@ -2,8 +2,8 @@
 -- Taking a ready job out of its List costs time in proportion to the List's length: some 15 ms for a million. What would take
 -- longer together is left for another call, so that no other client waits for long.
 --
--- KEYS  1 to 14: see waiting; 15 claims  16 failures  17 checkpoints  18 cancelled; then a row per topic; then a result
---       key per job
+-- KEYS  1 to 14: see waiting; 15 claims  16 failures  17 checkpoints  18 cancelled; then a row per topic; then an ended
+--       key per topic; then a result key per job
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 '1': kill  5 number of topics, then their names in order
 --       then per job, 5: id, index of its topic, unique value that it holds until it is over or '',
 --         keep the result for ms (0: not at all), notify of the end ('1' or '')
@@ -14,7 +14,9 @@ local at = partition(now, up, ARGV[2])
 local claims, cancelled, topics = KEYS[15], KEYS[18], {}
 local stored = { jobs = at.jobs, claims = claims, some = { KEYS[16], KEYS[17], at.priorities, at.large } }
 for t = 1, tonumber(ARGV[5]) do topics[t] = topic_row(ARGV[5 + t], 11 + 8 * t) end
-local results = 18 + 8 * #topics
+local ended = 18 + 8 * #topics
+for t, topic in ipairs(topics) do topic.ended = KEYS[ended + t] end
+local results = ended + #topics
 
 local function cancel(id, topic, unique, keep, notify, result)
   local _, attempts, worker = parse_claim(redis.call('HGET', claims, id))
@@ -39,6 +41,7 @@ local function cancel(id, topic, unique, keep, notify, result)
   finish(stored, { [topic.name] = 1 }, { id }, 'cancelled',
          { unique = unique, values = topic.unique, result_key = keep ~= '0' and result or '', attempts = attempts,
            keep = keep, notify = notify, done = ARGV[3] })
+  remember(topic.ended, ' ' .. id .. ' ', 'x', attempts, span_of_end(now), 2 * ENDED_RETENTION, true)
   return 1
 end
 

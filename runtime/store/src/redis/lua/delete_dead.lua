@@ -1,6 +1,6 @@
 -- Deletes dead jobs of one topic.
 --
--- KEYS  1 to 14: see waiting; 15 to 22: the topic's row  23 claims  24 failures  25 checkpoints
+-- KEYS  1 to 14: see waiting; 15 to 22: the topic's row  23 claims  24 failures  25 checkpoints  26 ended
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 topic, then ids
 -- Returns per job: 1 deleted, 0 it was not dead.
 local now, up = clock(ARGV[1])
@@ -16,7 +16,11 @@ for i = 4, #ARGV do
   end
 end
 local stored = { jobs = at.jobs, claims = KEYS[23], some = { KEYS[24], KEYS[25], at.priorities, at.large } }
-if #deleted > 0 then finish(stored, {}, deleted) end
+if #deleted > 0 then
+  local history = ask('HMGET', stored.claims, deleted)
+  finish(stored, {}, deleted)
+  remember_each(KEYS[26], deleted, history, 'd', span_of_end(now), 2 * ENDED_RETENTION)
+end
 announce(at, topic)
 carry_ends(at)
 return answers

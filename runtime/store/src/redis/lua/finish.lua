@@ -51,6 +51,43 @@ local function keep_answers(record, number, answers)
   redis.call('SET', record, number .. ' ' .. table.concat(answers, ' '), 'PX', 3600000)
 end
 
+-- Remembers jobs of a topic that have ended: adds a line to a text, of which the latest half stays once it is long; that may begin in the
+-- midst of an id. `listed`: ids with a space before and behind each. `outcome`: c complete, e expired, x cancelled, d deleted. `span`: when
+-- they ended and for how long that is remembered, ms. The text expires after `expires` ms: `renew` says whether from now on, if it is there
+-- already. Needs memory, so no script begins with it.
+local ENDED_BYTES = 49152
+local function remember(key, listed, outcome, attempts, span, expires, renew)
+  local line = '|' .. outcome .. ' ' .. span .. ' ' .. attempts .. '\n'
+  local added = #listed + #line
+  -- Lua copies a text to add to it, and takes longer for that than the server for a command.
+  if #listed > 1000 then redis.call('APPEND', key, listed) else line = listed .. line end
+  local length = redis.call('APPEND', key, line)
+  if length > 2 * ENDED_BYTES then
+    redis.call('SET', key, redis.call('GETRANGE', key, -ENDED_BYTES, -1), 'PX', expires)
+  elseif renew or length == added then
+    redis.call('PEXPIRE', key, expires)
+  end
+end
+
+-- The same of jobs that may have had different numbers of attempts: `history[i]` is what `claims` said of `ids[i]`.
+local function remember_each(key, ids, history, outcome, span, expires)
+  local by_attempts = {}
+  for i, id in ipairs(ids) do
+    local _, attempts = parse_claim(history[i])
+    local listed = by_attempts[attempts]
+    if listed then listed[#listed + 1] = id else by_attempts[attempts] = { id } end
+  end
+  for attempts, listed in pairs(by_attempts) do
+    remember(key, ' ' .. table.concat(listed, ' ') .. ' ', outcome, attempts, span, expires, true)
+  end
+end
+
+-- For how long that is remembered of jobs that end otherwise than by a settlement, ms.
+local ENDED_RETENTION = 3600000
+local function span_of_end(now)
+  return string.format('%.0f %d', now, ENDED_RETENTION)
+end
+
 -- Sets the unique values of ended jobs free, but for those that another job holds. `ids[i]` had `values[i]`.
 local function set_free(key, values, ids)
   local freed = {}

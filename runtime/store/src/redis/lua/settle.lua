@@ -11,15 +11,16 @@
 --
 -- KEYS  1 to 14: see waiting; 15 claims  16 leases  17 failures  18 checkpoints  19 cancelled
 --       20 extended  21 record of this call  22 limited  23 tenant, then the processing lists of claims; then a row per topic that has one; then
---       the waiters of the other topics; then the result keys of the groups that keep results, in the order of their jobs; then the
+--       the waiters of the other topics; then the ended keys of all topics; then the result keys of the groups that keep results, in the order of their jobs; then the
 --       state keys of the groups that leave states, likewise; then those that read_links() names; last, if a follow-up job goes there: outbox
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 done channel  4 number of this call
 --       5 number of claims, then their holders in order
 --       number of topics with rows, number of topics, then their names in order, those with rows first. A topic needs a row if one of
 --         its jobs waits again, is buried, has a unique value, may have a key, is settled under a guard or is a follow-up job
 --       number of settlements, then their ids in the order of the groups
---       number of groups, then per group, 12: index of its claim, index of its topic, delivery, verdict (ack retry snooze release bury
---         expire), reason or '', keep the results for ms ('': keep none), notify of the ends ('1' or ''), guard ('': none, 'lease':
+--       number of groups, then per group, 16: index of its claim, index of its topic, delivery, verdict (ack retry snooze release bury
+--         expire), reason or '', keep the results for ms ('': keep none), when they ended and for how long that is remembered, ms ('': it is not), twice as long, '1' if the
+--         text that it is added to expires that long from now on or '', the ids as remember() takes them or '', notify of the ends ('1' or ''), guard ('': none, 'lease':
 --         only if the lease ran out), 1 if the jobs have unique values or '', 1 if they may have keys, 'state' if they
 --         leave states as well, or '', 1 if their fuel counts or '', number of its settlements
 --         then per settlement, one kind after the other: the wait in ms (retry snooze release); the failure (retry bury); the unique
@@ -60,13 +61,16 @@ end
 local settlements = tonumber(take())
 local ids = { unpack(ARGV, cursor + 1, cursor + settlements) }
 cursor = cursor + settlements
-local next_job, result_keys, stateful = 1, others + #topics - rows, {}
+local ended_keys = others + #topics - rows
+local results = ended_keys + #topics
+local next_job, result_keys, stateful = 1, results, {}
 for g = 1, tonumber(take()) do
-  local claim, topic, delivery, verdict, reason, keep, notify, guard, holds, keyed, fueled, jobs = unpack(ARGV, cursor + 1, cursor + 12)
-  cursor = cursor + 12
+  local claim, topic, delivery, verdict, reason, keep, span, expires, renew, listed, notify, guard, holds, keyed, fueled, jobs =
+    unpack(ARGV, cursor + 1, cursor + 16)
+  cursor = cursor + 16
   local group = { claim = holders[tonumber(claim)], topic = topics[tonumber(topic)], delivery = delivery, verdict = verdict,
                   reason = reason, keep = keep, notify = notify, guard = guard, holds = holds ~= '', is_keyed = keyed ~= '', done = ARGV[3],
-                  result_key = '', first = next_job, ours = {} }
+                  span = span, expires = expires, renew = renew ~= '', listed = listed, ended_key = KEYS[ended_keys + tonumber(topic)], result_key = '', first = next_job, ours = {} }
   next_job = next_job + tonumber(jobs)
   group.last, groups[g] = next_job - 1, group
   local is_put_back = PUT_BACK[group.verdict]
@@ -102,7 +106,7 @@ end
 local follow_ups = read_new(topics, cursor + 1, true)
 -- Most attempts end as plain acks. A call with nothing else needs neither the time nor a place where jobs wait, and its first write needs no
 -- memory.
-local is_plain = rows == 0 and #follow_ups.ids == 0 and result_keys == others + #topics
+local is_plain = rows == 0 and #follow_ups.ids == 0 and result_keys == results
 local now, up, at
 if not is_plain then
   now, up = clock(ARGV[1])
@@ -122,12 +126,14 @@ for _, group in ipairs(groups) do
   local usual, before = group.delivery .. ':' .. group.delivery .. ':' .. holder, #done
   for i = group.first, group.last do
     local id, claim = ids[i], history[i]
-    local is_ours = not ended[id] and (claim == usual or is_running(claim, group.delivery, holder))
+    local is_usual = claim == usual
+    local is_ours = not ended[id] and (is_usual or is_running(claim, group.delivery, holder))
     if is_ours and group.guard == 'lease' then
       is_ours = tonumber(lease_end(leases, extended, id, claim) or 0) <= now
     end
     if is_ours then
       n = n + 1
+      group.is_mixed = group.is_mixed or not is_usual
       ended[id], ours[n], done[before + n] = true, i, id
     else
       answer(i, 0)
@@ -168,7 +174,7 @@ for _, claim in ipairs(holders) do
   if some_extended then many('ZREM', extended, claim.done) end
 end
 
-local gone, held, known, failed = {}, {}, {}, {}
+local gone, held, known, failed, over = {}, {}, {}, {}, {}
 
 -- Notes what stays known of a job: its deliveries and attempts, and its failure if it has one.
 local function note(group, i, attempts)
@@ -179,6 +185,7 @@ end
 -- Ends jobs of a group: as `as`, which is the total that they are added to. Dead ones stay.
 local function end_jobs(group, ours, as, is_dead)
   if #ours == 0 then return end
+  if group.span ~= '' and not is_dead then over[#over + 1] = { group = group, ours = ours, as = ENDED_AS[as] } end
   count(group.topic.name, as, #ours)
   if some_wait or follow_ups.linked then
     for _, i in ipairs(ours) do note_end(ids[i], is_dead and 'd' or ENDED_AS[as]) end
@@ -206,6 +213,20 @@ local function end_jobs(group, ours, as, is_dead)
       group.attempts = attempts
     end
     report_end(ids[i], as, group)
+  end
+end
+
+-- Remembers how jobs have ended. Those of a group that all have as many attempts as deliveries are one text without looking at each.
+local function remember_ends()
+  for _, end_of in ipairs(over) do
+    local group, ours = end_of.group, end_of.ours
+    if group.listed ~= '' and not group.is_mixed and #ours == group.last + 1 - group.first then
+      remember(group.ended_key, group.listed, end_of.as, group.delivery, group.span, group.expires, group.renew)
+    else
+      local ended_ids, claims_of = {}, {}
+      for k, i in ipairs(ours) do ended_ids[k], claims_of[k] = ids[i], history[i] end
+      remember_each(group.ended_key, ended_ids, claims_of, end_of.as, group.span, group.expires)
+    end
   end
 end
 
@@ -298,6 +319,7 @@ for _, group in ipairs(groups) do
 end
 if #gone > 0 then
   remove({ jobs = KEYS[1], claims = claims, some = some }, gone)
+  if #over > 0 then remember_ends() end
 end
 for key, of in pairs(held) do set_free(key, of.values, of.ids) end
 if not is_plain then insert(at, follow_ups, next(dropped) and dropped) end

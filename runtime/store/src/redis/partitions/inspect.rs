@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
 use super::{Partition, RedisStore};
-use crate::inspect::{dead_between, dead_until, prefer};
+use crate::joined::{dead_between, dead_until, first_known, latest_end, latest_ends, prefer};
 use crate::pulled::end_pulled;
 use crate::{
     Cancelled, Control, Cursor, DeadJob, DeadJobs, Heartbeat, JobChanged, JobView, ListJobs, Page, Query, StateFilter,
     StoreError, StoreSize, TopicCounts, Usage,
 };
-use gristmill_core::job::{JobChange, JobId, Name, TopicId};
+use gristmill_core::job::{JobChange, JobId, Name, Progress, TopicId};
 
 #[async_trait]
 impl Query for RedisStore {
@@ -33,6 +33,24 @@ impl Query for RedisStore {
         let count = self.map().await?.of_tenant(tenant);
         let found = self.ask_all(count, |partition| async move { partition.job(tenant, id).await }).await?;
         Ok(found.into_iter().flatten().reduce(prefer))
+    }
+
+    async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+        let count = self.map().await?.of_tenant(tenant);
+        let found = self.ask_all(count, |partition| async move { partition.ended(tenant, id).await }).await?;
+        Ok(found.into_iter().flatten().reduce(latest_end))
+    }
+
+    async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError> {
+        let count = self.map().await?.of_topic(topic);
+        let found = self.ask_all(count, |partition| async move { partition.ended_jobs(topic, limit).await }).await?;
+        Ok(latest_ends(found.into_iter().flatten(), limit))
+    }
+
+    async fn progress(&self, tenant: &Name, deliveries: &[(JobId, u64)]) -> Result<Vec<Option<Progress>>, StoreError> {
+        let count = self.map().await?.of_tenant(tenant);
+        let ask = |partition: Partition| async move { partition.progress(tenant, deliveries).await };
+        Ok(first_known(deliveries.len(), self.ask_all(count, ask).await?))
     }
 
     /// Of a topic that is spread: in the job's partition.

@@ -1,7 +1,7 @@
 //! Ends of attempts, and what a worker does with its leases. The number of its claim says in which partition a job is.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::{PartitionMap, RedisStore};
 use crate::parts::ask_by_store;
 use crate::{Leases, Settle, Settled, Settlement, StoreError};
-use gristmill_core::job::{JobId, Lease, Name, WorkerId};
+use gristmill_core::job::{JobId, Lease, Name, Progress, WorkerId};
 
 #[async_trait]
 impl Settle for RedisStore {
@@ -68,6 +68,18 @@ impl Leases for RedisStore {
         let known = self.with_batches("save a checkpoint", &map, &[lease]).await?;
         let lease = known.as_ref().and_then(|known| known.first()).unwrap_or(lease);
         self.partition(map.of_lease(lease)).checkpoint(lease, state).await
+    }
+
+    async fn note_progress(&self, progress: &[(Lease, Progress)]) -> Result<(), StoreError> {
+        let map = self.map().await?;
+        let mut by_partition: BTreeMap<u32, Vec<(Lease, Progress)>> = BTreeMap::new();
+        for noted in progress {
+            by_partition.entry(map.of_lease(&noted.0)).or_default().push(noted.clone());
+        }
+        for (number, part) in by_partition {
+            self.partition(number).note_progress(&part).await?;
+        }
+        Ok(())
     }
 
     async fn claims_of(

@@ -65,6 +65,7 @@ impl RedisStore {
             replies: Arc::default(),
             clock_watch: Arc::default(),
             map_age: Arc::default(),
+            renewals: Arc::default(),
         }))
     }
 

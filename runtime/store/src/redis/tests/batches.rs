@@ -22,7 +22,7 @@ async fn keys_left(store: &TestRedis) -> Vec<String> {
     let mut left: Vec<String> = redis::from_redis_value(store.raw(cmd("KEYS").arg("*")).await).unwrap();
     left.retain(|key| {
         !["counts", "topics", "active", "format", "tenants"].iter().any(|kept| key.ends_with(kept))
-            && !key.contains(":settled:")
+            && [":settled:", ":ended:"].iter().all(|kept| !key.contains(kept))
     });
     left
 }

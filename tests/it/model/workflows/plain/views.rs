@@ -46,6 +46,8 @@ impl Model {
                 waits_for,
                 rate_of_key,
                 checkpoint,
+                progress: None,
+                ended: None,
             });
         };
         let Record { job, state, attempts, failure, .. } = record.clone();
@@ -59,6 +61,8 @@ impl Model {
             waits_for: self.waits_for(&id, 10),
             rate_of_key,
             checkpoint,
+            progress: None,
+            ended: None,
             id,
         })
     }
