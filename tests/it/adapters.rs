@@ -63,7 +63,7 @@ async fn a_rust_program_built_for_wasi_does_jobs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_for_a_socket_or_a_name_gets_an_error_of_the_language_and_goes_on() {
+async fn a_guest_that_asks_for_a_socket_or_a_name_gets_an_error_of_its_language_and_goes_on() {
     let runner = TestRunner::start(PROGRAM, &[("program", guests::PROGRAM)]).await;
     let view = runner.work("program", b"connect 127.0.0.1:80\nlook-up localhost:80\nsay bye").await;
     let said = result(&view);

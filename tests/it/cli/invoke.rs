@@ -128,7 +128,7 @@ async fn the_nearest_limit_is_one_of_all_limits() {
         ("log-limit = \"64B\"", Script::new([Step::Log("x".repeat(60)), Step::End(End::Complete)]), "log"),
     ];
     for (limit, script, nearest) in cases {
-        project.write_manifest(&format!("[topics.sink]\n[topics.puppet]\nmemory = \"16MiB\"\n{limit}"));
+        project.write_manifest(&format!("[defaults]\nclock = true\n[topics.sink]\n[topics.puppet]\n{limit}"));
         let document = play(&project, &script, &["--json"]).ended(0).document();
         assert_eq!(document["nearest_limit"], json!({ "limit": nearest, "percent": 100 }), "{document}");
     }

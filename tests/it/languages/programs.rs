@@ -49,7 +49,7 @@ async fn a_c_program_of_preview_1_does_jobs() {
     carries_out(&mut clang, "program.c", "Bad file descriptor").await;
 }
 
-/// Go takes pages that anyone adds to its memory for its own, which is why the standard adapter fails under it.
+/// Go takes pages that an adapter adds to its memory for its own, which is why the standard adapter fails under it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_go_program_of_preview_1_does_jobs() {
     require(&["go"]);

@@ -12,8 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::super::bindings::http::HttpError;
 use super::super::idle::IdleItems;
-use super::client::broken;
-use super::connect::{Connection, Origin};
+use super::connect::{Connection, Origin, broken};
 
 /// The body of an answer. Trailers are left out. Dropping it before its end closes the connection.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ pub(in super::super) struct AnswerBody {
 pub(super) struct Times {
     /// For the body's last byte.
     ends: Option<Instant>,
-    /// For the next bytes. The time in which nobody asks for them does not count.
+    /// For the next bytes. The time in which the reader does not ask for them does not count.
     between: Option<Duration>,
     waiting: Option<Pin<Box<Sleep>>>,
 }

@@ -18,7 +18,7 @@ use super::super::idle::{IdleItems, IdleLimits};
 use super::super::request_trace::RequestTrace;
 use super::Sent;
 use super::answer_body::{AnswerBody, Times};
-use super::connect::{Connection, Connector, HEAD_BYTES_MAX, Origin, unreachable};
+use super::connect::{Connection, Connector, Origin, broken};
 use super::hops::Hops;
 use super::outgoing::{Outgoing, invalid};
 use super::redirect;
@@ -232,10 +232,6 @@ fn checked(
     } else {
         Ok((response, connection))
     }
-}
-
-pub(super) fn broken(origin: &Origin, error: &hyper::Error) -> HttpError {
-    if error.is_parse_too_large() { HttpError::TooLarge(HEAD_BYTES_MAX as u64) } else { unreachable(origin, error) }
 }
 
 fn text_of(headers: &HeaderMap) -> Vec<(String, String)> {

@@ -31,9 +31,9 @@ const CONNECT_TIME: Duration = Duration::from_secs(3);
 /// Names that one topic may have looked up at once.
 const LOOKUPS: usize = 8;
 /// Status line and headers of an answer.
-pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
+const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 100;
-/// What a connection reads before anyone asks for it, at most.
+/// What a connection reads ahead of its reader, at most.
 const READ_AHEAD_BYTES: usize = 2 * HEAD_BYTES_MAX;
 
 /// What a connection is to, and kept for: scheme, host and port.
@@ -175,8 +175,13 @@ impl Connection {
     }
 }
 
+/// What a connection that broke off comes to.
+pub(super) fn broken(origin: &Origin, error: &hyper::Error) -> HttpError {
+    if error.is_parse_too_large() { HttpError::TooLarge(HEAD_BYTES_MAX as u64) } else { unreachable(origin, error) }
+}
+
 /// Nothing of the URL but its host: the rest may be secret.
-pub(super) fn unreachable(origin: &Origin, error: &dyn std::error::Error) -> HttpError {
+fn unreachable(origin: &Origin, error: &dyn std::error::Error) -> HttpError {
     let mut text = format!("`{}`: {error}", origin.host);
     let mut cause = error.source();
     while let Some(error) = cause {
