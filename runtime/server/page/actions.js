@@ -1,6 +1,6 @@
 // @ts-check
 // What a person can do to topics and jobs. Each action says what became of it.
-import { get, inTenant, inTopic, post, remove } from './api.js'
+import { inTenant, inTopic, post, remove } from './api.js'
 import { counted, number } from './format.js'
 import { refresh } from './live.js'
 import { draw, now, say, state } from './state.js'
@@ -46,23 +46,19 @@ export const kill = (tenant, id) =>
     run: async () => (await remove(inTenant(tenant, 'jobs', id) + '?kill=true'), `${id} is killed.`),
   })
 
-/** The most jobs that are cancelled together. */
-const TREE = 1000
-
-/** Cancels a job and all that wait for it. Those come first, so none of them starts meanwhile. */
+/** Cancels a job and its tree, about a thousand jobs a request. */
 export const cancelTree = (tenant, id) =>
   ask({
-    title: 'Cancel the job and all that wait for it?',
-    text: `${id}, the jobs that wait for it, and those that wait for them are removed.`,
+    title: 'Cancel the tree?',
+    text: `${id}, the jobs that wait for it, those that wait for them, and members of batches are removed.`,
     verb: 'Cancel them all',
     run: async () => {
-      const ids = new Set([id])
-      for (const one of ids) {
-        for (const waiter of (await get(inTenant(tenant, 'jobs', one, 'links') + '?limit=0')).waiters) ids.add(waiter)
-        if (ids.size > TREE) throw new Error(`Failed to cancel: more than ${TREE} jobs. Run gristmill job cancel ${id} --tree.`)
+      let all = 0
+      for (;;) {
+        const { gone, stopping, complete } = await remove(inTenant(tenant, 'jobs', id) + '?tree=true')
+        all += gone
+        if (complete || !gone) return `${counted(all + stopping, 'job')} cancelled.`
       }
-      const { cancelled } = await post(inTenant(tenant, 'cancel'), { ids: [...ids].reverse() })
-      return `${counted(cancelled.filter((one) => one !== 'too-late').length, 'job')} cancelled.`
     },
   })
 

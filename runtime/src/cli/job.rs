@@ -1,6 +1,5 @@
-//! `gristmill job`: lists jobs, shows one, says why it is not running, and cancels or changes jobs.
+//! `gristmill job`: lists jobs, shows one, says why it is not running, draws what waits for what, and cancels or changes jobs.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -10,7 +9,7 @@ use serde_json::json;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::table::facts;
-use super::{document, find, push, screen, wait, why};
+use super::{document, find, push, screen, tree, wait, why};
 use gristmill_config::units;
 use gristmill_core::admission::check_due;
 use gristmill_core::job::{Due, Ended, Job, JobChange, JobId, Name, Payload, Priority, Progress, Unique};
@@ -25,9 +24,6 @@ const PREVIEW_CHARS: usize = 240;
 /// What may have become of a job that is not known.
 pub(super) const UNKNOWN: &str = "it never was, or it ended longer ago than is remembered";
 
-/// The most jobs that `cancel --tree` finds.
-const TREE: usize = 100_000;
-
 /// List jobs, look at one, change or cancel some
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -35,6 +31,7 @@ Examples:
   gristmill job list 'topic:mail* state:dead reason:timeout age>1h'
   gristmill job show 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill job why 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
+  gristmill job graph 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill job seal 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill job change 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --now --priority high
   gristmill job cancel 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --tenant acme
@@ -64,6 +61,22 @@ enum Command {
     Why {
         /// The job's id, as `push` printed it
         id: JobId,
+        /// Whose job it is
+        #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
+        tenant: Name,
+    },
+    /// Show the jobs that wait for each other, around one of them
+    ///
+    /// What it waits for, what these wait for, and so on, each indented below the job that waits for it; then what waits for it.
+    Graph {
+        /// The job's id
+        id: JobId,
+        /// At most this many steps away from the job
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=1000))]
+        depth: u16,
+        /// Show at most this many jobs
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
         /// Whose job it is
         #[arg(long, default_value = gristmill_core::job::DEFAULT_TENANT)]
         tenant: Name,
@@ -111,7 +124,7 @@ enum Command {
         /// The jobs' ids
         #[arg(required = true)]
         ids: Vec<JobId>,
-        /// Cancel the jobs that wait for these, too, and those that wait for them, and so on: these first
+        /// Cancel the jobs that wait for these, too, those that wait for them, and so on, and members of batches; says how many
         #[arg(long)]
         tree: bool,
         /// End the attempts at running jobs now, on whichever runner they are. A native handler ends where it awaits something
@@ -127,6 +140,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     match args.command {
         Command::List(args) => find::list(global, args).await,
         Command::Show { id, tenant } => show(global, &*global.store_alone().await?, &tenant, &id).await,
+        Command::Graph { id, depth, limit, tenant } => tree::graph(global, &tenant, &id, depth, limit).await,
         Command::Why { id, tenant } => why::job(global, &tenant, &id).await,
         Command::Seal { id, tenant } => seal(global, &*global.store_alone().await?, &tenant, &id).await,
         Command::Change { ids, now, delay, at, priority, tenant } => {
@@ -135,9 +149,10 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
             change(global, &*global.store_alone().await?, &tenant, &ids, &JobChange { due, priority }).await
         }
         Command::Cancel { ids, tree, kill, tenant } => {
-            let store = global.store_alone().await?;
-            let ids = if tree { with_waiters(&*store, &tenant, ids).await? } else { ids };
-            cancel(global, &*store, &tenant, &ids, kill).await
+            if tree {
+                return tree::cancel(global, &tenant, &ids, kill).await;
+            }
+            cancel(global, &*global.store_alone().await?, &tenant, &ids, kill).await
         }
     }
 }
@@ -152,22 +167,6 @@ async fn show(global: &Global, store: &dyn Inspect, tenant: &Name, id: &JobId) -
         screen::line(&facts(&about(&view, Timestamp::now())))?;
     }
     Ok(Exit::Done)
-}
-
-/// These jobs and all that wait for them. A job comes after those that wait for it: so none of them starts because it is cancelled, and
-/// a command that was interrupted can be repeated.
-async fn with_waiters(store: &dyn Workflows, tenant: &Name, mut ids: Vec<JobId>) -> anyhow::Result<Vec<JobId>> {
-    let mut seen: HashSet<JobId> = ids.iter().cloned().collect();
-    let mut looked_at = 0;
-    while let Some(id) = ids.get(looked_at).cloned() {
-        if ids.len() > TREE {
-            bail!("more than {TREE} jobs wait for these: cancel some of those that wait first");
-        }
-        ids.extend(store.waiters(tenant, &id).await?.into_iter().filter(|waiter| seen.insert(waiter.clone())));
-        looked_at += 1;
-    }
-    ids.reverse();
-    Ok(ids)
 }
 
 async fn seal(global: &Global, store: &dyn Workflows, tenant: &Name, id: &JobId) -> anyhow::Result<Exit> {

@@ -42,6 +42,7 @@ mod token;
 mod top;
 mod topic_line;
 mod topics;
+mod tree;
 mod used;
 mod wait;
 mod why;

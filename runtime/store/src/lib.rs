@@ -35,6 +35,7 @@ mod contract;
 mod ended;
 mod error;
 mod fsck;
+mod graph;
 mod inspect;
 mod job_query;
 #[cfg(any(feature = "redis", feature = "sharding"))]
@@ -56,6 +57,7 @@ mod tests;
 mod timed;
 mod tokens;
 mod transfer;
+mod tree;
 #[cfg(any(feature = "redis", feature = "embedded"))]
 mod turns;
 mod workflows;
@@ -75,6 +77,7 @@ pub use contract::{
 pub use ended::{EndedAs, JobEnd, REMEMBERED, look_up};
 pub use error::StoreError;
 pub use fsck::{Check, Finding, Fsck, FsckReport};
+pub use graph::{GraphEdge, GraphNode, GraphProgress, JobGraph, job_graph};
 pub use inspect::{
     AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Heartbeat, Inspect, JobChanged, JobState, JobView,
     LimitReached, ListJobs, Query, ResultView, TopicCounts,
@@ -95,6 +98,7 @@ pub use settlement::{Settlement, StateWrite};
 pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
 pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
+pub use tree::{TreeCancelled, cancel_tree};
 pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 
 /// Every trait of the contract, for `use gristmill_store::prelude::*`.

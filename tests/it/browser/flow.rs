@@ -47,9 +47,9 @@ async fn a_batch_is_followed_sealed_and_started() {
 async fn a_job_is_cancelled_with_all_that_wait_for_it() {
     let (runner, browser) = (runner().await, Browser::start().await);
     visit(&browser, &url(&runner, "/t/default/jobs/member")).await;
-    press(&browser, "Cancel with all that wait for it").await;
+    press(&browser, "Cancel the tree").await;
     press(&browser, "Leave it").await;
-    press(&browser, "Cancel with all that wait for it").await;
+    press(&browser, "Cancel the tree").await;
     press(&browser, "Cancel them all").await;
     browser.until_text("3 jobs cancelled.").await;
     for id in ["member", "batch", "after"] {

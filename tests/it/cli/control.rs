@@ -89,6 +89,41 @@ async fn every_command_that_takes_a_topic_takes_its_tenant_before_it_or_as_an_op
     assert_eq!(with(&["pause", "T"], "echo", &["--tenant", "acme"]).done(), "`acme/echo` is paused\n");
 }
 
+/// By the store itself, and by its server.
+async fn drawn_and_cancelled_with_all_that_waits(project: TestProject) {
+    let push = |id: &str, options: &[&str]| {
+        project.run(&[&["push", "nobody", "--data", "x", "--id", id], options].concat()).done();
+    };
+    let mut server = None;
+    for _ in 0..2 {
+        push("all", &["--open"]);
+        push("one", &["--batch", "all"]);
+        push("two", &["--batch", "all"]);
+        push("then", &["--after", "all"]);
+        let drawn = project.run(&["job", "graph", "all"]).done().to_owned();
+        let expected = "all nobody waiting: 0 of 2 ended; open\n  waits for\n    one nobody ready\n    two nobody ready\n  \
+                        is waited for by\n    then nobody waiting: 0 of 1 ended\n";
+        assert_eq!(drawn, expected);
+        let document = project.run(&["job", "graph", "all", "--limit", "2", "--json"]).ended(0).document();
+        assert_eq!((document["nodes"].as_array().unwrap().len(), &document["cut"]), (2, &json!(true)));
+        assert_eq!(project.run(&["job", "cancel", "all", "--tree"]).done(), "job all: 4 cancelled\n");
+        let again = project.run(&["job", "cancel", "all", "--tree"]);
+        assert!(again.ended(1).err.contains("dead, over or unknown"), "{}", again.err);
+        assert!(project.run(&["job", "graph", "all"]).ended(1).err.contains("is not known"));
+        server.get_or_insert(project.serve().await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_of_jobs_is_drawn_and_cancelled() {
+    drawn_and_cancelled_with_all_that_waits(TestProject::new(MANIFEST, &HANDLERS).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_of_jobs_is_drawn_and_cancelled_in_redis() {
+    drawn_and_cancelled_with_all_that_waits(TestProject::on_redis(MANIFEST, &HANDLERS).await).await;
+}
+
 async fn changed_while_waiting(project: TestProject) {
     project.run(&["push", "echo", "--id", "j", "--data", "x", "--delay", "1h", "--keep-result", "1h"]).done();
     let priority = |of: &str| project.run(&["job", "show", of, "--json"]).document()["job"]["priority"].clone();

@@ -78,6 +78,7 @@ mod sweep;
 mod tenant_limits;
 mod tokens;
 mod transfer;
+mod trees;
 mod ttl;
 mod unique;
 mod unreadable;

@@ -58,7 +58,7 @@ function JobActions({ view, tenant, flow }) {
     ${may('push') && spec && html`<a class="button" href=${toTopic(spec, 'push') + `?from=${encodeURIComponent(id)}`}>Edit and push anew</a>`}
     ${may('admin') && waits && html`<${Button} run=${() => changeJob(tenant, view)}>Change<//>`}
     ${may('admin') && open && html`<${Button} run=${() => cancel(tenant, id)}>Cancel<//>`}
-    ${may('admin') && open && flow?.after.length > 0 && html`<${Button} run=${() => cancelTree(tenant, id)}>Cancel with all that wait for it<//>`}
+    ${may('admin') && open && flow && html`<${Button} run=${() => cancelTree(tenant, id)}>Cancel the tree<//>`}
     ${may('push') && state === 'waiting' && flow?.before.open && html`<${Button} kind="main" run=${() => seal(tenant, id)}>Seal<//>`}
     ${may('admin') && state === 'running' && html`<${Button} kind="danger" run=${() => kill(tenant, id)}>Kill<//>`}
     ${may('admin') && state === 'dead' && html`<${Button} kind="danger" run=${() => deleteDead(spec, id)}>Delete<//>`}

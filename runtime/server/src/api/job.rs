@@ -20,10 +20,22 @@ use crate::wire::push::Waiting;
 use gristmill_core::job::{JobChange, JobId, MEMBERS, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::why::{self, Asked, Served, Why};
-use gristmill_store::{BatchSealed, Cancelled, JobChanged, JobState, JobView, TopicCounts, look_up};
+use gristmill_store::{
+    BatchSealed, Cancelled, JobChanged, JobGraph, JobState, JobView, TopicCounts, TreeCancelled, cancel_tree, job_graph,
+    look_up,
+};
 
 const LOOK: &str = "The job. To `Accept: text/event-stream`: a `state` event with the job now and at each change that is \
     seen, until it is over.";
+
+const TREE: &str = "With `tree=true`, about 1000 jobs in one request, those that wait for others first, so that none starts meanwhile. Until \
+    the answer is `complete`, repeat the request; if it cancelled none, only jobs that run are left to be looked at: wait until some have ended.";
+
+const GRAPH: &str = "What the job waits for, what these wait for, and so on; and the same of the jobs that wait for it. Of what a job waits for, \
+    those come first that have not ended. If `cut` is true, there are more.";
+
+/// The most jobs of a graph, and the most steps away from the first one.
+const NODES: usize = 1000;
 
 /// A job, or each of its states.
 type Looked = Described<(Json<JobView>, EventStream<JobView>)>;
@@ -34,11 +46,15 @@ pub(crate) fn routes() -> Routes {
         .get(path, look, "Look at a job, wait for its end, or follow it")
         .answer(LOOK)
         .problems(&[Code::JobUnknown, Code::Busy])
-        .delete(path, cancel, "Cancel a job, or kill it")
+        .delete(path, cancel, "Cancel a job, or kill it; with `tree`, all that is in vain without it, too")
+        .description(TREE)
         .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
         .patch(path, change, "Change when a job is due, or its priority")
         .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
         .get("/tenants/{tenant}/jobs/{id}/why", why, "Say why a job is not running")
+        .problems(&[Code::JobUnknown, Code::Busy])
+        .get("/tenants/{tenant}/jobs/{id}/graph", graph, "Show the jobs that wait for each other, around a job")
+        .description(GRAPH)
         .problems(&[Code::JobUnknown, Code::Busy])
         .get("/tenants/{tenant}/jobs/{id}/links", links, "Say what a job waits for, and what waits for it")
         .problems(&[Code::Busy])
@@ -98,6 +114,18 @@ async fn links(
     let ask = async {
         let waits_for = state.store.waits_for(&tenant, &id, limit.min(MEMBERS)).await?;
         Ok(wire::JobLinks { waits_for, waiters: state.store.waiters(&tenant, &id).await? })
+    };
+    Ok(Json(state.request_limiter.within(identity.tenant(), ask).await?))
+}
+
+async fn graph(
+    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
+    State(state): State<AppState>,
+    Head(Query(wire::GraphWanted { depth, limit })): Head<Query<wire::GraphWanted>>,
+) -> Result<Json<JobGraph>, Problem> {
+    let ask = async {
+        let graph = job_graph(&*state.store, &tenant, &id, depth.min(NODES), limit.min(NODES)).await?;
+        graph.ok_or_else(|| unknown(&tenant, &id))
     };
     Ok(Json(state.request_limiter.within(identity.tenant(), ask).await?))
 }
@@ -179,19 +207,28 @@ fn differs(before: &JobView, now: &JobView) -> bool {
 async fn cancel(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, (Name, JobId)>,
     State(state): State<AppState>,
-    Head(Query(wire::HowToCancel { kill })): Head<Query<wire::HowToCancel>>,
-) -> Result<Json<wire::CancelledOne>, Problem> {
+    Head(Query(wire::HowToCancel { kill, tree })): Head<Query<wire::HowToCancel>>,
+) -> Result<Json<wire::CancelledJob>, Problem> {
+    let too_late = async || {
+        look_up(&*state.store, &tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
+        Err(Problem::new(Code::TooLate, format!("job {id} is over: there is nothing to cancel")))
+    };
     let cancel = async {
         let (store, ids) = (&state.store, std::slice::from_ref(&id));
-        let cancelled = if kill { store.kill(&tenant, ids).await? } else { store.cancel(&tenant, ids).await? };
-        let status = match cancelled.first() {
-            Some(status @ (Cancelled::Gone | Cancelled::Stopping)) => *status,
-            Some(Cancelled::TooLate) | None => {
-                look_up(&*state.store, &tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
-                return Err(Problem::new(Code::TooLate, format!("job {id} is over: there is nothing to cancel")));
+        if tree {
+            let TreeCancelled { gone, stopping, complete } = cancel_tree(&**store, &tenant, &id, kill).await?;
+            if complete && gone + stopping == 0 {
+                return too_late().await;
             }
-        };
-        Ok(wire::CancelledOne { id: id.clone(), status })
+            return Ok(wire::CancelledJob::Tree(wire::CancelledTree { id: id.clone(), gone, stopping, complete }));
+        }
+        let cancelled = if kill { store.kill(&tenant, ids).await? } else { store.cancel(&tenant, ids).await? };
+        match cancelled.first() {
+            Some(status @ (Cancelled::Gone | Cancelled::Stopping)) => {
+                Ok(wire::CancelledJob::One(wire::CancelledOne { id: id.clone(), status: *status }))
+            }
+            Some(Cancelled::TooLate) | None => too_late().await,
+        }
     };
     Ok(Json(state.request_limiter.within(identity.tenant(), cancel).await?))
 }

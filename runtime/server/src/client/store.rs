@@ -23,9 +23,9 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
-    BatchSealed, Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobView,
-    ListJobs, Page, Push, Pushed, Query, QueryCursor, Signal, Signals, StateFilter, States, StoreError, TopicCounts,
-    WaitsFor, Workflows,
+    BatchSealed, Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobGraph,
+    JobView, ListJobs, Page, Push, Pushed, Query, QueryCursor, Signal, Signals, StateFilter, States, StoreError,
+    TopicCounts, TreeCancelled, WaitsFor, Workflows,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -123,6 +123,38 @@ impl RemoteStore {
         const DOING: &str = "ask why a job is not running";
         let question = Question::get(format!("/v1/tenants/{tenant}/jobs/{id}/why"), DOING);
         self.known_job(question, DOING).await
+    }
+
+    /// What [`job_graph`](gristmill_store::job_graph) does, by the server: at most 1000 jobs.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn job_graph(
+        &self,
+        tenant: &Name,
+        id: &JobId,
+        depth: usize,
+        limit: usize,
+    ) -> Result<Option<JobGraph>, StoreError> {
+        const DOING: &str = "ask for the jobs around a job";
+        let path = format!("/v1/tenants/{tenant}/jobs/{id}/graph?depth={depth}&limit={limit}");
+        self.known_job(Question::get(path, DOING), DOING).await
+    }
+
+    /// What [`cancel_tree`](gristmill_store::cancel_tree) does, by the server.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn cancel_tree(&self, tenant: &Name, id: &JobId, kill: bool) -> Result<TreeCancelled, StoreError> {
+        const DOING: &str = "cancel a job and its tree";
+        let path = format!("/v1/tenants/{tenant}/jobs/{id}?tree=true&kill={kill}");
+        match self.server.ask_if_known(Question::delete(path, DOING)).await? {
+            Ok(wire::CancelledTree { gone, stopping, complete, .. }) => Ok(TreeCancelled { gone, stopping, complete }),
+            Err(problem) if matches!(problem.code, Code::JobUnknown | Code::TooLate) => {
+                Ok(TreeCancelled { gone: 0, stopping: 0, complete: true })
+            }
+            Err(problem) => Err(self.server.refused(DOING, &problem)),
+        }
     }
 
     /// Why a topic begins no job, by what the server knows.

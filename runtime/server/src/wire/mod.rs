@@ -117,6 +117,29 @@ pub(super) struct HowToCancel {
     /// End the attempt now, if the job runs.
     #[serde(default)]
     pub(super) kill: bool,
+    /// Cancel the jobs that wait for it, too, the members of batches, and so on.
+    #[serde(default)]
+    pub(super) tree: bool,
+}
+
+/// The job that was cancelled, or with `tree` how many were.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum CancelledJob {
+    One(CancelledOne),
+    Tree(CancelledTree),
+}
+
+/// How many jobs of a tree were cancelled.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct CancelledTree {
+    pub(super) id: JobId,
+    /// Jobs that waited, and are gone.
+    pub(super) gone: u64,
+    /// Jobs that run: their handlers are asked to stop, or they are killed.
+    pub(super) stopping: u64,
+    /// Nothing of the tree is left to cancel. If not, repeat the request.
+    pub(super) complete: bool,
 }
 
 /// What became of each job, in the order of the ids.
@@ -188,6 +211,26 @@ pub(super) struct JobLinks {
     pub(super) waits_for: Option<WaitsFor>,
     /// The jobs that wait for it: at most 1,000.
     pub(super) waiters: Vec<JobId>,
+}
+
+/// How much of a graph is wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GraphWanted {
+    /// How many steps away from the job; at most 1000.
+    #[serde(default = "graph_depth")]
+    pub(super) depth: usize,
+    /// How many jobs in all; of a larger number, 1000.
+    #[serde(default = "graph_limit")]
+    pub(super) limit: usize,
+}
+
+fn graph_depth() -> usize {
+    10
+}
+
+fn graph_limit() -> usize {
+    100
 }
 
 /// The component that does the topic's jobs from now on.
