@@ -29,6 +29,8 @@ on_both_stores! {
     a_job_is_dead_if_the_one_before_it_is
     a_job_may_run_though_the_one_before_it_is_dead
     a_batch_is_pushed_sealed_and_looked_at_over_http
+    a_handler_learns_how_many_jobs_came_before_it_and_how_many_failed
+    a_tree_is_looked_at_and_cancelled_over_http
     a_push_that_names_an_unknown_job_is_refused_over_http
     a_component_fans_out_and_another_job_gathers_the_results
     a_component_adds_to_a_batch_until_it_is_done
@@ -56,9 +58,14 @@ async fn push(runner: &TestRunner, body: &[u8], links: Links) -> JobId {
 
 /// What the handler learned of the jobs before its own.
 fn predecessors(view: &JobView) -> Value {
+    learned(view, "predecessors")
+}
+
+/// Metadata that the handler saw, as JSON.
+fn learned(view: &JobView, of: &str) -> Value {
     let Some(ResultView::Complete(Some(payload))) = &view.result else { panic!("no result but {:?}", view.result) };
     let report: Report = serde_json::from_slice(&payload.data).unwrap();
-    let (_, text) = report.metadata.iter().find(|(name, _)| name == "predecessors").expect("what became of them");
+    let (_, text) = report.metadata.iter().find(|(name, _)| name == of).expect("what became of them");
     serde_json::from_str(text).unwrap()
 }
 
@@ -94,6 +101,42 @@ async fn a_job_may_run_though_the_one_before_it_is_dead(runner: TestRunner) {
     let second = push(&runner, &report(), links).await;
     let expected = json!([{ "id": first.as_str(), "ended": "dead" }]);
     assert_eq!(predecessors(&runner.end_of(&second).await), expected);
+}
+
+async fn a_handler_learns_how_many_jobs_came_before_it_and_how_many_failed(runner: TestRunner) {
+    let links = Links { open: true, after_failed: AfterFailed::Run, ..Links::default() };
+    let forged = vec![("predecessors-failed".to_owned(), "0".to_owned())];
+    let spec = JobSpec { links, metadata: forged, ..spec("puppet", &report()) };
+    let batch = runner.push_job(spec, Due::Now).await;
+    for n in 0..120 {
+        let end = if n % 40 == 0 { End::Reject(Cause::default()) } else { End::Complete };
+        push(&runner, &script(end), Links { batch: Some(batch.clone()), ..Links::default() }).await;
+    }
+    runner.store.seal(&tenant(), &batch).await.unwrap();
+    let view = runner.end_of(&batch).await;
+    assert_eq!((learned(&view, "predecessors-total"), learned(&view, "predecessors-failed")), (json!(120), json!(3)));
+    assert_eq!(predecessors(&view).as_array().unwrap().len(), 100);
+}
+
+async fn a_tree_is_looked_at_and_cancelled_over_http(runner: TestRunner) {
+    let client = runner.client();
+    let jobs = "/v1/tenants/default/topics/still/jobs";
+    let push = async |document: Value| client.post(jobs, &document).await.json()["id"].clone();
+    let batch = push(json!({ "open": true })).await;
+    let member = push(json!({ "batch": batch })).await;
+    let last = push(json!({ "after": [batch] })).await;
+    let path = format!("/v1/tenants/default/jobs/{}", batch.as_str().unwrap());
+    let graph = client.get(&format!("{path}/graph")).await.json();
+    let nodes: Vec<_> = graph["nodes"].as_array().unwrap().iter().map(|node| (&node["id"], &node["state"])).collect();
+    let (ready, waiting) = (json!("ready"), json!("waiting"));
+    assert_eq!(nodes, [(&batch, &waiting), (&member, &ready), (&last, &waiting)]);
+    assert_eq!((&graph["cut"], &graph["nodes"][0]["waits_for"]["open"]), (&json!(false), &json!(true)));
+    assert_eq!(graph["edges"][0], json!({ "waiter": batch, "job": member, "ended": null }));
+    assert_eq!(client.get(&format!("{path}/graph?limit=1")).await.json()["cut"], true);
+    let cancelled = client.delete(&format!("{path}?tree=true")).await.json();
+    assert_eq!(cancelled, json!({ "id": batch, "gone": 3, "stopping": 0, "complete": true }));
+    assert_eq!(client.delete(&format!("{path}?tree=true")).await.status, 404);
+    assert_eq!(client.get(&format!("{path}/graph")).await.status, 404);
 }
 
 async fn a_batch_is_pushed_sealed_and_looked_at_over_http(runner: TestRunner) {

@@ -62,7 +62,7 @@ pub use decide::decide;
 pub use fleet_use::Shares;
 pub use journal::{AttemptLine, Journal};
 pub use line_file::{Line, LineFile, LineFileError};
-pub use predecessors::{PREDECESSORS, before_start};
+pub use predecessors::{PREDECESSORS, PREDECESSORS_FAILED, PREDECESSORS_TOTAL, before_start};
 pub use recent::{LoggedLine, RecentAttempt, RecentAttempts, RecentWanted, RunTimes};
 pub use record::{AttemptRecord, Observer, Run};
 pub use start::{Runner, RunnerSettings};

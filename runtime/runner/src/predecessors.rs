@@ -11,6 +11,12 @@ use gristmill_store::{Predecessor, Query, ResultView, StoreError, WaitsFor, Work
 /// The name of the metadata in which a handler finds what became of the jobs that its job waited for.
 pub const PREDECESSORS: &str = "predecessors";
 
+/// The name of the metadata that says for how many jobs it waited, listed or not.
+pub const PREDECESSORS_TOTAL: &str = "predecessors-total";
+
+/// The name of the metadata that says how many of them were not done.
+pub const PREDECESSORS_FAILED: &str = "predecessors-failed";
+
 /// How many of these jobs a handler learns of.
 const LISTED: usize = 100;
 
@@ -32,7 +38,7 @@ struct Entry {
 }
 
 /// What to do with a claimed job before an attempt begins: one that waited for others gets what became of them, as metadata
-/// [`PREDECESSORS`]. `None`: it is as it was claimed. Costs nothing for a job that waited for none.
+/// [`PREDECESSORS`], [`PREDECESSORS_TOTAL`] and [`PREDECESSORS_FAILED`]. `None`: it is as it was claimed. Costs nothing for a job that waited for none.
 ///
 /// # Errors
 /// How the job ends without an attempt: one of those that it waited for was not done, or the store does not answer.
@@ -54,11 +60,13 @@ pub async fn before_start<S: Workflows + Query + ?Sized>(
     {
         return Err(outcome);
     }
+    let (total, failed) = (waits_for.total.to_string(), waits_for.failed.to_string());
     let entries = entries_of(store, spec, waits_for.jobs).await.map_err(fault)?;
     let written = serde_json::to_string(&entries).map_err(|error| Outcome::HostFault(error.to_string()))?;
     let mut job = Job::clone(&claim.job);
-    job.spec.metadata.retain(|(name, _)| name != PREDECESSORS);
-    job.spec.metadata.push((PREDECESSORS.to_owned(), written));
+    let learned = [(PREDECESSORS, written), (PREDECESSORS_TOTAL, total), (PREDECESSORS_FAILED, failed)];
+    job.spec.metadata.retain(|(name, _)| learned.iter().all(|(ours, _)| name != ours));
+    job.spec.metadata.extend(learned.map(|(name, value)| (name.to_owned(), value)));
     Ok(Some(Arc::new(job)))
 }
 

@@ -16,6 +16,7 @@ use super::{claim, claim_one, counts, id, plain, runner, settle, state, view};
 
 on_both_stores! {
     a_worker_claims_a_job_and_its_result_is_kept
+    a_worker_learns_what_became_of_the_jobs_before_its_own
     many_jobs_are_claimed_and_settled_at_once
     a_claim_that_waits_is_woken_by_a_push
     a_claim_that_waits_is_woken_by_a_due_time
@@ -55,6 +56,24 @@ async fn a_worker_claims_a_job_and_its_result_is_kept(runner: TestRunner) {
     let Some(ResultView::Complete(Some(result))) = view.result else { panic!("{:?}", view.result) };
     assert_eq!((result.data, result.content_type.as_deref()), (b"hello".to_vec(), Some("text/plain")));
     assert_eq!(counts(&runner, "print").await.totals["acked"], 1);
+}
+
+async fn a_worker_learns_what_became_of_the_jobs_before_its_own(runner: TestRunner) {
+    let client = runner.client();
+    let pushed = runner.push("print", b"hello").await;
+    let after = json!({ "after": [pushed.as_str()], "after_failed": "run" });
+    assert_eq!(client.post("/v1/tenants/default/topics/print/jobs", &after).await.status, 201);
+    let first = claim_one(&client, "print").await;
+    let bury = json!({ "error": { "code": "jam", "message": "paper" } });
+    assert_eq!(settle(&client, json!([{ "lease": first["lease"], "bury": bury }])).await, json!(["done"]));
+    let second = claim_one(&client, "print").await;
+    let metadata = &second["job"]["spec"]["metadata"];
+    let learned = json!([
+        ["predecessors", format!(r#"[{{"id":"{pushed}","ended":"dead"}}]"#)],
+        ["predecessors-total", "1"],
+        ["predecessors-failed", "1"],
+    ]);
+    assert_eq!(*metadata, learned);
 }
 
 async fn push_many(runner: &TestRunner, topic: &str, count: usize) -> HashSet<JobId> {
