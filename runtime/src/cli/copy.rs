@@ -13,14 +13,19 @@ use super::global::Global;
 use super::screen;
 use crate::open::{self as store, Layout, Opened};
 use gristmill_config::{StoreAddress, StoreSettings};
+use gristmill_core::bill::Day;
 use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::time::Timestamp;
 use gristmill_core::token::{NewToken, Token, TokenLimits, TokenRequirement, TokenText};
 use gristmill_store::{
-    FoundToken, MovedJob, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, move_schedules,
+    FoundToken, MovedJob, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, move_schedules, move_states,
 };
 
 /// How often the progress is printed.
 const NOTE_EVERY: Duration = Duration::from_secs(2);
+
+/// Bills are looked for that are at most so many days old.
+const BILL_DAYS: u32 = 1000;
 
 /// Move jobs from one store to another
 #[derive(Debug, clap::Args)]
@@ -37,7 +42,8 @@ enum Command {
     /// Move every waiting, delayed and dead job; interrupted, run it again: nothing is lost or doubled
     ///
     /// Each topic is paused in the old store while its jobs are moved. Schedules move, too; tokens are copied with their limits, and a paused topic
-    /// is paused in the new store. Running jobs stay where they are, and so do results, totals and states of keys. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
+    /// is paused in the new store. States of keys move, too. Running jobs stay where they are, and so do jobs that wait for other jobs or are
+    /// waited for, results, totals and bills: the command says how many. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
     Copy(CopyArgs),
 }
 
@@ -63,29 +69,50 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let (from, to) = (open(&from).await?.store, open(&to).await?.store);
     let tokens = copy_tokens(&*from, &*to, &args.tenant).await?;
     let tenants = if args.tenant.is_empty() { from.tenants().await? } else { args.tenant };
-    let (mut moved, mut schedules) = (0, 0);
+    let (mut moved, mut schedules, mut states, mut bill_lines) = (0, 0, 0, 0);
     for tenant in &tenants {
         schedules += move_schedules(&*from, &*to, tenant, None)
             .await
             .context("failed to move schedules; run this again: those on their way fire in no store")?;
+        let stateful = from.keys_with_state(tenant).await?;
         for counts in from.counts(tenant).await? {
             let topic = &counts.topic;
-            let copied = copy(&*from, &*to, topic, args.keep_paused, global.json || global.quiet).await;
+            let keys = stateful.iter().filter(|(of, _)| of == topic);
+            let options = (args.keep_paused, global.json || global.quiet);
+            let copied = copy((&*from, &*to), topic, keys, options).await;
             let copied = copied.with_context(|| {
                 format!("`{topic}` stays paused in the old store; run this again, or `gristmill resume {topic}` there")
             })?;
             moved += copied.moved();
+            states += copied.states;
             if global.json {
                 screen::document(&copied.document())?;
             } else {
                 screen::line(&copied.in_words())?;
             }
         }
+        // Those that were set before the topic was paused, and those of topics without jobs.
+        states += move_states(&*from, &*to, &from.keys_with_state(tenant).await?)
+            .await
+            .context("failed to move states of keys; run this again: each is in one of the stores")?;
+        let today = Day::of(Timestamp::now());
+        let days = Day::from_number(today.number().saturating_sub(BILL_DAYS))..=today;
+        bill_lines += from.bill(tenant, &days).await?.len();
     }
     if !global.json {
         screen::line(&format!("moved {moved} {}", if moved == 1 { "job" } else { "jobs" }))?;
-    } else if tokens + schedules > 0 {
-        screen::document(&json!({ "tokens": tokens, "schedules": schedules }))?;
+    } else if tokens + schedules + bill_lines > 0 || states > 0 {
+        let counts = json!({ "tokens": tokens, "schedules": schedules, "states": states, "bill_lines_left": bill_lines });
+        screen::document(&counts)?;
+    }
+    if !global.json && states > 0 {
+        screen::line(&format!("moved {states} {} of keys", if states == 1 { "state" } else { "states" }))?;
+    }
+    if !global.json && bill_lines > 0 {
+        screen::note(&format!(
+            "{bill_lines} lines of bills stay in the old store: `gristmill bill --csv --store {}` shows them",
+            args.from
+        ));
     }
     if !global.json && schedules > 0 {
         screen::line(&format!("moved {schedules} {}", if schedules == 1 { "schedule" } else { "schedules" }))?;
@@ -174,11 +201,15 @@ struct Copied {
     ready: u64,
     delayed: u64,
     dead: u64,
+    /// States of its keys.
+    states: u64,
     /// An earlier, interrupted copy had stored them already.
     known: u64,
     /// Began to run while they were moved: they are in both stores.
     in_both: u64,
     running: u64,
+    /// Stay because they wait for other jobs, or are waited for; or came meanwhile.
+    linked: u64,
     /// Cannot be read, and the new store cannot keep their form: how many, the first of them, and why.
     unreadable: Option<(usize, JobId, String)>,
     paused: bool,
@@ -186,19 +217,19 @@ struct Copied {
     paused_in_new: bool,
 }
 
-/// Moves a topic's jobs.
-async fn copy(
-    from: &dyn Transfer,
-    to: &dyn Transfer,
+/// Moves a topic's jobs, and first the states of these keys, which handlers in the new store may ask for.
+async fn copy<'a>(
+    (from, to): (&dyn Transfer, &dyn Transfer),
     topic: &TopicId,
-    keep_paused: bool,
-    quiet: bool,
+    keys: impl Iterator<Item = &'a (TopicId, String)>,
+    (keep_paused, quiet): (bool, bool),
 ) -> anyhow::Result<Copied> {
     // A topic that an operator or an interrupted copy paused before stays paused.
     let paused_by_us = from.set_paused(topic, true).await?;
     let is_new = !to.counts(&topic.tenant).await?.iter().any(|counts| counts.topic == *topic);
     let mut copied =
         Copied { topic: topic.to_string(), tenant: topic.tenant.to_string(), paused: true, ..Copied::default() };
+    copied.states = move_states(from, to, keys).await?;
     let (mut moving, mut last_note) = (TopicMove::new(from, to, topic), Instant::now());
     while let Some(moved) = moving.next_batch().await? {
         moving.clear_marks(&moved).await?;
@@ -228,7 +259,10 @@ async fn copy(
         copied.paused = false;
     }
     let counts = from.counts(&topic.tenant).await?;
-    copied.running = counts.iter().find(|counts| counts.topic == *topic).map_or(0, |counts| counts.running);
+    if let Some(left) = counts.iter().find(|counts| counts.topic == *topic) {
+        copied.running = left.running;
+        copied.linked = (left.jobs() - left.running).saturating_sub(moving.kept.len() as u64);
+    }
     Ok(copied)
 }
 
@@ -259,7 +293,8 @@ impl Copied {
     }
 
     fn in_words(&self) -> String {
-        let Self { topic, ready, delayed, dead, known, in_both, running, unreadable, paused, paused_in_new, .. } = self;
+        let Self { topic, ready, delayed, dead, known, in_both, running, linked, .. } = self;
+        let Self { unreadable, paused, paused_in_new, .. } = self;
         let mut words = format!("{topic}: moved {ready} ready, {delayed} delayed, {dead} dead");
         let mut add = |count: u64, what: &str| {
             if count > 0 {
@@ -269,6 +304,10 @@ impl Copied {
         add(*known, "of them were there already");
         add(*in_both, "began to run meanwhile, and are in both");
         add(*running, "still running stay in the old store: run this again when they have ended");
+        add(
+            *linked,
+            "that wait for other jobs, are waited for, or came meanwhile stay in the old store: have them run there, and run this again",
+        );
         if let Some((count, id, problem)) = unreadable {
             words.push_str(&format!(
                 "; {count} that cannot be read stay in the old store, {id} first ({problem}): a store of another kind \
@@ -295,6 +334,7 @@ impl Copied {
             "known": self.known,
             "in_both": self.in_both,
             "running_left": self.running,
+            "linked_left": self.linked,
             "unreadable_left": self.unreadable.as_ref().map_or(0, |(count, ..)| *count),
             "paused": self.paused,
             "paused_in_new": self.paused_in_new,
@@ -312,6 +352,9 @@ mod tests {
         let words = copied.in_words();
         assert!(words.starts_with("echo: moved 2 ready, 0 delayed, 0 dead; 1 still running stay"), "{words}");
         assert!(words.ends_with("`gristmill resume echo`") && !words.contains("both"), "{words}");
+        let copied = Copied { linked: 2, ..copied };
+        assert!(copied.in_words().contains("; 2 that wait for other jobs, are waited for, "), "{}", copied.in_words());
+        assert_eq!(copied.document()["linked_left"], 2);
         assert_eq!(Copied { topic: "acme/a".into(), ..Copied::default() }.document()["topic"], "a");
     }
 }

@@ -87,7 +87,7 @@ pub use job_query::{
     dead_groups, find, scan,
 };
 pub use list::{BadCursor, Cursor, Page, StateFilter};
-pub use move_jobs::{MovedJob, TopicMove, Unmoved};
+pub use move_jobs::{MovedJob, TopicMove, Unmoved, move_states};
 pub use placement::{Placement, PlacementRegistry, TenantPlacement, TenantPlacements};
 pub use progress::show_progress;
 pub use purge::{Purged, purge};
@@ -97,7 +97,7 @@ pub use schedules::{
 pub use settlement::{Settlement, StateWrite};
 pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
-pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, Transfer};
+pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, StoredState, Transfer};
 pub use tree::{TreeCancelled, cancel_tree};
 pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 

@@ -27,6 +27,27 @@ pub struct TopicMove<'a, T: ?Sized> {
     pub kept: BTreeMap<JobId, Unmoved>,
 }
 
+/// Moves the states of these keys of topics, as [`Transfer::keys_with_state`] has them. A key that has one in the new store keeps that, and the
+/// one in the old store is dropped. Returns how many moved.
+///
+/// Interrupted, it can be repeated: a state is in one of the stores at any time.
+///
+/// # Errors
+/// A store is unavailable or refuses.
+pub async fn move_states<'a, T: Transfer + ?Sized>(
+    from: &T,
+    to: &T,
+    keys: impl IntoIterator<Item = &'a (TopicId, String)>,
+) -> Result<u64, StoreError> {
+    let mut moved = 0;
+    for (topic, key) in keys {
+        let Some(state) = from.export_state(topic, key).await? else { continue };
+        moved += u64::from(to.import_state(topic, key, &state).await?);
+        from.delete_state(topic, key).await?;
+    }
+    Ok(moved)
+}
+
 /// Why a job stays in the old store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unmoved {

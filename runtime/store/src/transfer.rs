@@ -40,7 +40,25 @@ operations! {
 
         /// Takes the marks off jobs that the old store has removed.
         async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError>;
+
+        /// Every key of a tenant's jobs that has a state, with its topic, in no order. Looks at the names of all keys of a Redis.
+        async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError>;
+
+        /// The state of a key, and for how much longer it is kept. `None` if there is none.
+        async fn export_state(&self, topic: &TopicId, key: &str) -> Result<Option<StoredState>, StoreError>;
+
+        /// Stores the state of a key that has none. Returns whether it had none; else nothing was changed.
+        async fn import_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Result<bool, StoreError>;
     }
+}
+
+/// The state of a key, as it is moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredState {
+    /// What a job has set.
+    pub value: Vec<u8>,
+    /// For how much longer it is kept.
+    pub ttl: Duration,
 }
 
 /// What [`Transfer::import`] did with a job.

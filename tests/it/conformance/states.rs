@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::job::{Claim, TopicId};
 use gristmill::outcome::{Reason, StateChange, Verdict};
-use gristmill::store::{Cancelled, Settled, Settlement, StateWrite};
+use gristmill::store::{Cancelled, Settled, Settlement, StateWrite, move_states};
 use gristmill_tests::test_store::{
     TestStore, failure, job, keyed, retry, settlement, tenant, tenant_beside, topic, worker,
 };
@@ -28,6 +28,8 @@ super::cases![
     a_state_outlives_its_topic,
     states_are_counted_in_stored_bytes,
     a_state_survives_a_restart,
+    states_of_any_key_move_to_another_store,
+    a_state_that_moves_replaces_none,
 ];
 
 const KEEP: Duration = Duration::from_secs(3600);
@@ -69,6 +71,43 @@ async fn a_state_is_set_with_the_ack(queue: TestStore) {
     let claim = running(&queue).await;
     queue.settle(&claim, Verdict::Ack(None)).await;
     assert_eq!(state(&queue, "k").await.as_deref(), Some(&b"one"[..]), "a job that sets none leaves it as it is");
+}
+
+async fn moved(from: &TestStore, to: &TestStore) -> u64 {
+    let keys = from.store.keys_with_state(&tenant()).await.unwrap();
+    move_states(&*from.store, &*to.store, &keys).await.unwrap()
+}
+
+async fn states_of_any_key_move_to_another_store(queue: TestStore) {
+    const KEYS: [&str; 4] = ["k", "a:b c", "*[x]?", "-"];
+    let to = queue.another().await;
+    for key in KEYS {
+        queue.push(&[keyed(key)]).await;
+        let state = write(key, key.as_bytes(), KEEP);
+        let claim = queue.claim_one().await;
+        queue.settle_with(Settlement { state, ..settlement(&claim, Verdict::Ack(None)) }).await;
+    }
+    let mut found = queue.store.keys_with_state(&tenant()).await.unwrap();
+    found.sort();
+    let mut expected = KEYS.map(|key| (mail(), key.to_owned()));
+    expected.sort();
+    assert_eq!(found, expected);
+    assert!(queue.store.keys_with_state(&tenant_beside()).await.unwrap().is_empty());
+    let state_of_k = queue.store.export_state(&mail(), "k").await.unwrap().unwrap();
+    assert!(state_of_k.ttl > Duration::ZERO && state_of_k.ttl <= KEEP, "{:?}", state_of_k.ttl);
+    assert_eq!(moved(&queue, &to).await, 4);
+    for key in KEYS {
+        assert_eq!((state(&to, key).await, state(&queue, key).await), (Some(key.as_bytes().to_vec()), None));
+    }
+    assert_eq!(moved(&queue, &to).await, 0);
+}
+
+async fn a_state_that_moves_replaces_none(queue: TestStore) {
+    let to = queue.another().await;
+    set(&queue, b"old").await;
+    set(&to, b"new").await;
+    assert_eq!(moved(&queue, &to).await, 0);
+    assert_eq!((state(&to, "k").await.as_deref(), state(&queue, "k").await), (Some(&b"new"[..]), None));
 }
 
 async fn a_state_is_bytes_of_any_kind(queue: TestStore) {

@@ -20,7 +20,7 @@ use super::unique::held_until;
 use super::work::Work;
 use crate::batch::parts;
 use crate::clock::{point_ms, wait_ms};
-use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace, Transfer};
+use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace, StoredState, Transfer};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -137,6 +137,20 @@ impl Transfer for EmbeddedStore {
             Ok(())
         })
         .await
+    }
+
+    async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError> {
+        self.all_keys_with_state(tenant).await
+    }
+
+    async fn export_state(&self, topic: &TopicId, key: &str) -> Result<Option<StoredState>, StoreError> {
+        self.one_state(topic, key).await
+    }
+
+    async fn import_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Result<bool, StoreError> {
+        let (topic, key, state) = (topic.clone(), key.to_owned(), state.clone());
+        let weight = Weight { jobs: 1, bytes: state.value.len() };
+        self.write("take the state of a key in", weight, move |work| work.import_state(&topic, &key, &state)).await
     }
 }
 

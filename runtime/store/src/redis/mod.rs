@@ -39,6 +39,7 @@ mod record;
 mod replies;
 mod reply;
 mod run;
+mod scan;
 mod schedules;
 mod script;
 mod server;

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::store::ShardedStore;
 use crate::parts::ask_by_store;
-use crate::{Imported, StoreError, StoredJob, Transfer};
+use crate::{Imported, StoreError, StoredJob, StoredState, Transfer};
 use gristmill_core::job::{JobId, Name, TopicId};
 
 #[async_trait]
@@ -45,5 +45,17 @@ impl Transfer for ShardedStore {
             shard.clear_move_marks(tenant, ids).await?;
         }
         Ok(())
+    }
+
+    async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError> {
+        self.map().placed(tenant)?.1.keys_with_state(tenant).await
+    }
+
+    async fn export_state(&self, topic: &TopicId, key: &str) -> Result<Option<StoredState>, StoreError> {
+        self.map().placed(&topic.tenant)?.1.export_state(topic, key).await
+    }
+
+    async fn import_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Result<bool, StoreError> {
+        self.map().placed(&topic.tenant)?.1.import_state(topic, key, state).await
     }
 }

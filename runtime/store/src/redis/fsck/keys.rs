@@ -6,14 +6,10 @@ use redis::pipe;
 
 use super::{DOING, Found, shown};
 use crate::redis::keys::{KnownKey, partitions, read_key, tenants_key};
-use crate::redis::link::Servers;
 use crate::redis::partitions::RedisStore;
-use crate::redis::slots::Slot;
+use crate::redis::scan::escaped;
 use crate::{Check, Finding, FsckReport, StoreError};
 use gristmill_core::job::Name;
-
-/// How many keys a server looks at in one step.
-const KEYS: usize = 1000;
 
 /// The partitions of tenants, by the number that they have.
 type Partitions = BTreeMap<(Name, u32), Found>;
@@ -22,13 +18,11 @@ impl RedisStore {
     /// Looks through the names of all keys of all servers.
     pub(super) async fn find_partitions(&self, report: &mut FsckReport) -> Result<Partitions, StoreError> {
         let mut found = Partitions::new();
-        for slot in self.a_slot_of_each_server().await? {
+        let pattern = format!("{}:*", escaped(&self.server.prefix));
+        for slot in self.a_slot_of_each_server(DOING).await? {
             let mut cursor = 0_u64;
             loop {
-                let mut ask = pipe();
-                let pattern = format!("{}:*", escaped(&self.server.prefix));
-                ask.cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(KEYS);
-                let ((next, keys),): ((u64, Vec<Vec<u8>>),) = self.server.link.query_at(DOING, slot, &ask).await?;
+                let (next, keys) = self.scan_names(DOING, slot, cursor, &pattern).await?;
                 self.look_at_keys(keys, &mut found, report).await?;
                 cursor = next;
                 if cursor == 0 {
@@ -38,14 +32,6 @@ impl RedisStore {
         }
         self.look_at_lists(&found, report).await?;
         Ok(found)
-    }
-
-    /// `None`: there is one server.
-    async fn a_slot_of_each_server(&self) -> Result<Vec<Option<Slot>>, StoreError> {
-        let Servers::Cluster(cluster) = &self.server.link.servers else { return Ok(vec![None]) };
-        let map = cluster.map().await.map_err(|error| self.server.link.failed(DOING, error))?;
-        let of = |server: &_| map.ranges.iter().find(|range| std::sync::Arc::ptr_eq(&range.server, server));
-        Ok(map.servers().into_iter().filter_map(|server| Some(Some(of(server)?.first))).collect())
     }
 
     async fn look_at_keys(
@@ -130,10 +116,4 @@ impl RedisStore {
         }
         Ok(())
     }
-}
-
-/// Text that stands for itself in a pattern.
-fn escaped(text: &str) -> String {
-    let escape = |c: char| "*?[]\\^-".contains(c).then_some('\\').into_iter().chain([c]);
-    text.chars().flat_map(escape).collect()
 }

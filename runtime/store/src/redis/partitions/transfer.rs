@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::RedisStore;
 use crate::parts::ask_by_store;
-use crate::{Imported, StoreError, StoredJob, Transfer};
+use crate::{Imported, StoreError, StoredJob, StoredState, Transfer};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -56,6 +56,18 @@ impl Transfer for RedisStore {
     async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
         let count = self.map().await?.of_tenant(tenant);
         self.ask_all(count, |partition| async move { partition.clear_move_marks(tenant, ids).await }).await.map(drop)
+    }
+
+    async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError> {
+        self.all_keys_with_state(tenant).await
+    }
+
+    async fn export_state(&self, topic: &TopicId, key: &str) -> Result<Option<StoredState>, StoreError> {
+        self.one_state(topic, key).await
+    }
+
+    async fn import_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Result<bool, StoreError> {
+        self.add_state(topic, key, state).await
     }
 }
 
