@@ -155,6 +155,22 @@ checks! {
         "a job that is gone, or waits at another place, stands in line for a key",
         "the key's slot goes to a job that does not exist",
         "remove the entry by hand";
+    LinkWaiterGone "link-waiter-gone":
+        "it is noted what a job waits for that is gone",
+        "the notes take space for ever",
+        "remove the entries by hand";
+    LinkJobGone "link-job-gone":
+        "a job waits for one that is gone and has not ended",
+        "it waits for ever",
+        "cancel the job that waits, and push it again without the other one";
+    WaitsForNone "waits-for-none":
+        "a job stands by, and all jobs that it waits for have ended",
+        "it waits for ever",
+        "cancel it and push it again";
+    LinksMismatched "links-mismatched":
+        "the notes of what a job waits for do not fit together, or fewer are counted than there are",
+        "the end of a job may not start what waits for it, or a batch takes too many members",
+        "cancel the job that waits and push it again";
     TopicNotListed "topic-not-listed":
         "a job's topic is not in the list of topics",
         "no command shows the topic, and nothing of it is swept",
@@ -184,7 +200,7 @@ checks! {
         "none of its jobs starts",
         "pause and resume the topic";
     RunningMiscounted "running-miscounted":
-        "the number of a topic's running jobs is not what is noted",
+        "the number of running jobs of a topic, or of a tenant with limits, is not what is noted",
         "`max-running` allows too many or too few",
         "stop pushing, let the topic run empty, and have it forgotten";
     JobsMiscounted "jobs-miscounted":

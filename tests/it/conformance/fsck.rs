@@ -9,8 +9,8 @@ use gristmill::job::{JobId, NewJob, Priority, WorkerId};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::schedule::{Schedule, ScheduleId};
 use gristmill::store::embedded::fsck_file;
-use gristmill::store::{BillEntry, Check, DeadLimits, ScheduleChange, Settlement};
-use gristmill::topic::{FleetLimits, KeyLimits, OnDead, Rate};
+use gristmill::store::{BillEntry, Check, ClaimFrom, DeadLimits, ScheduleChange, Settlement};
+use gristmill::topic::{FleetLimits, KeyLimits, OnDead, Rate, TenantFleetLimits};
 use gristmill_tests::random::seeded;
 use gristmill_tests::test_store::{
     Kind, TestStore, delayed, failure, foreign, job, keyed, line, of_priority, retry, settlement, tenant, topic,
@@ -106,14 +106,26 @@ async fn a_store_in_which_much_has_happened_has_no_damage(queue: TestStore) {
             foreign("mail"),
             job(if round % 2 == 0 { "paused" } else { "limited" }),
         ];
+        let mut linked = [job("mail"), job("next"), job("next"), job("mail")];
+        linked[0].spec.links.open = true;
+        linked[1].spec.links.batch = Some(linked[0].spec.id.clone());
+        linked[2].spec.links.after = vec![linked[1].spec.id.clone(), linked[1].spec.id.clone()];
+        linked[3].spec.links.after = vec![linked[0].spec.id.clone()];
         queue.push(&batch).await;
+        queue.push(&linked).await;
+        if round % 3 > 0 {
+            queue.store.seal(&tenant(), &linked[0].spec.id).await.unwrap();
+        }
         queue.store.set_paused(&topic("paused"), round % 5 < 3).await.unwrap();
         queue.pass(1000);
         queue.migrate().await;
         let on_dead = if round % 3 == 0 { OnDead::Halt } else { OnDead::Continue };
+        let tenant_limits = TenantFleetLimits { max_running: Some(40), ..TenantFleetLimits::NONE };
+        let of_tenant = if round % 5 > 2 { tenant_limits } else { TenantFleetLimits::NONE };
         let limits = key_limits(on_dead, (round % 4 < 2).then(|| Rate::new(1, Duration::from_secs(2))));
         let limited = FleetLimits { max_running: Some(2), ..FleetLimits::NONE };
-        let from = [line("mail", 7).within(limits), line("limited", 5).within(limited), line("paused", 3)];
+        let from = [line("mail", 7).within(limits), line("limited", 5).within(limited), line("paused", 3), line("next", 2)];
+        let from = from.map(|line| ClaimFrom { limits: FleetLimits { tenant: of_tenant, ..line.limits }, ..line });
         let worker = WorkerId::new(&format!("host-1-{}", round % 3));
         queue.heartbeat(&worker).await;
         running.extend(queue.store.claim(&worker, &from).await.unwrap().claims);
@@ -206,6 +218,11 @@ async fn filled(kind: Kind) -> TestStore {
         of_keyed("alone", "other"),
     ];
     queue.push(&jobs).await;
+    let mut after = named("after", job("mail"));
+    after.spec.links.after = vec![id("later"), id("ready")];
+    let mut batch = named("batch", job("mail"));
+    batch.spec.links.open = true;
+    queue.push(&[after, batch]).await;
     schedule(&queue, "hourly").await;
     bill(&queue).await;
     assert_eq!(findings(&queue).await, none());
@@ -252,6 +269,13 @@ const IN_REDIS: &[Damage] = &[
     (Check::SlotHolderGone, "HSET|P slots|keyed k|ghost", "slots keyed k"),
     (Check::WaiterWithoutHolder, "HDEL|P slots|keyed k", "job waiter, "),
     (Check::WaiterGone, "ZADD|P behind|0|keyed 1:k 0000000000000009 ghost", "job ghost, "),
+    (Check::LinkWaiterGone, "HDEL|P jobs|after", "job after, "),
+    (Check::LinkWaiterGone, "ZADD|P links|0|w ghost o later", "job ghost, "),
+    (Check::LinkJobGone, "HDEL|P jobs|later", "links w after o later"),
+    (Check::WaitsForNone, "ZREM|P links|w batch o ", "job batch, "),
+    (Check::WaitsForNone, "ZREM|P links|w after o later|w after o ready", "job after, "),
+    (Check::LinksMismatched, "ZREM|P links|j later after", "links w after o later"),
+    (Check::LinksMismatched, "ZADD|P links|0|j later batch", "links j later batch"),
     (Check::TopicNotListed, "ZREM|P topics|keyed", "topic keyed, job holder, "),
     (Check::TenantNotListed, "SREM|G tenants|acme", "tenant acme, "),
     (Check::PartitionNotListed, "HSET|G {acme/7}:jobs|x|y", "partition 7"),
@@ -262,6 +286,7 @@ const IN_REDIS: &[Damage] = &[
     (Check::LimitedForEver, "ZADD|P limited|inf|keyed", "topic keyed, "),
     (Check::LimitedForEver, "ZADD|P limited|5|keyed", "topic keyed, "),
     (Check::RunningMiscounted, "HINCRBY|P counts|mail:running|1", "1 run, and 2 are noted"),
+    (Check::RunningMiscounted, "HSET|P tenant|running|9", "1 run, and 9 are noted"),
     (Check::CountMalformed, "HSET|P counts|mail:acked|-1", "counts mail:acked"),
     (Check::ScheduleUnreadable, "HSET|P schedules|mail/hourly|nonsense", "mail/hourly"),
     (Check::ScheduleNotDue, "ZREM|P ticks|mail/hourly", "mail/hourly"),
@@ -292,6 +317,10 @@ const IN_A_FILE: &[Damage] = &[
     (Check::UniqueNotHeld, "DELETE FROM uniques WHERE value = 'u'", "job unique, "),
     (Check::UniqueHolderGone, "UPDATE uniques SET holder = 'ghost' WHERE value = 'u'", "job ghost, "),
     (Check::UniqueHolderGone, "INSERT INTO uniques VALUES (77, 'v', 'ghost', 5)", "topic 77"),
+    (Check::LinkWaiterGone, "INSERT INTO links VALUES ('acme', 'ghost', '', '-', 0)", "tenant acme, job ghost, "),
+    (Check::LinkJobGone, "UPDATE links SET job = 'ghost' WHERE job = 'later'", "links after ghost"),
+    (Check::WaitsForNone, "UPDATE links SET ended = '-' WHERE waiter = 'batch'", "job batch, "),
+    (Check::LinksMismatched, "UPDATE links SET members = 1 WHERE waiter = 'after' AND job = ''", "job after, "),
     (Check::TopicNotListed, "UPDATE job_rows SET tenant = 'other' WHERE id = 'ready'", "tenant other, job ready, "),
     (Check::JobsMiscounted, "UPDATE topics SET running = 2 WHERE topic = 'mail'", "topic mail, "),
     (Check::WaiterWithoutHolder, "UPDATE job_rows SET slot = NULL WHERE id = 'holder'", "job waiter, "),
@@ -299,6 +328,7 @@ const IN_A_FILE: &[Damage] = &[
     (Check::TopicNotAnnounced, "UPDATE topics SET active = 0 WHERE topic = 'mail'", "topic mail, "),
     (Check::LimitedForEver, "UPDATE topics SET limited_until = -1 WHERE topic = 'keyed'", "topic keyed, "),
     (Check::CountMalformed, "UPDATE totals SET n = -1 WHERE name = 'pushed'", "totals pushed"),
+    (Check::CountMalformed, "INSERT INTO tenant_use VALUES ('acme', 1, -1, 1, 1, NULL, NULL)", "tenant acme, tenant_use"),
     (Check::CountMalformed, "INSERT INTO totals VALUES (77, 'acked', 1)", "topic 77"),
     (Check::DetailWithoutJob, "INSERT INTO bodies VALUES (1, x'00')", "bodies 1"),
     (Check::DetailWithoutJob, "INSERT INTO ended VALUES (77, 1, 'complete', 1, 1, 1, ' a ')", "topic 77"),

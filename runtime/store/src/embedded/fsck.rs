@@ -98,6 +98,12 @@ const OF_JOBS: &[(Check, &str)] = &[
          FROM jobs WHERE number > ?1 AND number <= ?2 AND unique_value IS NOT NULL AND unique_window_ms IS NULL AND state <> 'dead'
              AND NOT EXISTS (SELECT 1 FROM uniques WHERE uniques.topic_number = jobs.topic_number AND value = unique_value)",
     ),
+    (
+        Check::WaitsForNone,
+        "SELECT tenant, NULL, id, 'job_rows ' || number, 'it stands by, and all that it waits for have ended'
+         FROM job_rows WHERE number > ?1 AND number <= ?2 AND delayed_until = 99999999999999 AND NOT EXISTS (
+             SELECT 1 FROM links INDEXED BY links_open WHERE links.tenant = job_rows.tenant AND waiter = id AND ended IS NULL)",
+    ),
 ];
 
 /// What must not be in the topic with number ?1, whose rows are from ?2 to ?3.
@@ -181,6 +187,27 @@ const OF_ALL: &[(Check, &str)] = &[
         Check::UniqueHolderGone,
         "SELECT NULL, NULL, holder, 'uniques ' || value, 'topic ' || topic_number || ' is missing' FROM uniques
          WHERE NOT EXISTS (SELECT 1 FROM topics WHERE number = topic_number)",
+    ),
+    (
+        Check::CountMalformed,
+        "SELECT tenant, NULL, NULL, 'tenant_use', 'an amount is negative' FROM tenant_use
+         WHERE min(day, jobs, hour, fuel, coalesce(jobs_per_day, 0), coalesce(fuel_per_hour, 0)) < 0",
+    ),
+    (
+        Check::LinkWaiterGone,
+        "SELECT tenant, NULL, waiter, 'links ' || waiter || ' ' || job, 'no such job waits' FROM links
+         WHERE NOT EXISTS (SELECT 1 FROM job_rows WHERE id = waiter AND job_rows.tenant = links.tenant)",
+    ),
+    (
+        Check::LinkJobGone,
+        "SELECT tenant, NULL, waiter, 'links ' || waiter || ' ' || job, 'the job that it waits for is not stored' FROM links INDEXED BY links_open
+         WHERE ended IS NULL AND job <> '' AND NOT EXISTS (SELECT 1 FROM job_rows WHERE id = job AND job_rows.tenant = links.tenant)",
+    ),
+    (
+        Check::LinksMismatched,
+        "SELECT own.tenant, NULL, own.waiter, 'links ' || own.waiter, own.members || ' are counted, and there are more' FROM links AS own
+         WHERE own.job = '' AND own.members < (
+             SELECT count(*) FROM links WHERE links.tenant = own.tenant AND links.waiter = own.waiter AND links.job <> '')",
     ),
     (
         Check::BillMalformed,

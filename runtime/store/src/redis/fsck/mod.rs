@@ -5,6 +5,7 @@
 
 mod jobs;
 mod keys;
+mod links;
 mod lists;
 mod rest;
 
@@ -80,6 +81,7 @@ impl Look<'_> {
         self.jobs(&topics, &raw).await?;
         self.details(&topics, &raw).await?;
         self.slots_of_keys().await?;
+        self.links().await?;
         self.counts(&found.bills).await?;
         self.running().await?;
         self.schedules().await

@@ -110,7 +110,7 @@ impl Look<'_> {
 
     /// Whether as many jobs run as is noted.
     pub(super) async fn running(&mut self) -> Result<(), StoreError> {
-        let names = [self.keys.jobs(), self.keys.claims(), self.keys.counts()];
+        let names = [self.keys.jobs(), self.keys.claims(), self.keys.counts(), self.keys.tenant()];
         let mut call = Call::new(script!("fsck_running.lua"), &names);
         call.arg(CLAIMS);
         let mut reply = self.partition.reply(DOING, call).await?;
@@ -130,7 +130,9 @@ impl Look<'_> {
         };
         for (topic, running, noted) in read().map_err(self.partition.misread(DOING))? {
             let detail = format!("{running} run, and {noted} are noted");
-            self.found(Check::RunningMiscounted, (Some(&topic), None), self.keys.counts(), detail);
+            let of_topic = Some(topic.as_str()).filter(|topic| !topic.is_empty());
+            let place = if of_topic.is_some() { self.keys.counts() } else { self.keys.tenant() };
+            self.found(Check::RunningMiscounted, (of_topic, None), place, detail);
         }
         Ok(())
     }
@@ -171,7 +173,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    async fn triples(&self, call: Call) -> Result<Vec<[String; 3]>, StoreError> {
+    pub(super) async fn triples(&self, call: Call) -> Result<Vec<[String; 3]>, StoreError> {
         let mut reply = self.partition.reply(DOING, call).await?;
         let mut read = || -> RedisResult<_> {
             let mut triples = Vec::new();
