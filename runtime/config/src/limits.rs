@@ -36,6 +36,8 @@ pub struct TenantLimits {
     pub weight: u32,
     /// What its jobs may do in all runners together.
     pub fleet: TenantFleetLimits,
+    /// What is in its jobs is answered to workers, and to tokens that may do everything in all tenants.
+    pub hide_payloads: bool,
 }
 
 impl Default for TenantLimits {
@@ -51,6 +53,7 @@ impl Default for TenantLimits {
             concurrency: None,
             weight: WEIGHT,
             fleet: TenantFleetLimits::NONE,
+            hide_payloads: false,
         }
     }
 }
@@ -66,7 +69,10 @@ impl TenantLimits {
 /// None: the section is not there.
 pub(super) fn limits(outer: &mut Section<'_>) -> Option<TenantLimits> {
     let mut section = outer.section("limits")?;
+    let mut hide_payloads = false;
+    section.boolean("hide-payloads", &mut hide_payloads);
     let limits = TenantLimits {
+        hide_payloads,
         requests_per_second: section.limit(&ranges::REQUESTS_PER_SECOND),
         stored_jobs: section.limit(&ranges::STORED_JOBS),
         stored_bytes: section.limit(&ranges::STORED_BYTES),
@@ -96,7 +102,7 @@ mod tests {
     fn tenants_have_limits_of_their_own_and_the_default_one_too() {
         let acme =
             "requests-per-second = 5\nstored-jobs = \"2k\"\nstored-bytes = \"1GiB\"\ntopics = 5\npayload = \"1KiB\"
-                    keep-result = \"1h\"\nunique-window = \"2d\"\nweight = 3\nmax-running = 50
+                    keep-result = \"1h\"\nunique-window = \"2d\"\nweight = 3\nmax-running = 50\nhide-payloads = true
                     jobs-per-day = \"100k\"\nfuel-per-hour = \"5T\"";
         let manifest = parse(&format!("[limits]\nconcurrency = 3\n[tenants.acme.limits]\n{acme}"));
         let limits = |tenant: &str| manifest.limits.get(&tenant.parse::<Name>().unwrap()).copied();
@@ -116,6 +122,7 @@ mod tests {
                 jobs_per_day: Some(100_000),
                 fuel_per_hour: Some(5_000_000_000_000),
             },
+            hide_payloads: true,
         };
         assert_eq!(limits("acme"), Some(acme));
         assert_eq!(limits("other"), None);

@@ -39,7 +39,7 @@ export function Payload({ of, name }) {
   const wanted = chosen.get(name) ?? ''
   const kind = kinds.includes(wanted) ? wanted : kinds[0]
   const facts = [size(shown.bytes.length), of.content_type].filter(Boolean).join(' · ')
-  if (shown.bytes.length === 0) return html`<p class="empty">Empty.</p>`
+  if (shown.bytes.length === 0) return html`<p class="empty">${/x-hidden/.test(of.content_type ?? '') ? 'Hidden: only an admin of the server sees it.' : 'Empty.'}</p>`
   return html`<div class="payload">
     <div class="bar">${kinds.map((one) => html`<button aria-pressed=${one === kind} onClick=${() => (chosen.set(name, one), draw())}>${one}</button>`)}
       <span class="none">${facts}</span><${Button} run=${() => save(shown.bytes, name)} label=${`Save the ${name}`}>Save<//></div>

@@ -41,6 +41,7 @@ mod lmstfy;
 mod lmstfy;
 mod openapi;
 mod page;
+mod payloads;
 mod problem;
 #[cfg(feature = "pull")]
 mod pull;

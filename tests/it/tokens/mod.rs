@@ -4,6 +4,7 @@ mod audit;
 mod isolation;
 mod limits;
 mod machine;
+mod payloads;
 pub(crate) mod revoked;
 mod routes;
 mod scopes;

@@ -23,11 +23,12 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn attempts(
-    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
+    Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
     State(state): State<AppState>,
     Head(Query(AttemptsWanted { topic, job, failed, limit })): Head<Query<AttemptsWanted>>,
 ) -> Result<Json<Attempts>, Problem> {
     within_batch(limit)?;
-    let (attempts, since_ms) = state.recent.of(&RecentWanted { tenant, topic, job, failed, limit });
-    Ok(Json(Attempts { attempts, since_ms }))
+    let wanted = RecentWanted { tenant, topic, job, failed, limit };
+    let (attempts, since_ms) = state.recent.of(&wanted);
+    Ok(Json(Attempts { attempts: state.shown(&identity, &wanted.tenant, attempts), since_ms }))
 }

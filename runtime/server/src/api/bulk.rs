@@ -70,6 +70,8 @@ async fn make(
     } else if change != JobChange::default() {
         return Err(Problem::new(Code::BadRequest, "`due` and `priority` go with the action `change`"));
     }
+    // Others see the query.
+    state.public_query(&tenant, &new.q)?;
     let bulk = state.bulk.make(Work::new(tenant, &new)?, new, identity.actor())?;
     entry.made(&bulk.id);
     Ok((StatusCode::CREATED, Json(bulk)))

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Query, State};
 
 use crate::api::jobs::within_batch;
-use crate::api::list::{cursor, query, query_cursor};
+use crate::api::list::{cursor, query_cursor};
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
 use crate::extract::{Document, Head};
@@ -40,7 +40,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn list(
-    Allowed { over: topic, .. }: Allowed<scope::Read, TopicId>,
+    Allowed { over: topic, identity, .. }: Allowed<scope::Read, TopicId>,
     State(state): State<AppState>,
     Head(Query(page)): Head<Query<wire::Page>>,
 ) -> Result<Json<wire::Dead>, Problem> {
@@ -51,7 +51,8 @@ async fn list(
             format!("`skip` is at most {MOST_SKIPPED}: page by `/jobs?state=dead`"),
         ));
     }
-    Ok(Json(wire::Dead { dead: state.store.dead(&topic, page.skip, page.limit).await? }))
+    let dead = state.store.dead(&topic, page.skip, page.limit).await?;
+    Ok(Json(wire::Dead { dead: state.shown(&identity, &topic.tenant, dead) }))
 }
 
 async fn respawn(
@@ -109,7 +110,7 @@ async fn intervene(
         Some(q) => {
             // How many jobs fit says what is in them.
             identity.may(Scope::Read, &topic.tenant)?;
-            let query = query(&q)?;
+            let query = state.query(identity, &topic.tenant, &q)?;
             if !query.is_selective() {
                 return Err(Problem::new(Code::BadRequest, NOT_SELECTIVE));
             }
@@ -127,11 +128,12 @@ async fn intervene(
 }
 
 async fn groups(
-    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
+    Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
     State(state): State<AppState>,
     Head(Query(GroupsOf { q, after })): Head<Query<GroupsOf>>,
 ) -> Result<Json<Groups>, Problem> {
     let after = after.as_deref().map(query_cursor).transpose()?;
-    let DeadGroups { groups, looked_at, next } = dead_groups(&*state.store, &tenant, &query(&q)?, after).await?;
+    let query = state.query(&identity, &tenant, &q)?;
+    let DeadGroups { groups, looked_at, next } = dead_groups(&*state.store, &tenant, &query, after).await?;
     Ok(Json(Groups { groups, looked_at, next: next.as_ref().map(QueryCursor::to_string) }))
 }

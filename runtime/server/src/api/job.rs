@@ -78,7 +78,7 @@ async fn look(
     if !follow && patience.is_none() {
         let look = async { look_up(&*state.store, &tenant, &id).await?.ok_or(unknown) };
         let view = state.request_limiter.within(identity.tenant(), look).await?;
-        return Ok(Json(view).into_response().into());
+        return Ok(Json(state.shown(&identity, &tenant, view)).into_response().into());
     }
     let mut watch = Watch::begin(&state, &identity, tenant, id).await?;
     if follow {

@@ -28,7 +28,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn list(
-    Allowed { over: topic, .. }: Allowed<scope::Read, TopicId>,
+    Allowed { over: topic, identity, .. }: Allowed<scope::Read, TopicId>,
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<wire::List>>,
 ) -> Result<Json<wire::Listed>, Problem> {
@@ -41,23 +41,27 @@ async fn list(
         let mut page = state.store.jobs(&topic, place, after.as_ref(), wanted.limit).await?;
         show_progress(&*state.store, &topic.tenant, &mut page.jobs).await?;
         let next = page.next.as_ref().map(Cursor::to_string);
-        return Ok(Json(wire::Listed { jobs: page.jobs, next, looked_at: None }));
+        let jobs = state.shown(&identity, &topic.tenant, page.jobs);
+        return Ok(Json(wire::Listed { jobs, next, looked_at: None }));
     };
-    let query = query(q)?;
+    let query = state.query(&identity, &topic.tenant, q)?;
     let query = place.into_iter().fold(query, JobQuery::of_state);
     let after = after.map(query_cursor).transpose()?;
-    let found = find(&*state.store, &topic.tenant, Some(&topic), &query, after, wanted.limit).await?;
+    let mut found = find(&*state.store, &topic.tenant, Some(&topic), &query, after, wanted.limit).await?;
+    found.jobs = state.shown(&identity, &topic.tenant, found.jobs);
     Ok(Json(found.into()))
 }
 
 async fn search(
-    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
+    Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<wire::Search>>,
 ) -> Result<Json<wire::Listed>, Problem> {
     within_batch(wanted.limit)?;
     let after = wanted.after.as_deref().map(query_cursor).transpose()?;
-    let found = find(&*state.store, &tenant, None, &query(&wanted.q)?, after, wanted.limit).await?;
+    let query = state.query(&identity, &tenant, &wanted.q)?;
+    let mut found = find(&*state.store, &tenant, None, &query, after, wanted.limit).await?;
+    found.jobs = state.shown(&identity, &tenant, found.jobs);
     Ok(Json(found.into()))
 }
 
@@ -66,11 +70,6 @@ impl From<Found> for wire::Listed {
         let next = found.next.as_ref().map(QueryCursor::to_string);
         Self { jobs: found.jobs, next, looked_at: Some(found.looked_at) }
     }
-}
-
-/// What a request searches for.
-pub(crate) fn query(text: &str) -> Result<JobQuery, Problem> {
-    text.parse().map_err(|error| Problem::new(Code::BadRequest, format!("`q`: {error}")))
 }
 
 pub(crate) fn query_cursor(after: &str) -> Result<QueryCursor, Problem> {

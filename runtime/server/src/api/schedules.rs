@@ -57,20 +57,21 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn list(
-    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
+    Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
     State(state): State<AppState>,
 ) -> Result<Json<Schedules>, Problem> {
     let schedules = state.store.schedules(&tenant, None).await?;
-    Ok(Json(Schedules { schedules: schedules.into_iter().map(Schedule::from).collect() }))
+    let schedules: Vec<Schedule> = schedules.into_iter().map(Schedule::from).collect();
+    Ok(Json(Schedules { schedules: state.shown(&identity, &tenant, schedules) }))
 }
 
 async fn show(
-    Allowed { over, .. }: Allowed<scope::Read, InPath>,
+    Allowed { over, identity, .. }: Allowed<scope::Read, InPath>,
     State(state): State<AppState>,
 ) -> Result<Json<Schedule>, Problem> {
     let id = id(over);
-    let found = state.store.schedules(&id.topic.tenant, Some(&id)).await?.pop();
-    found.map(|found| Json(found.into())).ok_or_else(|| unknown(&id))
+    let found = state.store.schedules(&id.topic.tenant, Some(&id)).await?.pop().ok_or_else(|| unknown(&id))?;
+    Ok(Json(state.shown(&identity, &id.topic.tenant, found.into())))
 }
 
 async fn put(

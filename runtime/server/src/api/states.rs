@@ -27,9 +27,10 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn show(
-    Allowed { over: (tenant, topic, key), .. }: Allowed<scope::Read, InPath>,
+    Allowed { over: (tenant, topic, key), identity, .. }: Allowed<scope::Read, InPath>,
     State(state): State<AppState>,
 ) -> Result<Json<wire::KeyState>, Problem> {
+    state.may_see_payloads(&identity, &tenant)?;
     let found = state.store.state(&TopicId { tenant, topic }, &key).await?;
     Ok(Json(wire::KeyState { state: found.map(wire::Base64) }))
 }

@@ -74,6 +74,12 @@ impl Client {
         self.identity.tenant()
     }
 
+    /// Whether what is in the tenant's jobs is hidden from it.
+    pub(super) fn may_see_payloads(&self, api: &Api, tenant: &Name) -> Result<(), Refusal> {
+        let hides = api.state.hides_payloads(&self.identity, tenant);
+        if hides { Err(Refusal::forbidden("payloads are hidden")) } else { Ok(()) }
+    }
+
     /// Whether its token has the scope. What needs `admin` is in the audit log.
     pub(super) fn has(&self, scope: Scope) -> bool {
         let has = self.identity.has(scope);

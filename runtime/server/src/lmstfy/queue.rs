@@ -41,6 +41,7 @@ pub(super) async fn size(State(api): State<Api>, context: RequestContext) -> Res
 /// The next job to be consumed.
 pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
     context.client.may(Scope::Read)?;
+    context.client.may_see_payloads(&api, &context.queue.topic.tenant)?;
     let (mut cursor, now) = (None, Timestamp::now());
     for _ in 0..PAGES {
         let page = api.state.store.jobs(&context.queue.topic, StateFilter::Ready, cursor.as_ref(), PAGE).await?;
@@ -63,6 +64,7 @@ pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Res
 pub(super) async fn peek_job(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
     const UNKNOWN: Refusal = Refusal::not_found("job not found");
     context.client.may(Scope::Read)?;
+    context.client.may_see_payloads(&api, &context.queue.topic.tenant)?;
     let Ok(id) = context.job.parse::<JobId>() else { return Err(UNKNOWN) };
     let now = Timestamp::now();
     match api.state.store.job(&context.queue.topic.tenant, &id).await? {

@@ -6,6 +6,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::auth::identity::Identity;
 use crate::limits::requests::Permit;
+use crate::payloads::Hide;
 use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::signal_hub::Listener;
@@ -20,6 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct WatchPermit {
     listener: Listener,
     tenant: Name,
+    hides_payloads: bool,
     permit: Permit,
 }
 
@@ -30,6 +32,7 @@ pub(crate) struct Watch {
     listener: Listener,
     tenant: Name,
     id: JobId,
+    hides_payloads: bool,
     last: Option<JobView>,
     _permit: Permit,
 }
@@ -40,7 +43,8 @@ impl WatchPermit {
     pub(crate) async fn take(state: &AppState, identity: &Identity, tenant: Name) -> Result<Self, Problem> {
         let permit = state.request_limiter.wait(identity.tenant())?;
         let listener = state.signal_hub.listen(&tenant).await?;
-        Ok(Self { listener, tenant, permit })
+        let hides_payloads = state.hides_payloads(identity, &tenant);
+        Ok(Self { listener, tenant, hides_payloads, permit })
     }
 }
 
@@ -55,15 +59,15 @@ impl Watch {
 
     /// From when the permit was taken.
     pub(crate) fn with(permit: WatchPermit, state: &AppState, id: JobId) -> Self {
-        let WatchPermit { listener, tenant, permit } = permit;
-        Self { state: state.clone(), listener, tenant, id, last: None, _permit: permit }
+        let WatchPermit { listener, tenant, hides_payloads, permit } = permit;
+        Self { state: state.clone(), listener, tenant, id, hides_payloads, last: None, _permit: permit }
     }
 
     /// What is known of the job now. Of one that was there and of which nothing was kept, that it is over; none: it never
     /// was there while we watched, nor among those that ended a while ago.
     pub(crate) async fn look(&mut self) -> Result<Option<JobView>, StoreError> {
         let store = &self.state.store;
-        let view = match store.job(&self.tenant, &self.id).await? {
+        let mut view = match store.job(&self.tenant, &self.id).await? {
             Some(mut view) => {
                 show_progress(&**store, &self.tenant, std::slice::from_mut(&mut view)).await?;
                 Some(view)
@@ -79,6 +83,9 @@ impl Watch {
                 }
             }
         };
+        if self.hides_payloads {
+            view.hide();
+        }
         self.last.clone_from(&view);
         Ok(view)
     }

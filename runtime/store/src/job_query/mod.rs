@@ -146,6 +146,12 @@ impl JobQuery {
         self.conditions.iter().any(|condition| !matches!(condition.field, JobField::Topic | JobField::State))
     }
 
+    /// Whether it chooses jobs by what is in their bodies or metadata.
+    pub fn reads_payloads(&self) -> bool {
+        let is_payload = |field: &JobField| matches!(field, JobField::Meta(_) | JobField::Body(_) | JobField::Anything);
+        self.conditions.iter().any(|condition| is_payload(&condition.field))
+    }
+
     /// The same query with one more condition: jobs of this state.
     #[must_use]
     pub fn of_state(self, state: StateFilter) -> Self {

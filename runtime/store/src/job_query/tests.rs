@@ -196,3 +196,16 @@ fn cursors_of_searches_read_as_they_are_written() {
         assert_eq!(text.parse::<QueryCursor>(), Err(BadQueryCursor), "{text}");
     }
 }
+
+#[test]
+fn a_query_says_whether_it_asks_for_what_is_in_jobs() {
+    for (text, reads) in [
+        ("body.user:1", true),
+        ("-meta.order:17", true),
+        ("state:dead hush", true),
+        ("state:dead reason:timeout key:a unique:b message:c id:*", false),
+        ("", false),
+    ] {
+        assert_eq!(text.parse::<JobQuery>().unwrap().reads_payloads(), reads, "{text}");
+    }
+}
