@@ -10,6 +10,7 @@ use crate::api::minutes::Minutes;
 use crate::api::queue_depths::QueueDepths;
 use crate::api::readiness::Readiness;
 use crate::api::topic_rates::Rates;
+use crate::audit::RecentActions;
 use crate::auth::Auth;
 use crate::bulk::BulkActions;
 use crate::claims::ClaimService;
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) request_limiter: RequestLimiter,
     pub(crate) rates: Rates,
     pub(crate) bulk: BulkActions,
+    pub(crate) actions: RecentActions,
     pub(crate) recent: RecentAttempts,
     pub(crate) minutes: Minutes,
     /// For clients that claim jobs.
@@ -82,6 +84,7 @@ impl AppState {
             request_limiter: RequestLimiter::new(&settings.limits),
             rates: Rates::default(),
             bulk: BulkActions::default(),
+            actions: RecentActions::default(),
             recent: settings.recent.clone(),
             minutes: Minutes::default(),
             claims: ClaimService::default(),

@@ -13,6 +13,7 @@ mod last_good;
 mod load;
 mod registry;
 mod reload;
+mod seen;
 mod uploads;
 mod watch;
 
@@ -20,5 +21,6 @@ pub use backlog::Backlog;
 pub use folder::{Folder, Refusal};
 pub use registry::{Available, Code, Handler, HandlerRegistry, TopicHandler};
 pub use reload::Reloader;
+pub use seen::SeenVersion;
 pub use uploads::{ComponentUploads, UploadError};
 pub use watch::Hints;

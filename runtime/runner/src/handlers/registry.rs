@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::backlog::Backlog;
+use super::seen::{SeenVersion, SeenVersions};
 use crate::native::NativeHandler;
 use gristmill_config::{Admission, Manifest, TenantLimits};
 use gristmill_core::admission::Targets;
@@ -107,6 +108,7 @@ pub struct HandlerRegistry {
     /// Of topics that have no entry.
     dead: Option<DeadPolicy>,
     refused: BTreeMap<Name, String>,
+    seen: SeenVersions,
     /// The handlers that had to be compiled when this registry was made.
     uncompiled: BTreeSet<Name>,
     backlog: Arc<Backlog>,
@@ -155,8 +157,21 @@ impl HandlerRegistry {
         let of_tenants = manifest.handlers_of_tenants().cloned().collect();
         let (limits, dead) = (Arc::clone(&manifest.limits), Some(manifest.dead_policy()));
         let (refused, uncompiled) = (refused.clone(), backlog.names().into_iter().collect());
-        let backlog = Arc::clone(backlog);
-        Self { entries, tenants, raw_topics, auto, of_tenants, admission, limits, dead, refused, uncompiled, backlog }
+        let (backlog, seen) = (Arc::clone(backlog), before.seen.and(available));
+        Self {
+            entries,
+            tenants,
+            raw_topics,
+            auto,
+            of_tenants,
+            admission,
+            limits,
+            dead,
+            refused,
+            seen,
+            uncompiled,
+            backlog,
+        }
     }
 
     /// What the manifest has, before any handler is read.
@@ -173,6 +188,11 @@ impl HandlerRegistry {
     /// Why this handler's file was not taken.
     pub fn refused(&self, handler: &Name) -> Option<&str> {
         self.refused.get(handler).map(String::as_str)
+    }
+
+    /// The last versions of this handler that this process has met, the earliest first.
+    pub fn seen(&self, handler: &Name) -> &[SeenVersion] {
+        self.seen.of(handler)
     }
 
     /// How many handlers are compiled or wait for it at the moment.

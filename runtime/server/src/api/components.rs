@@ -17,6 +17,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
+use crate::wire::handler::HandlerVersions;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;
 use gristmill_metrics::{Event, EventKind};
@@ -28,9 +29,15 @@ const TAKE_IN_WITHIN: Duration = Duration::from_secs(180);
 const UPLOAD: &str = "The component passes the checks of a file that is dropped into the handlers folder, is written there, \
     and serves when the answer comes. What fails a check changes nothing.";
 
+const VERSIONS: &str = "What each imports, and whether the topic grants it. Versions from before the process of this server began are not \
+    known, nor are files that failed a check.";
+
 pub(crate) fn routes() -> Routes {
     let path = "/tenants/{tenant}/topics/{topic}/handler";
     Routes::of("topics")
+        .get(path, versions, "List the versions of a topic's component")
+        .description(VERSIONS)
+        .problems(&[Code::TopicUnknown, Code::Starting])
         .put(path, upload, "Bring a topic's component")
         .description(UPLOAD)
         .problems(&[Code::TopicUnknown, Code::HandlerRefused, Code::Busy, Code::Starting, Code::Timeout])
@@ -48,6 +55,15 @@ impl Argument for Component {
         operation.body("application/wasm", json!({ "type": "string", "format": "binary" }));
         operation.fails(Code::TooLarge);
     }
+}
+
+async fn versions(
+    Allowed { over: topic, .. }: Allowed<scope::Read, TopicId>,
+    State(state): State<AppState>,
+) -> Result<Json<HandlerVersions>, Problem> {
+    let registry = state.registry()?;
+    let entry = registry.get(&topic).ok_or_else(|| unknown(&topic))?;
+    Ok(Json(HandlerVersions::of(entry, &registry)))
 }
 
 async fn upload(
@@ -87,16 +103,16 @@ async fn remove(
 /// The topic, if it may have another handler by this identity. A handler's file is shared by all topics that name it, of
 /// whatever tenant: who has one tenant only may replace it only if no other tenant's jobs run by it.
 fn owned(identity: &Identity, registry: &HandlerRegistry, id: &TopicId) -> Result<Topic, Problem> {
-    let unknown = || {
-        let detail = format!("there is no topic `{id}`: a section in the manifest makes one");
-        Problem::new(Code::TopicUnknown, detail)
-    };
-    let topic = registry.topic(id).ok_or_else(unknown)?;
+    let topic = registry.topic(id).ok_or_else(|| unknown(id))?;
     let shared = |name: &Name| registry.topics_of(name).iter().any(|other| other.id.tenant != id.tenant);
     if shared(&topic.handler) {
         identity.may_everywhere(Scope::Admin)?;
     }
     Ok(topic)
+}
+
+fn unknown(topic: &TopicId) -> Problem {
+    Problem::new(Code::TopicUnknown, format!("there is no topic `{topic}`: a section in the manifest makes one"))
 }
 
 async fn within<T>(work: impl Future<Output = Result<T, UploadError>>) -> Result<T, Problem> {

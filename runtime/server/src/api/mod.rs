@@ -1,6 +1,7 @@
 //! The JSON API under `/v1`, health and metrics: one file for each kind of route.
 
 pub(crate) mod attempts;
+pub(crate) mod audit;
 pub(crate) mod bill;
 pub(crate) mod bulk;
 pub(crate) mod components;
@@ -21,6 +22,7 @@ pub(crate) mod queue_depths;
 pub(crate) mod readiness;
 pub(crate) mod schedules;
 pub(crate) mod states;
+pub(crate) mod tenant_limits;
 pub(crate) mod tokens;
 pub(crate) mod topic_rates;
 pub(crate) mod topics;

@@ -7,13 +7,14 @@ use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::openapi::{Argument, Requirement};
 use gristmill_core::job::Name;
 use gristmill_core::token::{Scope, Token, TokenId};
 
-/// What is found out about a request. Clones share it. Where no audit log is kept, it keeps nothing.
+/// What is found out about a request. Clones share it. Where nothing is recorded, it keeps nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entry(Option<Arc<Mutex<Facts>>>);
 
@@ -24,15 +25,18 @@ pub(super) struct Facts {
     pub(super) token: Option<TokenId>,
     pub(super) tenant: Option<Name>,
     pub(super) account: Option<String>,
+    /// The client, for people; empty if it is not known.
+    pub(super) actor: String,
     /// The request does what needs the scope `admin`.
     pub(super) administers: bool,
     pub(super) made: Option<String>,
 }
 
 /// How a client was identified.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ClientKind {
+    /// One with a token.
     Token,
     /// An account of lmstfy's admin API.
     Account,
@@ -56,9 +60,10 @@ impl Entry {
     }
 
     /// The client was identified, perhaps by a token.
-    pub(crate) fn identified(&self, client: ClientKind, token: Option<&Token>) {
+    pub(crate) fn identified(&self, client: ClientKind, token: Option<&Token>, actor: impl FnOnce() -> String) {
         self.note(|facts| {
             facts.client = client;
+            facts.actor = actor();
             facts.token = token.map(|token| token.id.clone());
             facts.tenant = token.and_then(|token| token.tenant.clone());
         });
@@ -68,6 +73,7 @@ impl Entry {
     pub(crate) fn administers_as(&self, account: Option<String>) {
         self.note(|facts| {
             facts.client = if account.is_some() { ClientKind::Account } else { ClientKind::Anybody };
+            facts.actor = account.clone().unwrap_or_default();
             facts.account = account;
             facts.administers = true;
         });

@@ -24,20 +24,21 @@ const PART_BYTES: usize = 256;
 /// What a line says. It has no body, no header and no query of the request, and no text of a token.
 #[derive(Debug, Serialize)]
 pub struct AuditLine {
-    worker: WorkerId,
-    at_ms: Timestamp,
+    /// `None`: there is no log to write it to.
+    worker: Option<WorkerId>,
+    pub(super) at_ms: Timestamp,
     request: Option<String>,
-    client: ClientKind,
-    token: Option<TokenId>,
-    tenant: Option<Name>,
-    account: Option<String>,
+    pub(super) client: ClientKind,
+    pub(super) token: Option<TokenId>,
+    pub(super) tenant: Option<Name>,
+    pub(super) account: Option<String>,
     peer: IpAddr,
-    method: String,
-    route: Option<String>,
-    object: BTreeMap<String, String>,
-    made: Option<String>,
-    status: Option<u16>,
-    problem: Option<Code>,
+    pub(super) method: String,
+    pub(super) route: Option<String>,
+    pub(super) object: BTreeMap<String, String>,
+    pub(super) made: Option<String>,
+    pub(super) status: Option<u16>,
+    pub(super) problem: Option<Code>,
     omitted: u64,
 }
 
@@ -95,7 +96,7 @@ impl PendingLine {
     }
 
     fn line(&mut self, facts: Facts, omitted: u64) -> AuditLine {
-        let Facts { client, token, tenant, account, made, administers: _ } = facts;
+        let Facts { client, token, tenant, account, made, actor: _, administers: _ } = facts;
         let (request, status, problem) = match self.answer.take() {
             Some(Answer { request, status, problem }) => (request, Some(status.as_u16()), problem),
             None => (None, None, None),
@@ -104,7 +105,7 @@ impl PendingLine {
         let parts = self.parts.iter().flatten();
         let object = parts.map(|(name, text)| (name.to_owned(), part(route.as_deref(), name, text))).collect();
         AuditLine {
-            worker: self.recorder.log.worker().clone(),
+            worker: self.recorder.log.as_ref().map(|log| log.worker().clone()),
             at_ms: self.at,
             request,
             client,
@@ -125,15 +126,16 @@ impl PendingLine {
 
 impl Drop for PendingLine {
     fn drop(&mut self) {
-        let facts = self.entry.facts();
+        let mut facts = self.entry.facts();
         let omitted = match &self.answer {
             Some(answer) if is_refusal(answer.status) => self.recorder.admit_refusal(self.peer),
             _ if facts.administers && !self.method.is_safe() => Some(self.recorder.take_omitted()),
             _ => None,
         };
         if let Some(omitted) = omitted {
+            let actor = std::mem::take(&mut facts.actor);
             let line = self.line(facts, omitted);
-            self.recorder.write(line);
+            self.recorder.write(line, actor);
         }
     }
 }
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn every_field_is_in_the_reference() {
         let line = AuditLine {
-            worker: WorkerId::new("mill-1"),
+            worker: Some(WorkerId::new("mill-1")),
             at_ms: Timestamp::default(),
             request: None,
             client: ClientKind::Unknown,

@@ -1,11 +1,12 @@
 //! The audit log: one line of JSON for each change that needs the scope `admin`, and for each refusal. Format and use:
-//! `docs/audit.md`.
+//! `docs/audit.md`. The last ones are in memory, also without a log.
 //!
 //! [`record`] is around all routes. On its way a request finds out who its client is and what its route does, and notes that
 //! in its [`Entry`]. The line is written when the request ends, also if the client has hung up before the answer.
 
 mod entry;
 mod line;
+mod recent;
 
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 pub(crate) use self::entry::{ClientKind, Entry};
 pub use self::line::AuditLine;
 use self::line::PendingLine;
+pub(crate) use self::recent::{Action, RecentActions};
 use crate::limits::network;
 use crate::limits::rate::Rates;
 use gristmill_core::token::Rate;
@@ -35,11 +37,12 @@ const REFUSALS: Rate =
 /// An open audit log.
 pub type AuditLog = LineFile<AuditLine>;
 
-/// Writes to an audit log. A client that is refused again and again must not push the lines of others out of the files, so
+/// Keeps the last lines, and writes to an audit log if there is one. A client that is refused again and again must not push the lines of others out of the files, so
 /// not every refusal of an address is written down.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    log: AuditLog,
+    log: Option<AuditLog>,
+    recent: RecentActions,
     refusals: Mutex<Refusals>,
 }
 
@@ -51,10 +54,12 @@ struct Refusals {
 }
 
 impl Recorder {
-    pub(crate) fn new(log: AuditLog, metrics: &Metrics) -> Arc<Self> {
-        let help = "Lines that are missing in the audit log because its disk did not keep up.";
-        metrics.register("gristmill_node_audit_lost_total", MetricType::Counter, help, log.lost());
-        Arc::new(Self { log, refusals: Mutex::default() })
+    pub(crate) fn new(log: Option<AuditLog>, recent: RecentActions, metrics: &Metrics) -> Arc<Self> {
+        if let Some(log) = &log {
+            let help = "Lines that are missing in the audit log because its disk did not keep up.";
+            metrics.register("gristmill_node_audit_lost_total", MetricType::Counter, help, log.lost());
+        }
+        Arc::new(Self { log, recent, refusals: Mutex::default() })
     }
 
     /// Puts the log around all of these routes.
@@ -62,8 +67,11 @@ impl Recorder {
         router.layer(middleware::from_fn_with_state(self.clone(), record))
     }
 
-    fn write(&self, line: AuditLine) {
-        self.log.append(std::iter::once(line));
+    fn write(&self, line: AuditLine, actor: String) {
+        self.recent.add(Action::new(&line, actor));
+        if let Some(log) = &self.log {
+            log.append(std::iter::once(line));
+        }
     }
 
     /// How many refusals were not written down since the last line, if one of this address may be written now.

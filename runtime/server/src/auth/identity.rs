@@ -115,7 +115,7 @@ impl Identity {
             Self::Operator => ClientKind::Command,
             Self::Token(_) => ClientKind::Token,
         };
-        entry.identified(client, self.token());
+        entry.identified(client, self.token(), || self.actor());
     }
 
     /// Whether it has the scope somewhere.

@@ -17,8 +17,8 @@ use tower_http::decompression::RequestDecompressionLayer;
 
 use super::{accept, authenticate, measure, request_id};
 use crate::api::{
-    attempts, bill, bulk, components, dead, health, history, job, jobs, list, me, metrics, moves, openapi, push,
-    schedules, states, tokens, topics, workers,
+    attempts, audit, bill, bulk, components, dead, health, history, job, jobs, list, me, metrics, moves, openapi, push,
+    schedules, states, tenant_limits, tokens, topics, workers,
 };
 use crate::audit::Recorder;
 use crate::auth::{Auth, origin};
@@ -107,8 +107,8 @@ impl HttpServer {
         let auth = Auth::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
         let state = AppState::new(store, store_name, auth, settings);
         let lmstfy = lmstfy::Api::new(state.clone(), settings.lmstfy.enabled);
-        let recorder = settings.audit.clone().map(|log| Recorder::new(log, &settings.metrics));
-        let recorded = |router| recorder.iter().fold(router, |router, recorder| recorder.around(router));
+        let recorder = Recorder::new(settings.audit.clone(), state.actions.clone(), &settings.metrics);
+        let recorded = |router| recorder.around(router);
         let router = recorded(router(state.clone(), lmstfy.clone()));
         let pacer = Pacer::new(Handle::current().metrics().num_workers());
         let mut server = Self { address, commands, lmstfy_admin, secret, state, pacer, serving: Tasks::default() };
@@ -218,6 +218,8 @@ fn api(limiter: &RequestLimiter) -> Routes {
         .merge(schedules::routes())
         .merge(bill::routes())
         .merge(attempts::routes())
+        .merge(audit::routes())
+        .merge(tenant_limits::routes())
         .merge(history::routes())
         .merge(states::routes())
         .merge(moves::routes())

@@ -5,7 +5,9 @@ pub(super) mod attempts;
 pub(super) mod bill;
 pub(super) mod bulk;
 pub(super) mod dead;
+pub(super) mod handler;
 pub(super) mod history;
+pub(super) mod limits;
 mod pull;
 pub(super) mod push;
 pub(super) mod schedule;
@@ -18,6 +20,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Action;
 use gristmill_core::job::{Due, JobId, Name, NewJob, Priority};
 use gristmill_core::json;
 use gristmill_core::json::object;
@@ -65,6 +68,13 @@ pub(super) struct Me {
     pub(super) tenant: Option<Name>,
     /// What it allows there.
     pub(super) scopes: BTreeSet<Scope>,
+}
+
+/// Changes and refusals.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Actions {
+    /// The latest first.
+    pub(super) actions: Vec<Action>,
 }
 
 /// Every tenant that has or had jobs.
