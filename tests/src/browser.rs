@@ -136,17 +136,24 @@ impl Browser {
     /// Makes the page so many pixels wide.
     pub async fn resize(&self, width: u32) {
         let screen = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
-        self.devtools("Emulation.setDeviceMetricsOverride", &screen).await;
+        _ = self.devtools("Emulation.setDeviceMetricsOverride", &screen).await;
     }
 
     /// Pretends that the person's system is light or dark.
     pub async fn prefer(&self, scheme: &str) {
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-        self.devtools("Emulation.setEmulatedMedia", &media).await;
+        _ = self.devtools("Emulation.setEmulatedMedia", &media).await;
     }
 
-    async fn devtools(&self, command: &str, parameters: &Value) {
-        self.command("goog/cdp/execute", &json!({ "cmd": command, "params": parameters })).await;
+    async fn devtools(&self, command: &str, parameters: &Value) -> Value {
+        self.command("goog/cdp/execute", &json!({ "cmd": command, "params": parameters })).await
+    }
+
+    /// Bytes of what the page's scripts hold on to.
+    pub async fn heap(&self) -> f64 {
+        self.devtools("HeapProfiler.collectGarbage", &json!({})).await;
+        let usage = self.devtools("Runtime.getHeapUsage", &json!({})).await;
+        usage["usedSize"].as_f64().unwrap_or_else(|| panic!("{usage}"))
     }
 
     /// Errors of scripts and of the content security policy since the last call. Answers such as 404 are none.
@@ -161,7 +168,7 @@ impl Browser {
     pub async fn accessibility(&self) -> Vec<String> {
         let axe = std::fs::read_to_string(AXE).expect("axe: run scripts/setup.sh --tests");
         self.run(&format!("{axe};")).await;
-        let script = "const done = arguments[0]; axe.run({ resultTypes: ['violations'] }).then(found => done(
+        let script = "const done = arguments[0]; axe.run({ resultTypes: ['violations'], rules: { 'target-size': { enabled: true } } }).then(found => done(
             found.violations.flatMap(one => one.nodes.map(node => `${one.id}: ${node.html} ${node.failureSummary}`))))";
         let found = self.command("execute/async", &json!({ "script": script, "args": [] })).await;
         found.as_array().unwrap_or_else(|| panic!("{found}")).iter().map(Value::to_string).collect()

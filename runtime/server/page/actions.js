@@ -1,9 +1,9 @@
 // @ts-check
 // What a person can do to topics and jobs. Each action says what became of it.
-import { inTenant, inTopic, post, remove } from './api.js'
-import { counted, number } from './format.js'
+import { get, inTenant, inTopic, post, remove } from './api.js'
+import { counted } from './format.js'
 import { refresh } from './live.js'
-import { draw, now, say, state } from './state.js'
+import { draw, say, state } from './state.js'
 
 /** Does something and says what came of it. */
 export async function act(run) {
@@ -83,28 +83,3 @@ export const deleteDead = (topic, id) =>
     verb: 'Delete the job',
     run: () => oneDead(topic, 'delete', id, 'deleted'),
   })
-
-/** All dead jobs of a topic, or those of a query: `verb` is Respawn or Delete. */
-export function allDead(topic, verb, count, q) {
-  const respawns = verb === 'Respawn'
-  ask({
-    title: `${verb} ${counted(count, 'dead job')} of ${topic.topic}?`,
-    text: respawns ? 'They become ready again, with all their attempts.' : 'They are gone then, with their bodies and failures.',
-    verb: `${verb} all`,
-    run: () => allDeadNow(inTopic(topic, 'dead', verb.toLowerCase()), respawns ? 'respawned' : 'deleted', q),
-  })
-}
-
-/** One request after the other, each of a thousand jobs at most. Jobs that die meanwhile are left alone. */
-async function allDeadNow(where, done, q) {
-  const choice = q ? { q } : { filter: { before_ms: Math.floor(now()) } }
-  let changed = 0
-  let after = null
-  do {
-    const answer = await post(where, { ...choice, limit: 1000, ...(after && { after }) })
-    changed += answer.changed
-    after = answer.next
-    if (after) say(`${number(changed)} jobs ${done} so far …`)
-  } while (after)
-  return `${counted(changed, 'job')} ${done}.`
-}

@@ -24,10 +24,8 @@ onDraw(() => render(state.login !== null ? html`<${Login} />` : html`<${Frame} /
 async function begin() {
   try {
     ;[state.about, state.me] = await Promise.all([get('v1'), get('v1/me')])
-    const named = isOperator() && may('read') ? (await get('v1/tenants')).tenants : []
-    // A fresh store knows no tenants yet.
     state.problem = null
-    state.tenants = state.me.tenant ? [state.me.tenant] : [...new Set(['default', ...named])].sort()
+    state.tenants = [state.me.tenant ?? 'default']
   } catch (error) {
     if (error.status === 401) state.login = error.message
     else setTimeout(begin, AGAIN)
@@ -36,7 +34,15 @@ async function begin() {
     return draw()
   }
   go()
+  if (isOperator() && may('read')) listTenants()
 }
+
+/** The place need not wait for them. A fresh store knows none. */
+const listTenants = () =>
+  get('v1/tenants').then(({ tenants }) => {
+    state.tenants = [...new Set(['default', ...tenants])].sort()
+    draw()
+  }, () => setTimeout(listTenants, AGAIN))
 
 /** Goes to the place that the address names. */
 function go() {

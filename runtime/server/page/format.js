@@ -52,12 +52,12 @@ export const size = (count) => scaled(count, 1024, ['B', 'KiB', 'MiB', 'GiB', 'T
 /** A large count in short, such as `2 G`. */
 export const short = (count) => scaled(count, 1000, ['', 'k', 'M', 'G', 'T'])
 
-/** Members of an answer as pairs of words; the end of a name says in what unit its value is. */
+/** Members of an answer, and those within them, as pairs of words; the end of a name says in what unit its value is. */
 export const facts = (of) =>
-  Object.entries(of).map(([name, value]) => [
+  Object.entries(of).flatMap(([name, value]) => value?.constructor === Object ? facts(value) : [[
     name.replace(/_(ms|bytes)$/, '').replaceAll('_', ' '),
-    typeof value !== 'number' ? value : name.endsWith('_ms') ? span(value) : name.endsWith('_bytes') ? size(value) : name === 'fuel' ? short(value) : number(value),
-  ])
+    typeof value !== 'number' ? value : name.endsWith('_ms') ? span(value) : name.endsWith('_bytes') ? size(value) : name.startsWith('fuel') ? short(value) : number(value),
+  ]])
 
 /** `1 job`, `2 jobs`. */
 export const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? '' : 's'}`

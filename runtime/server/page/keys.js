@@ -6,14 +6,14 @@ import { isOperator, may, state } from './state.js'
 import { nextTheme } from './theme.js'
 
 /** The pages that have a link, and the key after `g` of each. */
-const LINKS = { Overview: 'o', Topics: 't', Running: 'r', Dead: 'd', Schedules: 's', Handlers: 'h', Events: 'e', Bulk: 'u', Bill: 'b', Tokens: 'k', Workers: 'w', Tenants: 'n', Help: '?' }
+const LINKS = { Overview: 'o', Topics: 't', Running: 'r', Dead: 'd', Schedules: 's', Handlers: 'h', Events: 'e', Bulk: 'u', Bill: 'b', Tokens: 'k', Audit: 'a', Workers: 'w', Tenants: 'n', Help: '?' }
 
 /** Those that are of no tenant. */
 const ABOVE = 'wn?'
 
 /** Those that the token may use, with their addresses. */
 export function links() {
-  const shown = Object.entries(LINKS).filter(([, key]) => (key !== 'k' || may('admin')) && (!'wn'.includes(key) || isOperator()))
+  const shown = Object.entries(LINKS).filter(([, key]) => (!'ka'.includes(key) || may('admin')) && (!'wn'.includes(key) || isOperator()))
   return shown.map(([words, key]) => {
     const page = words.toLowerCase()
     return { key, words, page, href: ABOVE.includes(key) ? to(page) : to('t', tenantNow(), ...(page === 'overview' ? [] : [page])) }
@@ -26,6 +26,7 @@ export const KEYS = [
   ['/', 'Search for a topic or a job'],
   ['j k', 'Next and previous row'],
   ['Enter', 'Open the row'],
+  ['x', 'Select the row'],
   ['r', 'Load again, and show new rows'],
   ['p', 'Pause and resume the loading'],
   ['c', 'Change between light and dark'],
@@ -45,6 +46,7 @@ const ACTIONS = {
   '?': () => (location.hash = to('help')),
   j: () => step(1),
   k: () => step(-1),
+  x: () => /** @type {HTMLElement | undefined | null} */ (document.activeElement?.closest('tr')?.querySelector('[type=checkbox]'))?.click(),
   r: () => (state.newer ? showNewer() : refresh()),
   p: () => setLive(!state.live),
   c: nextTheme,

@@ -18,6 +18,7 @@ export function arrive(same = false) {
   visit.abort()
   visit = new AbortController()
   Object.assign(state, { data: same ? state.data : null, newer: null, problem: null })
+  state.chosen.clear()
   failures = 0
   const page = state.place && pages[state.place.page]
   page?.arrive?.(state.place, visit.signal)

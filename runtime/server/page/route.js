@@ -12,7 +12,7 @@ const PAGES = {
   job: 't/:tenant/jobs/:id',
 }
 /** Those whose paths are their names, below a tenant or above all. */
-for (const name of ['topics', 'find', 'running', 'dead', 'bulk', 'schedules', 'bill', 'handlers', 'events', 'tokens']) PAGES[name] = `t/:tenant/${name}`
+for (const name of ['topics', 'find', 'running', 'dead', 'bulk', 'schedules', 'bill', 'handlers', 'events', 'tokens', 'audit']) PAGES[name] = `t/:tenant/${name}`
 for (const name of ['workers', 'tenants', 'help']) PAGES[name] = name
 
 /** A link to a place, of its parts. */

@@ -25,6 +25,8 @@ export const state = {
   notice: null,
   /** The open question. @type {any} */
   dialog: null,
+  /** The rows that are selected: the ids of their jobs. @type {Set<string>} */
+  chosen: new Set(),
   /** Why a token is asked for. @type {string | null} */
   login: null,
   /** How far the server's clock is ahead of this machine's, in milliseconds. */

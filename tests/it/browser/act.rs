@@ -41,14 +41,17 @@ async fn jobs_are_cancelled_respawned_and_deleted_after_a_question() {
     // Its handler gives it up once more.
     crate::http_api::until_it_is(&runner, "dead", "dead").await;
 
+    // All of a topic, as a bulk action.
     visit(&browser, &url(&runner, "/t/default/topics/puppet/dead")).await;
-    press(&browser, "Respawn all").await;
-    press(&browser, "Leave it").await;
-    press(&browser, "Delete all").await;
-    browser.until_text("Delete 2 dead jobs of puppet?").await;
+    press(&browser, "Respawn all …").await;
+    browser.until_text("2 jobs fit").await;
+    press(&browser, "Abort").await;
+    visit(&browser, &url(&runner, "/t/default/topics/puppet/dead")).await;
+    press(&browser, "Delete all …").await;
+    press(&browser, "Delete 2 jobs …").await;
     browser.click("dialog .main").await;
-    browser.until_text("2 jobs deleted.").await;
-    browser.until_text("No jobs here.").await;
+    browser.until("document.querySelector('main tbody')?.innerText.includes('Done')").await;
+    assert_eq!(state_of(&runner, "dead").await, "finished");
     assert_eq!(browser.errors().await, Vec::<String>::new());
 }
 
@@ -69,12 +72,15 @@ async fn the_dead_are_grouped_and_a_group_is_respawned_and_deleted() {
     browser.until_text("out-1").await;
     assert!(!browser.text().await.contains("trapped"));
     visit(&browser, &url(&runner, "/t/default/dead?q=code%3Afull")).await;
-    press(&browser, "Respawn").await;
-    browser.until_text("Respawn 2 dead jobs of puppet?").await;
-    press(&browser, "Leave it").await;
-    press(&browser, "Delete").await;
+    press(&browser, "Respawn …").await;
+    browser.until_text("Respawn 2 jobs …").await;
+    press(&browser, "Abort").await;
+    visit(&browser, &url(&runner, "/t/default/dead?q=code%3Afull")).await;
+    press(&browser, "Delete …").await;
+    press(&browser, "Delete 2 jobs …").await;
     browser.click("dialog .main").await;
-    browser.until_text("2 jobs deleted.").await;
+    browser.until("document.querySelector('main tbody')?.innerText.includes('Done')").await;
+    visit(&browser, &url(&runner, "/t/default/dead?q=code%3Afull")).await;
     browser.until_text("No job is dead").await;
     assert_eq!(state_of(&runner, "trapped").await, "dead");
     assert_eq!(browser.errors().await, Vec::<String>::new());
@@ -134,6 +140,20 @@ async fn the_page_shows_what_changes_without_being_asked() {
     super::push(&runner, "stuck", json!({ "id": "one-more" })).await;
     browser.until_text("job-pushed").await;
     browser.until_text("one-more").await;
+    // Of a bulk action it says who began it.
+    let bulk = json!({ "q": "id:one-more", "action": "cancel" });
+    let made = runner.client().post("/v1/tenants/default/bulk", &bulk).await.json();
+    let id = made["id"].as_str().unwrap();
+    until("the jobs to be counted", SOON, async || {
+        let start =
+            runner.client().post(&format!("/v1/tenants/default/bulk/{id}/start"), &json!({ "expect": 1 })).await;
+        (start.status == 200).then_some(())
+    })
+    .await;
+    browser.until_text("actor operator").await;
+    browser.until_text("state done").await;
+    assert!(!browser.text().await.contains("[object"));
+    super::push(&runner, "stuck", json!({ "id": "and-another" })).await;
     visit(&browser, &url(&runner, "/t/default")).await;
     browser.until_text("its 3 ready jobs").await;
     super::push(&runner, "stuck", json!({})).await;

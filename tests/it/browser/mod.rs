@@ -6,6 +6,7 @@ mod change;
 mod flow;
 mod history;
 mod keys;
+mod manage;
 mod safe;
 mod see;
 mod times;
@@ -48,6 +49,7 @@ async fn runner() -> TestRunner {
         let mut job = evil.clone();
         // One each: jobs of a key wait for each other.
         job["key"] = format!("{EVIL}{}", more["id"]).into();
+        job["unique"] = json!({ "value": job["key"] });
         job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         job
     };

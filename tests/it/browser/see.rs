@@ -10,7 +10,7 @@ use hyper::Request;
 use super::{EVIL, runner, url, visit};
 
 /// Each page, and a text that it shows.
-const PAGES: [(&str, &str); 26] = [
+const PAGES: [(&str, &str); 27] = [
     ("/t/default", "stuck: no handler does its 2 ready jobs"),
     ("/t/default/topics", "works"),
     ("/t/default/topics/stuck", "there is no stuck.wasm in the handlers folder"),
@@ -36,6 +36,7 @@ const PAGES: [(&str, &str); 26] = [
     ("/t/default/handlers", "Upload a component"),
     ("/t/default/events", "listening"),
     ("/t/default/tokens", "Make a token"),
+    ("/t/default/audit", "/topics/{topic}/pause"),
     ("/help", "Next and previous row"),
 ];
 
@@ -51,6 +52,10 @@ async fn every_page_is_accessible_in_both_themes_and_fits_a_narrow_screen() {
             assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{place}, {scheme}");
         }
         browser.resize(320).await;
+        // Against what the system says.
+        browser.prefer("light").await;
+        browser.run("document.documentElement.dataset.theme = 'dark'").await;
+        assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{place}, narrow and dark");
         let too_wide = browser.run("return document.documentElement.scrollWidth - innerWidth").await;
         assert!(too_wide.as_i64().unwrap() <= 0, "{place} is {too_wide} pixels too wide");
         assert_eq!(browser.errors().await, Vec::<String>::new(), "{place}");

@@ -1,5 +1,6 @@
 // @ts-check
 // The pages by the names that `route.js` gives them.
+import { audit } from './audit.js'
 import { bill } from './bill.js'
 import { bulk } from './bulk.js'
 import { dead } from './dead.js'
@@ -30,4 +31,4 @@ import { workers } from './workers.js'
  */
 
 /** @type {Record<string, Page>} */
-export const pages = { overview, topics, topic, push, jobs, job, find, running, dead, bulk, handlers, events, schedules, bill, tokens, workers, tenants, help }
+export const pages = { overview, topics, topic, push, jobs, job, find, running, dead, bulk, handlers, events, schedules, bill, tokens, audit, workers, tenants, help }

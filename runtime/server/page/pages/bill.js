@@ -1,10 +1,10 @@
 // @ts-check
 // What a tenant's attempts cost, and which of its limits are reached.
 import { get, inTenant } from '../api.js'
-import { DAY, dayOf, number, short, size, span } from '../format.js'
+import { DAY, dayOf, facts, number, short, size, span } from '../format.js'
 import { html } from '../html.js'
-import { Table, Time, TopicLink } from '../parts.js'
-import { now } from '../state.js'
+import { Facts, Table, Time, TopicLink } from '../parts.js'
+import { now, state } from '../state.js'
 import { topicsOf } from './overview.js'
 
 const DAYS = 30
@@ -41,14 +41,17 @@ export const bill = {
   title: ({ params }) => `Bill of ${params.tenant}`,
   load: async ({ params: { tenant } }, signal) => {
     const from = dayOf(now() - (DAYS - 1) * DAY)
-    const [bill, topics] = await Promise.all([get(`${inTenant(tenant, 'bill')}?from=${from}`, signal), topicsOf(tenant, signal)])
-    return { bill, limited: topics.filter((topic) => topic.limited) }
+    const [bill, topics, limits] = await Promise.all([get(`${inTenant(tenant, 'bill')}?from=${from}`, signal), topicsOf(tenant, signal), state.data?.limits ?? get(inTenant(tenant, 'limits'), signal)])
+    // To count what is stored takes time: that is done once.
+    return { bill, limited: topics.filter((topic) => topic.limited), limits }
   },
-  view: ({ data: { bill, limited } }) => html`
+  view: ({ data: { bill, limited, limits: { used, ...limits } } }) => html`
     ${bill.lines.length ? html`
       <${Costs} head="Day" by="day" first=${(line) => line.day ?? html`<b>${bill.from} to ${bill.to}</b>`} lines=${[...sums(bill.lines, 'day').reverse(), bill.total]} />
       <h2>By topic</h2>
       <${Costs} head="Topic" by="topic" first=${(line) => html`<${TopicLink} of=${line} />`} lines=${sums(bill.lines, 'topic')} />` : html`<p class="empty">No attempt has ended in the last ${DAYS} days.</p>`}
+    <h2>Limits</h2><${Facts} of=${facts(limits).map(([name, value]) => [name, value === null ? 'none' : `${value}`])} />
+    <h2>In use when this page was opened</h2><${Facts} of=${facts(used)} />
     <h2>Limits that are reached</h2>
     <${Table} label="Limits" none="None." heads=${['Topic', 'Limit', '#Used', '#Budget', 'Until']} rows=${limited.map((topic) => {
       const { limit, used, budget, until_ms: until } = topic.limited

@@ -5,9 +5,9 @@ import { get, inTenant, post } from '../api.js'
 import { askChange } from '../change.js'
 import { counted, facts, number } from '../format.js'
 import { html } from '../html.js'
-import { Button, Field, JobLink, Progress, Table, Time } from '../parts.js'
+import { Button, Count, Field, JobLink, Progress, Table, Time } from '../parts.js'
 import { to, toFind } from '../route.js'
-import { may } from '../state.js'
+import { may, state } from '../state.js'
 import { stateWord } from '../words.js'
 
 /** With more jobs, the person types how many these are. */
@@ -20,13 +20,25 @@ async function count(tenant, wanted) {
   return 'The jobs are counted.'
 }
 
-/** What can be done with all jobs of a place's query; `within` is a query in front of it. */
-export const BulkActions = ({ place: { params, query }, within }) => {
-  const q = query.get('q')
-  const begin = (action, change) => count(params.tenant, { q: within + q, action, ...change })
+export const beginBulk = (tenant, wanted) => act(() => count(tenant, wanted))
+
+/** What can be done with jobs of a state. */
+const DOABLE = { dead: ['Respawn', 'Delete'], running: ['Cancel'], ready: ['Cancel', 'Change'], delayed: ['Cancel', 'Change'] }
+
+/**
+ * What can be done with all jobs of a place's query; `within` is a query in front of it, of jobs in the state `of` if there is one. Selected
+ * jobs are meant alone. Without a query all dead jobs of a list can be meant: the server wants a condition, and any id is one.
+ */
+export const BulkActions = ({ place: { params, query }, within, of }) => {
+  const { chosen } = state
+  const q = chosen.size ? `id:${[...chosen].join()}` : query.get('q') || (of === 'dead' ? 'id:*' : '')
+  const wanted = (word, change) => ({ q: within + q, action: word.toLowerCase(), ...change })
+  const begin = (word) =>
+    word === 'Change'
+      ? askChange('Change all jobs of the query?', (change) => count(params.tenant, wanted(word, change)))
+      : beginBulk(params.tenant, wanted(word))
   return may('admin') && q && html`
-    <p class="actions">${['Cancel', 'Respawn', 'Delete'].map((word) => html`<${Button} run=${() => act(() => begin(word.toLowerCase()))}>${word} all …<//>`)}
-      <${Button} run=${() => askChange('Change all jobs of the query?', (change) => begin('change', change))}>Change all …<//></p>`
+    <p class="actions">${(DOABLE[of] ?? ['Cancel', ...DOABLE.dead, 'Change']).map((word) => html`<${Button} run=${() => begin(word)}>${word} ${chosen.size ? `${chosen.size} selected` : 'all'} …<//>`)}</p>`
 }
 
 const order = (of, tenant, verb, document = {}) => post(inTenant(tenant, 'bulk', of.id, verb), document)
@@ -44,16 +56,16 @@ const abort = (of, tenant) => act(async () => (await order(of, tenant, 'abort'),
 
 /** One that is not over. */
 const Open = ({ of, tenant }) => {
-  const { state, matched, changed, samples } = of
+  const { state: how, matched, changed, samples } = of
   const over = changed + Object.values(of.skipped).reduce((sum, count) => sum + count, 0)
   return html`
     <section class="banner"><div><h2>${stateWord(of.action)} all jobs of <a class="id" href=${toFind(tenant, of.q)}>${of.q}</a></h2>
       ${of.priority && html`<p>to priority ${of.priority}</p>`}${of.due && html`<p>due ${of.due === 'now' ? of.due : html`<${Time} at=${of.due.at_ms ?? of.created_at_ms + of.due.after_ms} />`}</p>`}
-      ${state === 'running'
+      ${how === 'running'
         ? html`<${Progress} max=${matched} value=${over} label="Jobs that are done with">${number(over)} of ${counted(matched, 'job')}<//>`
-        : html`<p>${counted(matched, 'job')} ${state === 'counted' ? 'fit' : 'fit so far'}, of ${number(of.looked_at)} looked at${samples.length > 0 && ', such as '}${samples.map(({ id }) => html` <${JobLink} tenant=${tenant} id=${id} />`)}</p>`}
+        : html`<p>${counted(matched, 'job')} ${how === 'counted' ? 'fit' : 'fit so far'}, of ${number(of.looked_at)} looked at${samples.length > 0 && ', such as '}${samples.map(({ id }) => html` <${JobLink} tenant=${tenant} id=${id} />`)}</p>`}
       ${may('admin') && html`<p class="actions">
-        ${state === 'counted' && matched > 0 && html`<${Button} kind="main" run=${() => start(of, tenant)}>${stateWord(of.action)} ${counted(matched, 'job')} …<//>`}
+        ${how === 'counted' && matched > 0 && html`<${Button} kind="main" run=${() => start(of, tenant)}>${stateWord(of.action)} ${counted(matched, 'job')} …<//>`}
         <${Button} run=${() => abort(of, tenant)}>Abort<//></p>`}
     </div></section>`
 }
@@ -77,7 +89,7 @@ export const bulk = {
       stateWord(of.action),
       html`<a class="id" href=${toFind(tenant, of.q)}>${of.q}</a>`,
       of.error ?? stateWord(of.state),
-      number(of.matched),
+      html`<${Count} count=${of.matched} href=${toFind(tenant, of.q)} what="jobs of the query" />`,
       number(of.changed),
       facts(of.skipped).map((pair) => pair.join(' ')).join(', '),
       of.actor,

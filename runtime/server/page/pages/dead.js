@@ -1,15 +1,15 @@
 // @ts-check
 // The dead in groups, by what killed them.
-import { allDead } from '../actions.js'
 import { get, inTenant } from '../api.js'
 import { number } from '../format.js'
 import { html } from '../html.js'
 import { Button, Table, Time, TopicLink } from '../parts.js'
 import { toFind } from '../route.js'
+import { beginBulk } from './bulk.js'
 import { asked, Pages, QueryField } from './jobs.js'
 
 const GroupActions = ({ of }) => ['Respawn', 'Delete'].map((word) => html`
-  <${Button} run=${() => allDead(of, word, of.count, of.q)} label=${`${word} the jobs of ${of.code} ${of.message}`}>${word}<//>`)
+  <${Button} run=${() => beginBulk(of.tenant, { q: of.q, action: word.toLowerCase() })} label=${`${word} the jobs of ${of.code} ${of.message}`}>${word} …<//>`)
 
 const Groups = ({ groups, tenant }) => html`
   <${Table} label="Groups" heads=${['#Jobs', 'Topic', 'Reason', '~Failure', 'Last', '!']} none="No job is dead."

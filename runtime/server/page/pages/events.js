@@ -3,9 +3,11 @@
 import { inTenant } from '../api.js'
 import { facts } from '../format.js'
 import { html } from '../html.js'
-import { JobLink, State, Table, Time, TopicLink } from '../parts.js'
+import { Field, Form, JobLink, State, Table, Time, TopicLink } from '../parts.js'
 import { draw, state } from '../state.js'
 import { follow } from '../stream.js'
+import { stateWord } from '../words.js'
+import { askFor } from './jobs.js'
 
 /** Events that are kept. */
 const KEPT = 200
@@ -23,7 +25,7 @@ function take(event) {
 }
 
 /** Reads the stream, and reads it again after a while when it ends. */
-async function read(tenant, signal) {
+async function read(tenant, query, signal) {
   let tries = 0
   const opened = () => {
     tries = 0
@@ -32,11 +34,11 @@ async function read(tenant, signal) {
   }
   while (!signal.aborted) {
     try {
-      await follow(inTenant(tenant, 'events'), signal, { opened, take })
+      await follow(`${inTenant(tenant, 'events')}?${query}`, signal, { opened, take })
     } catch (error) {
       log.why = error.message
       if (error.status === 401) state.login = error.message
-      if (error.status === 403) return draw()
+      if (error.status === 403 || error.status === 400) return draw()
     }
     log.open = false
     if (signal.aborted) return
@@ -60,11 +62,13 @@ const row = (event, tenant) => [
 /** @type {import('./all.js').Page} */
 export const events = {
   title: () => 'Events',
-  arrive: ({ params }, signal) => {
+  arrive: ({ params, query }, signal) => {
     Object.assign(log, { all: [], missed: 0, open: false, why: '' })
-    read(params.tenant, signal)
+    read(params.tenant, query, signal)
   },
-  view: ({ place: { params } }) => html`
+  view: ({ place: { params, query } }) => html`
+    <${Form} run=${askFor} verb="Listen"><div class="row">${['topic', 'job', 'kind'].map((name) => html`
+      <${Field} label=${stateWord(name)}><input name=${name} key=${query.get(name)} defaultValue=${query.get(name)} autocomplete="off" /><//>`)}</div><//>
     <p>${log.open ? html`<${State} name="running" word="listening" />` : html`<${State} name="warn" word=${log.why || 'connecting …'} />`}
       <span class="none"> The latest ${KEPT} since this page was opened; a paused page takes no more. ${log.missed ? `${log.missed} were missed.` : ''}</span></p>
     <${Table} label="Events" none="Nothing has happened yet." heads=${['When', 'What', 'Topic', 'Job', '~Details']} rows=${log.all.map((event) => row(event, params.tenant))} />`,

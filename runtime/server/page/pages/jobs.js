@@ -1,12 +1,12 @@
 // @ts-check
 // Lists of jobs, page by page: of a topic in one state, of a query, and of all that run.
-import { allDead, cancel, deleteDead, respawn } from '../actions.js'
+import { cancel, deleteDead, respawn } from '../actions.js'
 import { get, inTenant } from '../api.js'
 import { counted, number } from '../format.js'
 import { html } from '../html.js'
 import { Button, Field, Form, JobLink, State, Table, Tabs, Time, TopicLink } from '../parts.js'
 import { toTopic } from '../route.js'
-import { may, state } from '../state.js'
+import { draw, may, state } from '../state.js'
 import { stateWord } from '../words.js'
 import { BulkActions } from './bulk.js'
 
@@ -25,6 +25,13 @@ const RowActions = ({ job: { id, state, job } }) =>
     ? html`<${Button} run=${() => respawn(job.spec, id)} label=${`Respawn ${id}`}>Respawn<//><${Button} run=${() => deleteDead(job.spec, id)} label=${`Delete ${id}`}>Delete<//>`
     : html`<${Button} run=${() => cancel(job.spec.tenant, id)} label=${`Cancel ${id}`}>Cancel<//>`
 
+function choose(id) {
+  if (!state.chosen.delete(id)) state.chosen.add(id)
+  draw()
+}
+
+const Pick = ({ id }) => may('admin') && html`<input type="checkbox" aria-label=${`Select ${id}`} checked=${state.chosen.has(id)} onChange=${() => choose(id)} />`
+
 /** A table of jobs: in one state, or of any; of one topic, or of `any`. */
 export function Jobs({ jobs, state, any }) {
   const runs = state === 'running'
@@ -34,7 +41,7 @@ export function Jobs({ jobs, state, any }) {
     const { id, attempts, worker, last_failure: failure, job: { spec } } = view
     return [
       id,
-      html`<${JobLink} tenant=${spec.tenant} id=${id} />`,
+      html`<${Pick} id=${id} /><${JobLink} tenant=${spec.tenant} id=${id} />`,
       ...(any ? [html`<${TopicLink} of=${spec} />`] : []),
       ...(state ? [] : [html`<${State} name=${view.state} />`]),
       view.state === 'waiting' ? 'after others' : html`<${Time} at=${WHEN[view.state][1](view)} />`,
@@ -48,14 +55,10 @@ export function Jobs({ jobs, state, any }) {
   return html`<${Table} label="Jobs" heads=${heads} rows=${rows} none="No jobs here." />`
 }
 
-/** Respawn and delete for all dead jobs of a topic. @param {{ topic: { tenant: string, topic: string }, count: number }} props */
-const AllDead = ({ topic, count }) => may('admin') && count > 0 && html`
-  <${Button} run=${() => allDead(topic, 'Respawn', count)}>Respawn all<//>
-  <${Button} kind="danger" run=${() => allDead(topic, 'Delete', count)}>Delete all<//>`
-
-function askFor(form) {
-  const q = String(form.get('q')).trim()
-  location.hash = `/${state.place?.path}` + (q && `?q=${encodeURIComponent(q)}`)
+/** Goes to the same place with what a form says as its query. */
+export function askFor(form) {
+  const said = asked(form, {})
+  location.hash = `/${state.place?.path}${said.size ? `?${said}` : ''}`
 }
 
 /** The field of a query. */
@@ -93,8 +96,7 @@ export const jobs = {
   view: ({ place, data }) => html`
     <${Tabs} label="States" of=${Object.keys(WHEN).map((state) => [toTopic(place.params, state), `${stateWord(state)} ${data.counts[state]}`, state === place.params.state])} />
     <${QueryField} place=${place} />
-    <${BulkActions} place=${place} within=${`state:${place.params.state} topic:${place.params.topic} `} />
-    ${place.params.state === 'dead' && !place.query.get('q') && html`<p class="actions"><${AllDead} topic=${place.params} count=${data.counts.dead} /></p>`}
+    <${BulkActions} place=${place} within=${`state:${place.params.state} topic:${place.params.topic} `} of=${place.params.state} />
     <${Jobs} jobs=${data.jobs} state=${place.params.state} />
     <${Pages} place=${place} data=${data} />`,
 }
@@ -111,7 +113,7 @@ const ofTenant = (title, state) => {
     },
     rows,
     once,
-    view: ({ place, data }) => html`<${QueryField} place=${place} /><${BulkActions} place=${place} within=${within} /><${Jobs} jobs=${data.jobs} state=${state} any /><${Pages} place=${place} data=${data} />`,
+    view: ({ place, data }) => html`<${QueryField} place=${place} /><${BulkActions} place=${place} within=${within} of=${state} /><${Jobs} jobs=${data.jobs} state=${state} any /><${Pages} place=${place} data=${data} />`,
   }
 }
 

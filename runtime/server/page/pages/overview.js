@@ -52,7 +52,7 @@ const Topics = ({ topics, none = NONE }) => html`
       topic.topic,
       html`<${TopicLink} of=${topic} />`,
       ...statesIn(topics).map((state) => html`<${Count} count=${countOf(topic, state)} href=${toState(topic, state)} what=${state} kind=${state} />`),
-      topic.oldest_ready_ms ? html`<${Time} at=${topic.oldest_ready_ms} />` : '–',
+      topic.oldest_ready_ms ? html`<a href=${toState(topic, 'ready')}><${Time} at=${topic.oldest_ready_ms} /></a>` : '–',
       rate(topic.rates?.per_second.acked ?? 0),
       html`<${Idle} topic=${topic} />`,
       html`<${Handler} topic=${topic} />`,

@@ -16,10 +16,11 @@ export const tenants = {
   },
   view: ({ data }) => html`
     <p>Every tenant that has or had jobs.</p>
-    <${Table} label="Tenants" heads=${['Tenant', 'Store', 'Tokens']} rows=${state.tenants.map((name) => [
+    <${Table} label="Tenants" heads=${['Tenant', 'Store', 'Bill', 'Tokens']} rows=${state.tenants.map((name) => [
       name,
       html`<a href=${to('t', name)}>${name}</a>`,
       data.get(name) ? data.get(name).store + (data.get(name).from ? ` (moving out of ${data.get(name).from})` : '') : 'the only one',
+      html`<a href=${to('t', name, 'bill')}>Bill and limits of ${name}</a>`,
       may('admin') && html`<a href=${to('t', name, 'tokens')}>Tokens of ${name}</a>`,
     ])} />`,
 }

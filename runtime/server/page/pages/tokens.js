@@ -2,7 +2,7 @@
 // The tokens of a tenant: list, make, revoke.
 import { act, ask } from '../actions.js'
 import { get, inTenant, post, remove } from '../api.js'
-import { DAY } from '../format.js'
+import { DAY, facts } from '../format.js'
 import { html } from '../html.js'
 import { Banner, Button, Field, Form, Table, Time } from '../parts.js'
 import { state } from '../state.js'
@@ -46,12 +46,14 @@ export const tokens = {
   load: async ({ params }, signal) => (await get(inTenant(params.tenant, 'tokens'), signal)).tokens,
   view: ({ place: { params }, data }) => html`
     ${made && html`<${Banner}><strong>The new token:</strong> <code class="id">${made}</code><//>`}
-    <${Table} label="Tokens" none="The tenant has no tokens of its own." heads=${['Token', '~What it is for', 'It may', 'Made', 'Expires', '!']} rows=${data.map((token) => [
+    <${Table} label="Tokens" none="The tenant has no tokens of its own." heads=${['Token', '~What it is for', 'It may', 'Limits', 'Made', 'By', 'Expires', '!']} rows=${data.map((token) => [
       token.id,
       html`<span class="id">${token.id}</span>`,
       token.description,
       token.scopes.join(', '),
+      facts(token.limits).filter(([, value]) => value !== null).map((pair) => pair.join(' ')).join(', ') || 'none',
       html`<${Time} at=${token.created_at_ms} />`,
+      html`<span class="id">${token.made_by ?? '–'}</span>`,
       token.expires_at_ms ? html`<${Time} at=${token.expires_at_ms} />` : 'never',
       html`<${Button} run=${() => revoke(params.tenant, token)} label=${`Revoke ${token.id}`}>Revoke<//>`,
     ])} />

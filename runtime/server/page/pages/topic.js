@@ -1,12 +1,12 @@
 // @ts-check
 // One topic: its counts, why it begins no further job, what it does, and what a person can do with it.
 import { setPaused } from '../actions.js'
-import { problem } from '../api.js'
+import { get, inTopic, problem } from '../api.js'
 import { Attempts, attemptsOf } from '../attempts.js'
 import { History, historyOf } from '../chart.js'
 import { facts, number, rate } from '../format.js'
 import { html } from '../html.js'
-import { Banner, Button, Facts, Handler, Table, Tiles } from '../parts.js'
+import { Banner, Button, Facts, Handler, State, Table, Tiles, Time } from '../parts.js'
 import { to, toState, toTopic } from '../route.js'
 import { may } from '../state.js'
 import { CALM, countOf, REMEDY, statesIn, stateWord } from '../words.js'
@@ -37,20 +37,38 @@ function Totals({ topic }) {
   if (!names.length) return null
   const per = topic.rates?.per_second ?? {}
   return html`<h2>Since the store began</h2>
-    <${Table} label="Totals" heads=${['What', '#In all', '#A second']} rows=${names.map((name) => [name, name, number(topic.totals[name]), rate(per[name] ?? 0)])} />`
+    <${Table} label="Totals" heads=${['What', '#In all', '#A second']} rows=${names.map((name) => [name, html`<a href=${`${to('t', topic.tenant, 'events')}?topic=${encodeURIComponent(topic.topic)}`}>${name}</a>`, number(topic.totals[name]), rate(per[name] ?? 0)])} />`
 }
+
+/** What one list has and the other has not. */
+const without = (some, others, sign) => some.filter((one) => !others.includes(one)).map((one) => `${sign} ${one}`)
+
+/** What a version imports, against the one before it. */
+function Imports({ imports, before }) {
+  const changed = before && [...without(imports, before.imports, '+'), ...without(before.imports, imports, '−')]
+  return html`<details><summary>${changed ? (changed.length ? `${changed.length} other than before` : 'as before') : imports.length}</summary><pre tabindex="0">${(changed ?? imports).join('\n')}</pre></details>`
+}
+
+const Versions = ({ of }) => of?.versions.length > 0 && html`
+  <${Table} label="Versions" heads=${['Version', 'First seen', 'Imports', 'It needs']} rows=${of.versions.map((one, n) => [
+    one.version,
+    html`<span class="id" title=${one.digest}>${one.version}</span> ${one.version === of.served && html`<${State} name="good" word="serves" />`}`,
+    html`<${Time} at=${one.since_ms} />`,
+    html`<${Imports} imports=${one.imports} before=${of.versions[n + 1]} />`,
+    one.needs.length ? one.needs.map(({ capability, granted }) => html`<${State} name=${granted ? 'good' : 'warn'} word=${granted ? capability : `${capability} is not granted`} /> `) : 'no grants',
+  ])} />`
 
 /** @type {import('./all.js').Page} */
 export const topic = {
   title: ({ params }) => params.topic,
   load: async ({ params }, signal) => {
     const { tenant, topic } = params
-    const [all, history, attempts] = await Promise.all([topicsOf(tenant, signal), historyOf(tenant, topic, signal), attemptsOf(tenant, { topic, failed: true }, signal)])
+    const [all, history, attempts, versions] = await Promise.all([topicsOf(tenant, signal), historyOf(tenant, topic, signal), attemptsOf(tenant, { topic, failed: true }, signal), get(inTopic(params, 'handler'), signal).catch(() => null)])
     const found = all.find((one) => one.topic === topic)
     if (!found) throw problem(`There is no topic ${topic}.`)
-    return { topic: found, history, attempts }
+    return { topic: found, history, attempts, versions }
   },
-  view: ({ data: { topic, history, attempts } }) => html`
+  view: ({ data: { topic, history, attempts, versions } }) => html`
     <${WhyIdle} topic=${topic} />
     ${topic.refused && topic.version && html`<${Banner} kind="warn"><strong>The component in the folder is not used:</strong> <span class="text">${topic.refused}</span><//>`}
     <${TopicActions} topic=${topic} />
@@ -59,6 +77,7 @@ export const topic = {
     <${Attempts} head="Recent failures" of=${attempts} name />
     <h2>Handler</h2>
     <p><${Handler} topic=${topic} /> <a href=${to('t', topic.tenant, 'handlers')}>All handlers</a></p>
+    <${Versions} of=${versions} />
     <${Limits} topic=${topic} />
     <${Totals} topic=${topic} />`,
 }

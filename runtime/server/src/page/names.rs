@@ -1,49 +1,112 @@
-//! Short names for what the page's scripts declare at their top.
+//! Short names for the variables of the page's scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::successors;
 use std::ops::Range;
 
-/// The text with the names in `declared` made short, the most frequent ones shortest. `words` are the places of its names, members and
-/// keywords. A name is exchanged everywhere or nowhere, for a word that the text does not have: so each stands for what it stood for
-/// before. One that is also a member's name, or may be, stays.
-pub(super) fn shortened(text: &str, words: &[Range<usize>], declared: &BTreeSet<&str>) -> String {
-    let mut uses: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut members = BTreeSet::new();
-    for place in words {
-        let word = &text[place.clone()];
-        *uses.entry(word).or_default() += 1;
-        if may_be_member(&text[..place.start], &text[place.end..]) {
-            members.insert(word);
-        }
+use super::script::is_of_word;
+
+/// What stands for a variable in a tight script, or a keyword.
+#[derive(Debug)]
+pub(super) struct Word {
+    pub(super) place: Range<usize>,
+    /// It also names a member of an object, so that its short name comes beside it.
+    pub(super) is_shorthand: bool,
+}
+
+/// The text with short names: for those in `declared`, which are the same everywhere, and for what a statement declares inside of it. The
+/// most frequent ones are the shortest. No name becomes a word that stands for something else there.
+pub(super) fn shortened(text: &str, words: &[Word], declared: &BTreeSet<&str>, statements: &[usize]) -> String {
+    let mut names: Vec<String> = words.iter().map(|word| text[word.place.clone()].to_owned()).collect();
+    shorten(&mut names, |name| declared.contains(name));
+    let mut begin = 0;
+    for statement in statements.iter().copied().chain([text.len()]) {
+        let end = words.partition_point(|word| word.place.start < statement);
+        let locals: BTreeSet<&str> = words[begin..end]
+            .iter()
+            .filter(|word| is_local(&text[..word.place.start], &text[word.place.end..]))
+            .map(|word| &text[word.place.clone()])
+            .filter(|name| !declared.contains(name))
+            .collect();
+        shorten(&mut names[begin..end], |name| locals.contains(name));
+        begin = end;
     }
-    let mut long: Vec<_> =
-        uses.iter().filter(|(word, _)| declared.contains(*word) && !members.contains(*word)).collect();
-    long.sort_by_key(|(word, uses)| (usize::MAX - **uses, **word));
-    let unused = successors(Some(String::from("a")), |last| Some(after(last)))
-        .filter(|name| !uses.contains_key(name.as_str()) && !KEYWORDS.contains(&name.as_str()));
-    let short: BTreeMap<&str, String> = long.into_iter().map(|(word, _)| *word).zip(unused).collect();
 
     let (mut out, mut end) = (String::new(), 0);
-    for place in words {
+    for (Word { place, is_shorthand }, name) in words.iter().zip(&names) {
         let word = &text[place.clone()];
         out += &text[end..place.start];
-        out += short.get(word).map_or(word, String::as_str);
+        if *is_shorthand && word != name {
+            out += word;
+            out.push(':');
+        }
+        out += name;
         end = place.end;
     }
     out + &text[end..]
 }
 
-/// Short keywords; the text may not have them.
+/// Exchanges those names for short ones that none of the others is.
+fn shorten(names: &mut [String], is_meant: impl Fn(&str) -> bool) {
+    let mut uses: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in &*names {
+        *uses.entry(name).or_default() += 1;
+    }
+    let mut meant: Vec<_> = uses.iter().filter(|(name, _)| is_meant(name)).collect();
+    meant.sort_by_key(|(name, uses)| (usize::MAX - **uses, **name));
+    let unused = successors(Some(String::from("a")), |last| Some(after(last)))
+        .filter(|name| uses.get(name.as_str()).is_none_or(|_| is_meant(name)) && !KEYWORDS.contains(&name.as_str()));
+    let short: BTreeMap<String, String> = meant.into_iter().map(|(name, _)| (*name).to_owned()).zip(unused).collect();
+    for name in names {
+        if let Some(short) = short.get(name.as_str()) {
+            name.clone_from(short);
+        }
+    }
+}
+
+/// Short keywords.
 const KEYWORDS: [&str; 4] = ["do", "if", "in", "of"];
 
-/// Whether what stands before and after a word in a tight script may make it a member's name: after a point, before a colon, or in
-/// braces with neither. Methods are written as members with a function, so that they are seen.
-fn may_be_member(before: &str, after: &str) -> bool {
-    let is_listed = before.ends_with(['{', ',']) && !before.ends_with("${");
-    before.ends_with('.') && !before.ends_with("...")
-        || after.starts_with(':') && !before.ends_with('?')
-        || is_listed && after.starts_with([',', '}', '='])
+/// Whether the word between is declared there: after `let`, in a pattern after it, or as an argument of a function.
+fn is_local(before: &str, after: &str) -> bool {
+    if before.ends_with("let ") || after.starts_with("=>") {
+        return true;
+    }
+    if !before.ends_with(['(', '[', '{', ',', ':', '.']) {
+        return false;
+    }
+    let mut closed = 0;
+    for (at, one) in before.char_indices().rev() {
+        closed += i32::from(")]}".contains(one)) - i32::from("([{".contains(one));
+        if closed >= 0 {
+            continue;
+        }
+        closed = 0;
+        let outside = &before[..at];
+        let is_function = |name: &str| name == "catch" || outside[..outside.len() - name.len()].ends_with("function ");
+        match one {
+            '(' => return is_function(last_word(outside)) || closing(after).is_some_and(|rest| rest.starts_with("=>")),
+            _ if last_word(outside) == "let" => return true,
+            _ if !outside.ends_with(['(', '[', '{', ',', ':']) => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The word at the end.
+fn last_word(text: &str) -> &str {
+    &text[text.trim_end_matches(is_of_word).len()..]
+}
+
+/// What is behind the parenthesis that is open at the beginning, and the brackets in it.
+fn closing(text: &str) -> Option<&str> {
+    let mut open = 0;
+    let end = text.char_indices().find(|(_, one)| {
+        open += i32::from("([{".contains(*one)) - i32::from(")]}".contains(*one));
+        open < 0 && *one == ')'
+    });
+    end.map(|(at, _)| &text[at + 1..])
 }
 
 /// The next name: `a` to `z`, `aa` to `zz`, and so on.
@@ -64,33 +127,6 @@ fn after(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_names_that_are_no_members_become_short() {
-        for (text, becomes) in [
-            ("long a other", "b a other"),
-            ("f(long,long)", "f(a,a)"),
-            ("f?long:g", "f?a:g"),
-            ("[...long]", "[...a]"),
-            ("`${long}`", "`${a}`"),
-            ("long.f", "a.f"),
-            ("long f.long", "long f.long"),
-            ("long {long:f}", "long {long:f}"),
-            ("long {f,long}", "long {f,long}"),
-            ("long {long=f}", "long {long=f}"),
-        ] {
-            let is_end = |one: char| !one.is_alphanumeric();
-            let mut words = Vec::new();
-            let mut begin = 0;
-            for (at, one) in text.char_indices().chain([(text.len(), ' ')]) {
-                if is_end(one) {
-                    words.extend((begin < at).then_some(begin..at));
-                    begin = at + 1;
-                }
-            }
-            assert_eq!(shortened(text, &words, &BTreeSet::from(["long", "b", "absent"])), becomes);
-        }
-    }
 
     #[test]
     fn names_follow_each_other() {
