@@ -1,6 +1,6 @@
 // @ts-check
 // What a person can do to topics and jobs. Each action says what became of it.
-import { get, inTenant, inTopic, post, remove } from './api.js'
+import { inTenant, inTopic, post, remove } from './api.js'
 import { counted } from './format.js'
 import { refresh } from './live.js'
 import { draw, say, state } from './state.js'

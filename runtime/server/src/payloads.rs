@@ -131,6 +131,9 @@ impl Hide for JobView {
         self.last_failure.hide();
         self.result.hide();
         self.checkpoint.hide();
+        if let Some(progress) = &mut self.progress {
+            progress.note.clear();
+        }
     }
 }
 
