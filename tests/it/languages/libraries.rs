@@ -13,7 +13,7 @@ use super::{adapted, ended, require};
 
 const GRANTS: &str = r#"
 [handlers]
-compile-timeout = "10m"
+compile-timeout = "30m"
 
 [topics.welcome]
 clock = true

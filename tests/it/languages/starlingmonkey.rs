@@ -8,6 +8,9 @@ use tempfile::TempDir;
 use super::{build, cases, ended, loaded, replace, require, unbuilt_project};
 
 const GRANTS: &str = r#"
+[handlers]
+compile-timeout = "30m"
+
 [topics.welcome]
 clock = true
 random = true
