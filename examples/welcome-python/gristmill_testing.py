@@ -190,7 +190,7 @@ def check(name: str, folder: Optional[str] = None) -> None:
         print(_world(known), file=output)
 
 
-#: Whoever imports one of these sends requests.
+#: A module that imports one of these sends requests.
 _HTTP_LIBRARIES = {"http.client", "urllib.request", "urllib3", "requests"}
 
 
@@ -241,7 +241,7 @@ def _import_later(known: dict[str, _Imports]) -> list[str]:
             tried.add(name)
             try:
                 __import__(name)
-            except BaseException:  # it is no module, or not there: who asks for it will see
+            except BaseException:  # it is no module, or not there: the function that imports it gets the error
                 continue
             found.append(name)
 
