@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::engine::{carry_out, run};
 use super::registry::{Entry, SERVER_ENDED};
-use super::work::{Progress, Step, Work};
+use super::work::{self, Step, Work};
 use crate::auth::Auth;
 use crate::problem::{Code, Problem};
 use crate::settings::HttpServerSettings;
@@ -211,7 +211,7 @@ async fn a_step_that_failed_or_was_dropped_goes_on_where_it_stopped() {
     let calls = Mutex::new([Call::Answered, Call::Fails, Call::Hangs].into());
     let store = Troubled { store: state.store.clone(), calls, hangs: Notify::new(), cancelled: Mutex::default() };
     let work = Work::new(tenant(), &new(BulkAction::Cancel, None)).unwrap();
-    let (mut progress, noted, mut stops) = (Progress::default(), Noted::default(), 0);
+    let (mut progress, noted, mut stops) = (work::Progress::default(), Noted::default(), 0);
     let note = |step| noted.add(step);
     loop {
         tokio::select! {
@@ -236,7 +236,7 @@ async fn a_job_that_moves_against_the_search_is_met_in_another_pass() {
     let late = job(topic(), Due::At(Timestamp::now().plus(std::time::Duration::from_secs(3600))));
     state.store.push(std::slice::from_ref(&late)).await.unwrap();
     let work = Work::new(tenant(), &new(BulkAction::Cancel, None)).unwrap();
-    let (mut progress, noted) = (Progress::default(), Noted::default());
+    let (mut progress, noted) = (work::Progress::default(), Noted::default());
     let store = &*state.store;
     assert!(work.step(store, &mut progress, true, &|step| noted.add(step)).await.unwrap());
     // In front of the ready ones, some of which have been read.
@@ -250,7 +250,7 @@ async fn a_job_that_moves_against_the_search_is_met_in_another_pass() {
 async fn what_was_changed_in_one_pass_is_left_alone_in_the_next() {
     let state = server(2).await;
     let work = Work::new(tenant(), &new(BulkAction::Change, Some(Priority::High))).unwrap();
-    let (mut progress, noted) = (Progress::default(), Noted::default());
+    let (mut progress, noted) = (work::Progress::default(), Noted::default());
     let store = &*state.store;
     while noted.0.borrow().0 < 2 {
         assert!(work.step(store, &mut progress, true, &|step| noted.add(step)).await.unwrap());

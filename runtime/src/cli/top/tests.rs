@@ -97,6 +97,8 @@ fn job(state: JobState) -> JobView {
         rate_of_key: false,
         waits_for: None,
         checkpoint: None,
+        progress: None,
+        ended: None,
     }
 }
 
