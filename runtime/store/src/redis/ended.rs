@@ -18,7 +18,7 @@ use gristmill_core::time::Timestamp;
 
 const DOING: &str = "look for a job that ended";
 
-/// Topics of which one call of the script looks through the texts: each has some 100 KB at most.
+/// Topics of which one call of the script looks through the texts: each has some 130 KB at most.
 const TOPICS: usize = 50;
 
 impl Partition {

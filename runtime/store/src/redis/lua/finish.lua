@@ -55,7 +55,7 @@ end
 -- midst of an id. `listed`: ids with a space before and behind each. `outcome`: c complete, e expired, x cancelled, d deleted. `span`: when
 -- they ended and for how long that is remembered, ms. The text expires after `expires` ms: `renew` says whether from now on, if it is there
 -- already. Needs memory, so no script begins with it.
-local ENDED_BYTES = 49152
+local ENDED_BYTES = 65536
 local function remember(key, listed, outcome, attempts, span, expires, renew)
   local line = '|' .. outcome .. ' ' .. span .. ' ' .. attempts .. '\n'
   local added = #listed + #line
