@@ -18,7 +18,8 @@ use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{NewToken, Token, TokenLimits, TokenRequirement, TokenText};
 use gristmill_store::{
-    FoundToken, MovedJob, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, move_schedules, move_states,
+    FoundToken, MovedJob, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, move_schedules,
+    move_states,
 };
 
 /// How often the progress is printed.
@@ -102,7 +103,8 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     if !global.json {
         screen::line(&format!("moved {moved} {}", if moved == 1 { "job" } else { "jobs" }))?;
     } else if tokens + schedules + bill_lines > 0 || states > 0 {
-        let counts = json!({ "tokens": tokens, "schedules": schedules, "states": states, "bill_lines_left": bill_lines });
+        let counts =
+            json!({ "tokens": tokens, "schedules": schedules, "states": states, "bill_lines_left": bill_lines });
         screen::document(&counts)?;
     }
     if !global.json && states > 0 {

@@ -18,13 +18,7 @@ const INDENT: usize = 2;
 /// More steps than this are not drawn farther to the right.
 const STEPS: usize = 40;
 
-pub(super) async fn graph(
-    global: &Global,
-    tenant: &Name,
-    id: &JobId,
-    depth: u16,
-    limit: u16,
-) -> anyhow::Result<Exit> {
+pub(super) async fn graph(global: &Global, tenant: &Name, id: &JobId, depth: u16, limit: u16) -> anyhow::Result<Exit> {
     let Reached { store, server, .. } = global.reach(&global.manifest_without_secrets()?).await?;
     let (depth, limit) = (depth.into(), limit.into());
     let graph = match server {
@@ -68,7 +62,8 @@ pub(super) async fn cancel(global: &Global, tenant: &Name, ids: &[JobId], kill: 
         } else if all + stopping == 0 && complete {
             screen::note(&format!("job {id} is dead, over or unknown, and no job waits for it: nothing was changed"));
         } else {
-            let running = if stopping > 0 { format!("; {stopping} are running, and are to stop") } else { String::new() };
+            let running =
+                if stopping > 0 { format!("; {stopping} are running, and are to stop") } else { String::new() };
             screen::line(&format!("job {id}: {all} cancelled{running}"))?;
         }
         if !complete {
@@ -82,7 +77,8 @@ pub(super) async fn cancel(global: &Global, tenant: &Name, ids: &[JobId], kill: 
 }
 
 fn drawn(id: &JobId, graph: &JobGraph) -> String {
-    let mut drawing = Drawing { nodes: HashMap::new(), before: HashMap::new(), after: HashMap::new(), lines: Vec::new() };
+    let mut drawing =
+        Drawing { nodes: HashMap::new(), before: HashMap::new(), after: HashMap::new(), lines: Vec::new() };
     drawing.nodes.extend(graph.nodes.iter().map(|node| (&node.id, node)));
     for edge in &graph.edges {
         drawing.before.entry(&edge.waiter).or_default().push((&edge.job, edge.ended));

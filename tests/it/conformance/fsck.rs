@@ -124,7 +124,8 @@ async fn a_store_in_which_much_has_happened_has_no_damage(queue: TestStore) {
         let of_tenant = if round % 5 > 2 { tenant_limits } else { TenantFleetLimits::NONE };
         let limits = key_limits(on_dead, (round % 4 < 2).then(|| Rate::new(1, Duration::from_secs(2))));
         let limited = FleetLimits { max_running: Some(2), ..FleetLimits::NONE };
-        let from = [line("mail", 7).within(limits), line("limited", 5).within(limited), line("paused", 3), line("next", 2)];
+        let from =
+            [line("mail", 7).within(limits), line("limited", 5).within(limited), line("paused", 3), line("next", 2)];
         let from = from.map(|line| ClaimFrom { limits: FleetLimits { tenant: of_tenant, ..line.limits }, ..line });
         let worker = WorkerId::new(&format!("host-1-{}", round % 3));
         queue.heartbeat(&worker).await;
@@ -328,7 +329,11 @@ const IN_A_FILE: &[Damage] = &[
     (Check::TopicNotAnnounced, "UPDATE topics SET active = 0 WHERE topic = 'mail'", "topic mail, "),
     (Check::LimitedForEver, "UPDATE topics SET limited_until = -1 WHERE topic = 'keyed'", "topic keyed, "),
     (Check::CountMalformed, "UPDATE totals SET n = -1 WHERE name = 'pushed'", "totals pushed"),
-    (Check::CountMalformed, "INSERT INTO tenant_use VALUES ('acme', 1, -1, 1, 1, NULL, NULL)", "tenant acme, tenant_use"),
+    (
+        Check::CountMalformed,
+        "INSERT INTO tenant_use VALUES ('acme', 1, -1, 1, 1, NULL, NULL)",
+        "tenant acme, tenant_use",
+    ),
     (Check::CountMalformed, "INSERT INTO totals VALUES (77, 'acked', 1)", "topic 77"),
     (Check::DetailWithoutJob, "INSERT INTO bodies VALUES (1, x'00')", "bodies 1"),
     (Check::DetailWithoutJob, "INSERT INTO ended VALUES (77, 1, 'complete', 1, 1, 1, ' a ')", "topic 77"),

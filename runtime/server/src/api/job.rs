@@ -21,8 +21,8 @@ use gristmill_core::job::{JobChange, JobId, MEMBERS, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::why::{self, Asked, Served, Why};
 use gristmill_store::{
-    BatchSealed, Cancelled, JobChanged, JobGraph, JobState, JobView, TopicCounts, TreeCancelled, cancel_tree, job_graph,
-    look_up,
+    BatchSealed, Cancelled, JobChanged, JobGraph, JobState, JobView, TopicCounts, TreeCancelled, cancel_tree,
+    job_graph, look_up,
 };
 
 const LOOK: &str = "The job. To `Accept: text/event-stream`: a `state` event with the job now and at each change that is \

@@ -77,9 +77,8 @@ impl EmbeddedStore {
         self.read("read the state of a key", move |connection, now| {
             let mut find = connection.prepare_cached(EXPORT)?;
             let names = params![topic.tenant.as_str(), topic.topic.as_str(), key, ms(now)];
-            let state = find.query_row(names, |row| {
-                Ok(StoredState { value: row.get(0)?, ttl: at(row.get(1)?).since(now) })
-            });
+            let state =
+                find.query_row(names, |row| Ok(StoredState { value: row.get(0)?, ttl: at(row.get(1)?).since(now) }));
             Ok(state.optional()?)
         })
         .await
