@@ -93,7 +93,7 @@ async fn a_program_is_refused_until_its_topic_says_that_it_is_one() {
     assert!(says_all(&checked.ended(1).text()), "{}", checked.text());
     let invoked = project.run(&["invoke", guests::PROGRAM, "--topic", "program"]);
     assert!(says_all(&invoked.ended(1).err), "{}", invoked.err);
-    project.write_manifest("[topics.program]\nadapter = \"command\"");
+    project.write_manifest("[topics.program]\nadapter = \"command\"\nclock = true");
     let invoked = project.run(&["invoke", guests::PROGRAM, "--topic", "program", "--data", "say hello"]);
     assert_eq!(invoked.ended(0).text(), "hello\n");
 }

@@ -130,8 +130,9 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_notification_leaves_the_order_for_another_try() {
+    fn a_refused_notification_keeps_the_order_as_a_dead_job_for_the_operator() {
         let run = Host::new().deny("notify").run(close_if_unpaid, job("order-timeout").body(UNPAID));
-        assert_eq!(run.failure().map(Failure::is_retry), Some(true));
+        let failure = run.failure().expect("the order is not closed without its notification");
+        assert_eq!((failure.code(), failure.is_retry()), ("enqueue-failed", false));
     }
 }

@@ -22,13 +22,15 @@ pub(super) fn shortened(text: &str, words: &[Word], declared: &BTreeSet<&str>, s
     let mut begin = 0;
     for statement in statements.iter().copied().chain([text.len()]) {
         let end = words.partition_point(|word| word.place.start < statement);
-        let locals: BTreeSet<&str> = words[begin..end]
+        let locals: BTreeSet<&str> = words
             .iter()
+            .take(end)
+            .skip(begin)
             .filter(|word| is_local(&text[..word.place.start], &text[word.place.end..]))
             .map(|word| &text[word.place.clone()])
             .filter(|name| !declared.contains(name))
             .collect();
-        shorten(&mut names[begin..end], |name| locals.contains(name));
+        shorten(names.get_mut(begin..end).unwrap_or_default(), |name| locals.contains(name));
         begin = end;
     }
 

@@ -37,7 +37,7 @@ fn the_steps_are_carried_out_in_order_up_to_the_end() {
 fn a_refused_follow_up_fails_stops_or_is_ignored() {
     let host = Host::new().follow_ups(3);
     let failed = play_on(&host, [Step::Enqueue(follow_up(Count::Forever))]);
-    assert_eq!(failed.failure().map(Failure::code), Some("error"));
+    assert_eq!(failed.failure().map(Failure::code), Some("enqueue-failed"));
     let stopped = play_on(&host, [Step::EnqueueUntilRefused(follow_up(Count::Forever))]);
     assert_eq!((stopped.failure(), stopped.enqueued().len()), (None, 3));
     let ignored = play_on(&host, [Step::EnqueueIgnoringErrors(follow_up(Count::Times(9)))]);

@@ -324,6 +324,8 @@ impl World {
         self.ask(async |store| store.pass_on(&[topic("mail")]).await).await;
         for claim in running {
             self.ack(&claim, Vec::new()).await;
+            let ended = self.ask(async |store| store.ended(&tenant(), &claim.lease.job).await).await;
+            assert!(ended.is_some(), "{} ended and is not remembered", claim.lease.job);
         }
     }
 
