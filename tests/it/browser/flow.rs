@@ -1,7 +1,7 @@
 //! Jobs that wait for others: what the page shows of them, and what a person can do.
 
 use gristmill_tests::browser::Browser;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::act::press;
 use super::{push, runner, state_of, url, visit};
@@ -53,7 +53,7 @@ async fn a_job_is_cancelled_with_all_that_wait_for_it() {
     press(&browser, "Cancel them all").await;
     browser.until_text("3 jobs cancelled.").await;
     for id in ["member", "batch", "after"] {
-        assert_eq!(state_of(&runner, id).await, Value::Null, "{id}");
+        assert_eq!(state_of(&runner, id).await, "finished", "{id}");
     }
     assert_eq!(state_of(&runner, "delayed").await, "delayed");
     assert_eq!(browser.errors().await, Vec::<String>::new());

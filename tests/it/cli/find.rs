@@ -53,8 +53,14 @@ fn with_and_without_a_server(project: &TestProject) {
     let table = project.run(&["dead", "groups", "code:gone"]).done();
     let lines: Vec<_> = table.lines().collect();
     assert!(lines.len() == 2 && lines[1].trim_start().starts_with("1  puppet  rejected  gone"), "{table}");
-    assert_eq!(project.run(&["dead", "list", "code:gone", "--groups"]).done(), table);
-    assert_eq!(project.run(&["job", "list", "code:gone", "--groups"]).done(), table);
+    // How long ago the last one died changes from call to call.
+    let lasting = |table: &str| -> Vec<String> {
+        table.split_whitespace().filter(|word| !word.starts_with(char::is_numeric)).map(str::to_owned).collect()
+    };
+    for same in [["dead", "list"], ["job", "list"]] {
+        let groups = project.run(&[&same[..], &["code:gone", "--groups"]].concat()).done();
+        assert_eq!(lasting(&groups), lasting(&table));
+    }
     let table = project.run(&["dead", "list", "code:full", "--columns", "id,topic,code"]).done();
     assert_eq!(table, "ID  TOPIC   CODE\na2  puppet  full\na1  puppet  full\n", "of every topic");
     let top = project.run(&["top", "--once", "--json"]);
