@@ -126,7 +126,7 @@ async fn a_query_that_makes_no_sense_is_refused_with_the_remedy(runner: TestRunn
     let detail = refused(&client.get(&format!("{TENANT}/jobs?q=state:ready+state:ded")).await, 400, "bad-request");
     assert_eq!(
         detail,
-        "`q`: the query at character 13, `state:ded`: `ded` is no state: use ready, delayed, waiting, running, dead"
+        "`q`: the query at character 13, `state:ded`: `ded` is no state: use ready, delayed, waiting, running, dead, finished"
     );
     refused(&client.get(&format!("{TENANT}/jobs")).await, 400, "bad-request");
     refused(&client.get(NOBODY).await, 400, "bad-request");

@@ -133,7 +133,7 @@ impl Partition {
         for (group, settlements) in &groups {
             call.arg(holders.number(group.holder)).arg(topics.number(group.topic)).arg(group.delivery);
             call.arg(group.verdict).arg(group.reason).arg(keep_ms(group.keep_result));
-            self.add_ends(&mut call, keys, group, settlements, now);
+            self.add_ends(&mut call, keys, group, settlements);
             call.arg(yes(group.notify)).arg(group.guard).arg(yes(group.has_unique)).arg(group.keyed());
             call.arg(yes(group.has_fuel)).arg(settlements.len());
             self.add_columns(&mut call, group, settlements)?;
@@ -167,14 +167,14 @@ impl Partition {
     }
 
     /// What is remembered of the ends of a group.
-    fn add_ends(&self, call: &mut Call, keys: &Keys, group: &Group<'_>, part: &[Placed<'_>], now: Timestamp) {
+    fn add_ends(&self, call: &mut Call, keys: &Keys, group: &Group<'_>, part: &[Placed<'_>]) {
         if group.remember.is_zero() {
             call.arg("").arg("").arg("").arg("");
             return;
         }
-        let (keep, now) = (wait_ms(group.remember), self.clock.now(|| now));
+        let keep = wait_ms(group.remember);
         let renew = self.renewals.is_time(keys.ended(group.topic), group.remember);
-        call.arg(format!("{} {keep}", now.as_millis())).arg(keep.saturating_mul(2)).arg(yes(renew));
+        call.arg(keep).arg(keep.saturating_mul(2)).arg(yes(renew));
         let ends = matches!(part.first(), Some((_, Settlement { verdict: Verdict::Ack(_) | Verdict::Expire, .. })));
         let ids = part.iter().filter(|_| ends).map(|(_, settlement)| settlement.lease.job.as_str());
         let mut listed = ids.fold(String::new(), |listed, id| listed + " " + id);

@@ -19,7 +19,7 @@
 --         its jobs waits again, is buried, has a unique value, may have a key, is settled under a guard or is a follow-up job
 --       number of settlements, then their ids in the order of the groups
 --       number of groups, then per group, 16: index of its claim, index of its topic, delivery, verdict (ack retry snooze release bury
---         expire), reason or '', keep the results for ms ('': keep none), when they ended and for how long that is remembered, ms ('': it is not), twice as long, '1' if the
+--         expire), reason or '', keep the results for ms ('': keep none), for how long it is remembered that they ended, ms ('': it is not), twice as long, '1' if the
 --         text that it is added to expires that long from now on or '', the ids as remember() takes them or '', notify of the ends ('1' or ''), guard ('': none, 'lease':
 --         only if the lease ran out), 1 if the jobs have unique values or '', 1 if they may have keys, 'state' if they
 --         leave states as well, or '', 1 if their fuel counts or '', number of its settlements
@@ -65,12 +65,12 @@ local ended_keys = others + #topics - rows
 local results = ended_keys + #topics
 local next_job, result_keys, stateful = 1, results, {}
 for g = 1, tonumber(take()) do
-  local claim, topic, delivery, verdict, reason, keep, span, expires, renew, listed, notify, guard, holds, keyed, fueled, jobs =
+  local claim, topic, delivery, verdict, reason, keep, retention, expires, renew, listed, notify, guard, holds, keyed, fueled, jobs =
     unpack(ARGV, cursor + 1, cursor + 16)
   cursor = cursor + 16
   local group = { claim = holders[tonumber(claim)], topic = topics[tonumber(topic)], delivery = delivery, verdict = verdict,
                   reason = reason, keep = keep, notify = notify, guard = guard, holds = holds ~= '', is_keyed = keyed ~= '', done = ARGV[3],
-                  span = span, expires = expires, renew = renew ~= '', listed = listed, ended_key = KEYS[ended_keys + tonumber(topic)], result_key = '', first = next_job, ours = {} }
+                  retention = retention, expires = expires, renew = renew ~= '', listed = listed, ended_key = KEYS[ended_keys + tonumber(topic)], result_key = '', first = next_job, ours = {} }
   next_job = next_job + tonumber(jobs)
   group.last, groups[g] = next_job - 1, group
   local is_put_back = PUT_BACK[group.verdict]
@@ -185,7 +185,7 @@ end
 -- Ends jobs of a group: as `as`, which is the total that they are added to. Dead ones stay.
 local function end_jobs(group, ours, as, is_dead)
   if #ours == 0 then return end
-  if group.span ~= '' and not is_dead then over[#over + 1] = { group = group, ours = ours, as = ENDED_AS[as] } end
+  if group.retention ~= '' and not is_dead then over[#over + 1] = { group = group, ours = ours, as = ENDED_AS[as] } end
   count(group.topic.name, as, #ours)
   if some_wait or follow_ups.linked then
     for _, i in ipairs(ours) do note_end(ids[i], is_dead and 'd' or ENDED_AS[as]) end
@@ -218,14 +218,16 @@ end
 
 -- Remembers how jobs have ended. Those of a group that all have as many attempts as deliveries are one text without looking at each.
 local function remember_ends()
+  local ended_at = now or (clock(ARGV[1]))
   for _, end_of in ipairs(over) do
     local group, ours = end_of.group, end_of.ours
+    local span = string.format('%.0f %s', ended_at, group.retention)
     if group.listed ~= '' and not group.is_mixed and #ours == group.last + 1 - group.first then
-      remember(group.ended_key, group.listed, end_of.as, group.delivery, group.span, group.expires, group.renew)
+      remember(group.ended_key, group.listed, end_of.as, group.delivery, span, group.expires, group.renew)
     else
       local ended_ids, claims_of = {}, {}
       for k, i in ipairs(ours) do ended_ids[k], claims_of[k] = ids[i], history[i] end
-      remember_each(group.ended_key, ended_ids, claims_of, end_of.as, group.span, group.expires)
+      remember_each(group.ended_key, ended_ids, claims_of, end_of.as, span, group.expires)
     end
   end
 end
