@@ -10,6 +10,7 @@ mod schedules;
 mod signals;
 mod store;
 mod tokens;
+mod workflows;
 
 pub use address::{BadServerAddress, ServerAddress};
 pub use store::RemoteStore;

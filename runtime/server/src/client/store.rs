@@ -23,9 +23,8 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
-    BatchSealed, Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobGraph,
-    JobView, ListJobs, Page, Push, Pushed, Query, QueryCursor, Signal, Signals, StateFilter, States, StoreError,
-    TopicCounts, TreeCancelled, WaitsFor, Workflows,
+    Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobView, ListJobs, Page,
+    Push, Pushed, Query, QueryCursor, Signal, Signals, StateFilter, States, StoreError, TopicCounts,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -125,38 +124,6 @@ impl RemoteStore {
         self.known_job(question, DOING).await
     }
 
-    /// What [`job_graph`](gristmill_store::job_graph) does, by the server: at most 1000 jobs.
-    ///
-    /// # Errors
-    /// The server is unavailable, or refuses.
-    pub async fn job_graph(
-        &self,
-        tenant: &Name,
-        id: &JobId,
-        depth: usize,
-        limit: usize,
-    ) -> Result<Option<JobGraph>, StoreError> {
-        const DOING: &str = "ask for the jobs around a job";
-        let path = format!("/v1/tenants/{tenant}/jobs/{id}/graph?depth={depth}&limit={limit}");
-        self.known_job(Question::get(path, DOING), DOING).await
-    }
-
-    /// What [`cancel_tree`](gristmill_store::cancel_tree) does, by the server.
-    ///
-    /// # Errors
-    /// The server is unavailable, or refuses.
-    pub async fn cancel_tree(&self, tenant: &Name, id: &JobId, kill: bool) -> Result<TreeCancelled, StoreError> {
-        const DOING: &str = "cancel a job and its tree";
-        let path = format!("/v1/tenants/{tenant}/jobs/{id}?tree=true&kill={kill}");
-        match self.server.ask_if_known(Question::delete(path, DOING)).await? {
-            Ok(wire::CancelledTree { gone, stopping, complete, .. }) => Ok(TreeCancelled { gone, stopping, complete }),
-            Err(problem) if matches!(problem.code, Code::JobUnknown | Code::TooLate) => {
-                Ok(TreeCancelled { gone: 0, stopping: 0, complete: true })
-            }
-            Err(problem) => Err(self.server.refused(DOING, &problem)),
-        }
-    }
-
     /// Why a topic begins no job, by what the server knows.
     ///
     /// # Errors
@@ -242,7 +209,7 @@ impl RemoteStore {
     }
 
     /// The answer to a question about a job. `None` if the job is unknown.
-    async fn known_job<T: DeserializeOwned>(
+    pub(super) async fn known_job<T: DeserializeOwned>(
         &self,
         question: Question,
         doing: &'static str,
@@ -293,34 +260,6 @@ impl States for RemoteStore {
         let question = Question::delete(state_path(topic, key), "delete the state of a key");
         let wire::Changed { changed } = self.server.ask(question).await?;
         Ok(changed)
-    }
-}
-
-#[async_trait]
-impl Workflows for RemoteStore {
-    async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError> {
-        const DOING: &str = "seal a batch";
-        let question = Question::post(format!("/v1/tenants/{tenant}/jobs/{id}/seal"), &wire::Nothing {}, DOING);
-        match self.server.ask_if_known::<wire::SealedOne>(question).await? {
-            Ok(sealed) => Ok(sealed.status),
-            Err(problem) if matches!(problem.code, Code::JobUnknown | Code::TooLate) => Ok(BatchSealed::NotWaiting),
-            Err(problem) => Err(self.server.refused(DOING, &problem)),
-        }
-    }
-
-    async fn waits_for(&self, tenant: &Name, id: &JobId, limit: usize) -> Result<Option<WaitsFor>, StoreError> {
-        Ok(self.links(tenant, id, limit).await?.waits_for)
-    }
-
-    async fn waiters(&self, tenant: &Name, id: &JobId) -> Result<Vec<JobId>, StoreError> {
-        Ok(self.links(tenant, id, 0).await?.waiters)
-    }
-}
-
-impl RemoteStore {
-    async fn links(&self, tenant: &Name, id: &JobId, limit: usize) -> Result<wire::JobLinks, StoreError> {
-        let path = format!("/v1/tenants/{tenant}/jobs/{id}/links?limit={limit}");
-        self.server.ask(Question::get(path, "ask what a job waits for")).await
     }
 }
 
