@@ -194,7 +194,9 @@ async fn versions_of_a_handler_are_compared() {
     runner.drop_in("echo", &std::fs::read(guests::CALLER).unwrap());
     browser.until("document.querySelectorAll('[aria-label=Versions] tbody tr').length === 2").await;
     browser.until_text("http is not granted").await;
-    browser.until("/\\+ gristmill:job\\/http/.test(document.querySelector('[aria-label=Versions] pre')?.textContent)").await;
+    browser
+        .until("/\\+ gristmill:job\\/http/.test(document.querySelector('[aria-label=Versions] pre')?.textContent)")
+        .await;
     let serving = "[...document.querySelectorAll('[aria-label=Versions] tbody tr')].map(one => one.innerText.includes('serves')).join()";
     browser.until(&format!("{serving} === 'false,true'")).await;
     assert_eq!(browser.accessibility().await, Vec::<String>::new());
