@@ -135,7 +135,7 @@ async fn a_tree_is_looked_at_and_cancelled_over_http(runner: TestRunner) {
     assert_eq!(client.get(&format!("{path}/graph?limit=1")).await.json()["cut"], true);
     let cancelled = client.delete(&format!("{path}?tree=true")).await.json();
     assert_eq!(cancelled, json!({ "id": batch, "gone": 3, "stopping": 0, "complete": true }));
-    assert_eq!(client.delete(&format!("{path}?tree=true")).await.status, 404);
+    assert_eq!(client.delete(&format!("{path}?tree=true")).await.status, 409);
     assert_eq!(client.get(&format!("{path}/graph")).await.status, 404);
 }
 
