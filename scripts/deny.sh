@@ -2,7 +2,7 @@
 # Checks the list of dependencies against deny.toml: licences, sources, and with --advisories known weaknesses,
 # for which it fetches the RustSec database.
 #
-#   scripts/deny.sh                  what .ci/run calls; needs nothing that the lock file does not name
+#   scripts/deny.sh                  what .ci/run calls; fetches nothing that the lock file does not name
 #   scripts/deny.sh --advisories     all checks
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,4 +22,6 @@ if [ "$(cargo-deny --version 2>/dev/null)" != "cargo-deny $version" ]; then
     echo "deny: installing cargo-deny $version"
     cargo install --quiet --locked --version "$version" --no-default-features --profile dev --root "$tools" cargo-deny
 fi
+# The checks read what all platforms would take, and this one has downloaded only its own.
+cargo fetch --quiet --locked
 cargo deny ${offline:+"$offline"} check "${checks[@]}"

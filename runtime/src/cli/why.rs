@@ -30,16 +30,6 @@ pub(super) async fn job(global: &Global, tenant: &Name, id: &JobId) -> anyhow::R
     show(global, &answer, detail)
 }
 
-/// `None`: the job is not known.
-pub(super) async fn of_job(
-    manifest: &Manifest,
-    reached: &Reached,
-    tenant: &Name,
-    id: &JobId,
-) -> Result<Option<Why>, StoreError> {
-    Answerer::of(reached).of_job(manifest, tenant, id).await
-}
-
 pub(super) async fn topic(global: &Global, topic: TopicId) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let answer = match answerer(global, &manifest).await? {
@@ -51,13 +41,13 @@ pub(super) async fn topic(global: &Global, topic: TopicId) -> anyhow::Result<Exi
 }
 
 /// What a question goes to.
-enum Answerer {
+pub(super) enum Answerer {
     Server(RemoteStore),
     Store(Arc<dyn Produce>, Asked),
 }
 
 impl Answerer {
-    fn of(Reached { store, server, is_ours_alone, .. }: &Reached) -> Self {
+    pub(super) fn of(Reached { store, server, is_ours_alone, .. }: &Reached) -> Self {
         match server {
             Some(server) => Self::Server(server.clone()),
             None if *is_ours_alone => Self::Store(Arc::clone(store), Asked::OnlyProcess),
@@ -65,7 +55,13 @@ impl Answerer {
         }
     }
 
-    async fn of_job(&self, manifest: &Manifest, tenant: &Name, id: &JobId) -> Result<Option<Why>, StoreError> {
+    /// `None`: the job is not known.
+    pub(super) async fn of_job(
+        &self,
+        manifest: &Manifest,
+        tenant: &Name,
+        id: &JobId,
+    ) -> Result<Option<Why>, StoreError> {
         match self {
             Self::Server(server) => server.why(tenant, id).await,
             Self::Store(store, asked) => {

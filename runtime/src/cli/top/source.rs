@@ -14,7 +14,8 @@ use crate::cli::find::Finder;
 use crate::cli::store::Reached;
 use crate::cli::table::facts;
 use crate::cli::topic_line::{TopicLine, Topics};
-use crate::cli::{job, why, workers};
+use crate::cli::why::Answerer;
+use crate::cli::{job, workers};
 use gristmill_config::Manifest;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -164,7 +165,7 @@ impl Source {
         let now = Timestamp::now();
         let Some(view) = self.reached.store.job(tenant, id).await? else { return Ok(None) };
         let mut about = job::about(&view, now);
-        if let Some(why) = why::of_job(&self.manifest, &self.reached, tenant, id).await? {
+        if let Some(why) = Answerer::of(&self.reached).of_job(&self.manifest, tenant, id).await? {
             about.insert(2, ("why", why.detail));
         }
         let mut text = facts(&about);
