@@ -12,6 +12,7 @@ use super::fleet_use::Shares;
 use super::guests::Guests;
 use super::in_flight::give_back_lost;
 use super::ready_topics::{ReadyTopics, TopicsInHand};
+use super::shares::Free;
 use super::slots::{Slots, TopicSlots};
 use super::start::Context;
 use crate::handlers::{Handler, HandlerRegistry};
@@ -253,7 +254,7 @@ impl Memory {
         self.topic_slots.retain(|topic, slots| registry.get(topic).is_some() || slots.running() > 0);
     }
 
-    fn plan(&mut self, registry: &HandlerRegistry, free: usize) -> Vec<ClaimFrom> {
+    fn plan(&mut self, registry: &HandlerRegistry, free: Free) -> Vec<ClaimFrom> {
         self.hot.plan(registry, &self.topic_slots, free)
     }
 
@@ -384,10 +385,11 @@ mod tests {
         assert_eq!(memory.unserved.len(), UNSERVED_MAX);
         let served = registry(&["t7"]);
         memory.follow(&served);
-        let planned: Vec<TopicId> = memory.plan(&served, 8).into_iter().map(|line| line.topic).collect();
+        let planned: Vec<TopicId> =
+            memory.plan(&served, Free { all: 8, kept: 0 }).into_iter().map(|line| line.topic).collect();
         assert_eq!(planned, ["t7".parse().unwrap()]);
         memory.follow(&none);
-        assert!(memory.plan(&none, 8).is_empty() && memory.hot.is_empty());
+        assert!(memory.plan(&none, Free { all: 8, kept: 0 }).is_empty() && memory.hot.is_empty());
     }
 
     #[tokio::test]
@@ -405,7 +407,7 @@ mod tests {
         let mut memory = Memory { hot, ..Memory::default() };
         let claimed = store.claim(&WorkerId::new("w"), &from).await.unwrap();
         memory.note_answer(&from, &claimed);
-        let next = memory.plan(&registry(&["a", "b", "c"]), 8);
+        let next = memory.plan(&registry(&["a", "b", "c"]), Free { all: 8, kept: 0 });
         assert_eq!(next.iter().map(|line| line.topic.to_string()).collect::<Vec<_>>(), ["b", "c"]);
     }
 }

@@ -20,6 +20,8 @@ const FUEL_PER_NS: u64 = 4;
 const UNKNOWN_NS: u64 = 1_000_000;
 /// How much a new cost counts in the mean: one part in so many.
 const MEMORY: u64 = 16;
+/// A tenant holds few slots if it holds less than one of so many parts of those that are kept.
+const KEPT_BY_ONE: usize = 4;
 /// So that weights divide without loss.
 pub(super) const SCALE: i128 = 1000;
 
@@ -115,6 +117,11 @@ impl TenantUse {
         self.used_ns.load(Ordering::Relaxed) / 1000
     }
 
+    /// Slots that its attempts hold.
+    pub(super) fn held(&self) -> usize {
+        self.running.lock().slots as usize
+    }
+
     pub(super) fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
     }
@@ -168,19 +175,47 @@ pub(super) struct Wish<'a> {
     pub(super) room: usize,
 }
 
+/// Free slots.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Free {
+    /// All of them.
+    pub(super) all: usize,
+    /// Once no more than so many are free, they go to tenants that hold few: so one that floods the runner with long jobs leaves room
+    /// for the first job of another.
+    pub(super) kept: usize,
+}
+
+impl Free {
+    /// What a tenant that holds `held` slots can get of them.
+    fn room(self, held: usize) -> usize {
+        self.all.saturating_sub(self.kept).max(self.few().saturating_sub(held).min(self.all))
+    }
+
+    /// Whether one more of them may go to a tenant that got `given` already.
+    fn has_room_for(self, wish: &Wish<'_>, given: usize) -> bool {
+        self.all > self.kept || self.room(wish.usage.held() + given) > 0
+    }
+
+    /// So many slots are few.
+    fn few(self) -> usize {
+        self.kept.div_ceil(KEPT_BY_ONE)
+    }
+}
+
 /// How many of the free slots go to each: one at a time to the one that is behind the others.
-pub(super) fn share_out(free: usize, wishes: &[Wish<'_>]) -> Vec<usize> {
+pub(super) fn share_out(free: Free, wishes: &[Wish<'_>]) -> Vec<usize> {
     let mut given = vec![0; wishes.len()];
     if let ([one], [all]) = (wishes, given.as_mut_slice()) {
-        *all = one.room.min(free);
+        *all = one.room.min(free.room(one.usage.held()));
         return given;
     }
     let mut line: BinaryHeap<_> = wishes.iter().enumerate().map(|(place, wish)| Reverse((wish.at, place))).collect();
-    for _ in 0..free {
+    for all in (1..=free.all).rev() {
+        let left = Free { all, ..free };
         let next = loop {
             let Some(Reverse((at, place))) = line.pop() else { return given };
             match (wishes.get(place), given.get_mut(place)) {
-                (Some(wish), Some(slots)) if *slots < wish.room => {
+                (Some(wish), Some(slots)) if *slots < wish.room && left.has_room_for(wish, *slots) => {
                     *slots += 1;
                     break Reverse((at + wish.usage.step(wish.weight), place));
                 }
@@ -202,6 +237,10 @@ mod tests {
         usage
     }
 
+    fn all(all: usize) -> Free {
+        Free { all, kept: 0 }
+    }
+
     fn wish(usage: &TenantUse, weight: u32, room: usize) -> Wish<'_> {
         Wish { usage, weight, at: usage.virtual_time(weight), room }
     }
@@ -210,14 +249,29 @@ mod tests {
     fn slots_go_to_the_tenant_that_has_used_the_least_for_its_weight() {
         let (busy, quiet) = (used(4_000_000, 10), used(4_000_000, 0));
         assert_eq!(
-            share_out(5, &[wish(&busy, 1, 9), wish(&quiet, 1, 2)]),
+            share_out(all(5), &[wish(&busy, 1, 9), wish(&quiet, 1, 2)]),
             [3, 2],
             "what one cannot use the other gets"
         );
-        assert_eq!(share_out(5, &[wish(&busy, 1, 9), wish(&quiet, 1, 9)]), [0, 5]);
+        assert_eq!(share_out(all(5), &[wish(&busy, 1, 9), wish(&quiet, 1, 9)]), [0, 5]);
         let (light, heavy) = (used(4_000_000, 1), used(4_000_000, 1));
-        assert_eq!(share_out(8, &[wish(&light, 1, 9), wish(&heavy, 3, 9)]), [2, 6]);
-        assert_eq!(share_out(8, &[]), [0; 0]);
+        assert_eq!(share_out(all(8), &[wish(&light, 1, 9), wish(&heavy, 3, 9)]), [2, 6]);
+        assert_eq!(share_out(all(8), &[]), [0; 0]);
+    }
+
+    #[test]
+    fn the_last_slots_go_to_tenants_that_hold_few() {
+        let (busy, quiet) = (used(0, 0), used(4_000_000, 9));
+        (0..492).for_each(|_| busy.begin());
+        let free = |all| Free { all, kept: 8 };
+        assert_eq!(share_out(free(8), &[wish(&busy, 1, 99)]), [0]);
+        assert_eq!(share_out(free(10), &[wish(&busy, 1, 99)]), [2]);
+        assert_eq!(share_out(free(8), &[wish(&quiet, 1, 99)]), [2], "no more than few");
+        assert_eq!(share_out(free(1), &[wish(&quiet, 1, 99)]), [1]);
+        assert_eq!(share_out(free(8), &[wish(&busy, 1, 99), wish(&quiet, 1, 99)]), [0, 2]);
+        assert_eq!(share_out(free(0), &[wish(&quiet, 1, 99), wish(&busy, 1, 99)]), [0, 0]);
+        (0..2).for_each(|_| quiet.begin());
+        assert_eq!(share_out(free(6), &[wish(&busy, 1, 99), wish(&quiet, 1, 99)]), [0, 0]);
     }
 
     #[test]

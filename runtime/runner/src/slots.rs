@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::shares::TenantUse;
+use super::shares::{Free, TenantUse};
 use gristmill_metrics::TopicMeter;
 
+/// Of several tenants, one that holds many slots leaves one of so many free.
+const KEPT_OF: usize = 16;
 /// Nobody waits.
 const NEVER: u64 = u64::MAX;
 
@@ -61,8 +63,8 @@ impl Slots {
     }
 
     /// How many more attempts may start.
-    pub(super) fn free(&self) -> usize {
-        self.limit.saturating_sub(self.running())
+    pub(super) fn free(&self) -> Free {
+        Free { all: self.limit.saturating_sub(self.running()), kept: self.limit / KEPT_OF }
     }
 
     pub(super) fn running(&self) -> usize {
@@ -156,7 +158,7 @@ mod tests {
         let slots = Slots::new(3, 1);
         let topic = TopicSlots::new(Metrics::default().topic(&"t".parse().unwrap()), Arc::default());
         let taken = [slots.enter(&topic), slots.enter(&topic), slots.enter(&topic)];
-        assert_eq!((slots.free(), topic.running()), (0, 3));
+        assert_eq!((slots.free().all, topic.running()), (0, 3));
 
         let waiter = tokio::spawn({
             let slots = Arc::clone(&slots);
@@ -169,7 +171,7 @@ mod tests {
         drop(second);
         waiter.await.unwrap();
         drop(third);
-        assert_eq!((slots.free(), slots.ended(), topic.running()), (3, 3, 0));
+        assert_eq!((slots.free().all, slots.ended(), topic.running()), (3, 3, 0));
         slots.wait_for(3).await;
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::fleet_use::Shares;
 use super::lease;
-use super::shares::{SCALE, TenantUse, VirtualTime, Wish, share_out};
+use super::shares::{Free, SCALE, TenantUse, VirtualTime, Wish, share_out};
 use super::slots::TopicSlots;
 use crate::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_core::job::{Name, TopicId};
@@ -191,8 +191,11 @@ impl ReadyTopics {
     }
 
     /// How many jobs to ask of which topics. Each tenant's topics share its slots evenly, beginning behind where the last claim ended.
-    pub(super) fn plan(&mut self, registry: &HandlerRegistry, slots: &TopicsInHand, free: usize) -> Vec<ClaimFrom> {
-        let most = (free / WORTH_ASKING).clamp(TOPICS_AT_LEAST, TOPICS_AT_ONCE).min(free);
+    pub(super) fn plan(&mut self, registry: &HandlerRegistry, slots: &TopicsInHand, mut free: Free) -> Vec<ClaimFrom> {
+        if registry.tenants().len() < 2 {
+            free.kept = 0;
+        }
+        let most = (free.all / WORTH_ASKING).clamp(TOPICS_AT_LEAST, TOPICS_AT_ONCE).min(free.all);
         if most == 0 {
             return Vec::new();
         }

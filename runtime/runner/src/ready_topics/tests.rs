@@ -179,7 +179,7 @@ fn a_new_registry_forgives_no_tenant_what_it_has_used() {
         let usage = ready.usage(&ahead.tenant);
         (0..20_000).for_each(|_| usage.charge(1_000_000, Duration::ZERO, 1.0));
         ready.take().into_iter().for_each(|topic| ready.insert(topic, 1));
-        let plan = ready.plan(&registry, &HashMap::new(), 8);
+        let plan = ready.plan(&registry, &HashMap::new(), Free { all: 8, kept: 0 });
         assert_eq!(plan.iter().map(|line| (&line.topic, line.max)).collect::<Vec<_>>(), [(behind, 8)]);
         let usage = ready.usage(&behind.tenant);
         (0..20_000).for_each(|_| usage.charge(1_000_000, Duration::ZERO, 1.0));
@@ -229,7 +229,7 @@ fn an_idle_tenant_saves_up_nothing() {
     usage_of(&mut ready, "busy", 10_000);
     ready.insert(idle.clone(), 1);
     let given = |ready: &mut ReadyTopics| -> BTreeMap<String, usize> {
-        let plan = ready.plan(&registry, &HashMap::new(), 8);
+        let plan = ready.plan(&registry, &HashMap::new(), Free { all: 8, kept: 0 });
         plan.into_iter().map(|line| (line.topic.tenant.to_string(), line.max)).collect()
     };
     assert_eq!(given(&mut ready), BTreeMap::from([("busy".into(), 4), ("idle".into(), 4)]));
