@@ -34,7 +34,7 @@ local function cancel(id, topic, unique, keep, notify, result)
     return 2
   end
   if redis.call('ZSCORE', topic.dead, id) or not take_out(at, topic, id) then return 0 end
-  forget_key(at, topic, id)
+  free_slots(at, topic, { id }, true)
   note_end(id, 'x')
   -- The next job of its key may be the next one to be cancelled.
   place(topic)

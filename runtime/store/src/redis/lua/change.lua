@@ -29,7 +29,7 @@ local function rewrite(id, body, due_at, envelope)
     redis.call('HDEL', at.priorities, id)
   else
     redis.call('HSET', at.priorities, id, priority)
-    at.special = true
+    at.special, at.prioritised = true, true
   end
 end
 
@@ -37,7 +37,7 @@ end
 local function put(topic, id, was_delayed, key, deliveries)
   if due > now and key then
     redis.call('HSET', at.keyed, id, '0 ' .. key)
-    if deliveries == 0 then free_slot(at, topic, id, key) end
+    if deliveries == 0 then free_slots(at, topic, { id }) end
   end
   if not was_delayed then return wait(at, topic, id, due, nil, key) end
   redis.call('ZADD', topic.delayed, due, id)

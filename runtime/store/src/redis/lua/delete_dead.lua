@@ -11,7 +11,7 @@ for i = 4, #ARGV do
   answers[i - 3] = redis.call('ZREM', topic.dead, id)
   if answers[i - 3] == 1 then
     deleted[#deleted + 1] = id
-    forget_key(at, topic, id)
+    free_slots(at, topic, { id }, true)
     note_end(id)
   end
 end

@@ -41,7 +41,7 @@ local function import(id, topic, place, ms, priority, unique, claim, failure, ch
   for key, value in pairs({ [at.priorities] = priority, [KEYS[15]] = claim, [KEYS[16]] = failure, [KEYS[17]] = checkpoint }) do
     if value ~= '' then redis.call('HSET', key, id, value) end
   end
-  if priority ~= '' or key ~= '' then at.special = true end
+  if priority ~= '' or key ~= '' then at.special, at.prioritised = true, nil end
   if key ~= '' then
     redis.call('HSET', at.keyed, id, '0 ' .. key)
     if holds ~= '' then hold_slot(at, topic, id, key) end

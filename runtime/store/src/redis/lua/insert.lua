@@ -160,6 +160,7 @@ local function insert(at, new, dropped)
   if new.linked then write_links() end
   many('HSET', at.jobs, bodies)
   many('HSET', at.priorities, priorities)
+  if #priorities > 0 then at.special, at.prioritised = true, true end
   for _, run in ipairs(new.runs) do
     if run.topic then save_holders(at, run.topic) end
   end

@@ -23,7 +23,7 @@ local function remove_exported(id, unique)
     redis.call('ZREM', topic.windows, unique)
   end
   remove(stored, { id })
-  forget_key(at, topic, id)
+  free_slots(at, topic, { id }, true)
   -- The next job of its key may be the next one to be removed.
   place(topic)
   redis.call('HDEL', KEYS[26], id)

@@ -197,13 +197,10 @@ local function end_jobs(group, ours, as, is_dead)
       of.values[#of.values + 1], of.ids[#of.ids + 1] = ARGV[group.values + i], ids[i]
     end
   end
-  for _, i in ipairs(group.is_keyed and ours or {}) do
-    if not is_dead then
-      forget_key(at, group.topic, ids[i])
-    elseif not select(2, key_limits(at, group.topic)) then
-      local key = key_of(at, ids[i])
-      if key then free_slot(at, group.topic, ids[i], key) end
-    end
+  if group.is_keyed and not (is_dead and select(2, key_limits(at, group.topic))) then
+    local theirs = {}
+    for k, i in ipairs(ours) do theirs[k] = ids[i] end
+    free_slots(at, group.topic, theirs, not is_dead)
   end
   if not group.results and group.notify == '' then return end
   for _, i in ipairs(ours) do

@@ -24,7 +24,7 @@ for t = 1, topics do
     finish(stored, { [topic.name] = #ids }, ids, 'discarded')
     remember_each(KEYS[17 + 8 * topics + t], ids, history, 'd', span_of_end(now), 2 * ENDED_RETENTION)
     for _, id in ipairs(ids) do
-      forget_key(at, topic, id)
+      free_slots(at, topic, { id }, true)
       note_end(id)
     end
     announce(at, topic)

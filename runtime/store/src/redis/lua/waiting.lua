@@ -54,9 +54,10 @@ local function expect_keys()
   expect('ZCARD', KEYS[12])
 end
 
--- Notes when the topic was last seen in use. A topic that is not in use is forgotten after a time.
+-- Notes when the topic was last seen in use, once a script. A topic that is not in use is forgotten after a time.
 local function note_used(at, topic)
-  redis.call('ZADD', at.topics, 'GT', at.now, topic.name)
+  if not topic.is_noted then redis.call('ZADD', at.topics, 'GT', at.now, topic.name) end
+  topic.is_noted = true
 end
 
 -- Whether some jobs have another priority than normal, or a key. Where none has, one question per script is all it costs.
@@ -67,7 +68,9 @@ end
 
 -- The priority of a stored job.
 local function priority_of(at, id)
-  return some_special(at) and redis.call('HGET', at.priorities, id) or 'normal'
+  if not some_special(at) then return 'normal' end
+  if at.prioritised == nil then at.prioritised = redis.call('EXISTS', at.priorities) == 1 end
+  return at.prioritised and redis.call('HGET', at.priorities, id) or 'normal'
 end
 
 -- Notes that the job goes to the tail of its line; announce() carries it out.
@@ -92,10 +95,10 @@ local function behind_member(topic, key, place, id)
   return place and before .. string.format('%016.0f', place) .. ' ' .. id or before
 end
 
--- The first member of a key in `behind`, or nil.
-local function first_behind(at, topic, key)
+-- The first members of a key in `behind`, at most so many.
+local function first_behind(at, topic, key, most)
   local before = behind_member(topic, key)
-  return redis.call('ZRANGEBYLEX', at.behind, '[' .. before, '(' .. before .. '~', 'LIMIT', 0, 1)[1]
+  return redis.call('ZRANGEBYLEX', at.behind, '[' .. before, '(' .. before .. '~', 'LIMIT', 0, most)
 end
 
 -- How many slots a key of the topic has, and whether a dead job keeps its own.
@@ -128,7 +131,7 @@ local function take_slot(at, topic, id, key)
   for _, holder in ipairs(holders) do
     if holder == id then return true end
   end
-  if #holders == 0 or #holders < key_limits(at, topic) and not first_behind(at, topic, key) then
+  if #holders == 0 or #holders < key_limits(at, topic) and #first_behind(at, topic, key, 1) == 0 then
     holders[#holders + 1] = id
     redis.call('HSET', at.slots, field, table.concat(holders, ' '))
     return true
@@ -140,32 +143,47 @@ local function take_slot(at, topic, id, key)
   return false
 end
 
--- The job is gone, or dead: if it held a slot of its key, those that have waited for the longest line up. announce() is left to the caller.
-local function free_slot(at, topic, id, key)
-  local holders, field = holders_of(at, topic, key)
-  local others = {}
-  for _, holder in ipairs(holders) do
-    if holder ~= id then others[#others + 1] = holder end
+-- These jobs are gone, or dead, or wait for a time: the slots that they held of their keys, if they have any, go to the jobs that have
+-- waited for the longest. `are_gone`: their keys are forgotten. announce() is left to the caller. Takes few commands, however many jobs
+-- they are: one, beside those of all together, for each key that others wait for.
+local function free_slots(at, topic, ids, are_gone)
+  local stored, of_key, keys, fields, keyed = some_special(at) and ask('HMGET', at.keyed, ids) or {}, {}, {}, {}, {}
+  for i, id in ipairs(ids) do
+    local key = stored[i] and string.match(stored[i], '^%d+ (.*)$')
+    if key then
+      if not of_key[key] then
+        of_key[key], keys[#keys + 1], fields[#fields + 1] = {}, key, topic.name .. ' ' .. key
+      end
+      of_key[key][id], keyed[#keyed + 1] = true, id
+    end
   end
-  if #others == #holders then return end
-  while #others < key_limits(at, topic) do
-    local member = first_behind(at, topic, key)
-    if not member then break end
-    local next_id = string.match(member, '%S+$')
-    redis.call('ZREM', at.behind, member)
-    redis.call('HSET', at.keyed, next_id, '0 ' .. key)
-    others[#others + 1] = next_id
-    line_up(at, topic, next_id)
+  if #keys == 0 then return end
+  if are_gone then many('HDEL', at.keyed, keyed) end
+  local most, held, in_line, called, kept, empty = key_limits(at, topic), ask('HMGET', at.slots, fields), {}, {}, {}, {}
+  for k, key in ipairs(keys) do
+    local holders, before = {}, 0
+    for holder in string.gmatch(held[k] or '', '%S+') do
+      before = before + 1
+      if not of_key[key][holder] then holders[#holders + 1] = holder end
+    end
+    if #holders < before then
+      for _, member in ipairs(first_behind(at, topic, key, math.max(most - #holders, 0))) do
+        local id = string.match(member, '%S+$')
+        in_line[#in_line + 1], called[#called + 1], called[#called + 2] = member, id, '0 ' .. key
+        holders[#holders + 1] = id
+        line_up(at, topic, id)
+      end
+      if #holders == 0 then
+        empty[#empty + 1] = fields[k]
+      else
+        kept[#kept + 1], kept[#kept + 2] = fields[k], table.concat(holders, ' ')
+      end
+    end
   end
-  if #others == 0 then redis.call('HDEL', at.slots, field) else redis.call('HSET', at.slots, field, table.concat(others, ' ')) end
-end
-
--- The same of a job that is removed, whether or not it has a key.
-local function forget_key(at, topic, id)
-  local key = key_of(at, id)
-  if not key then return end
-  redis.call('HDEL', at.keyed, id)
-  free_slot(at, topic, id, key)
+  many('ZREM', at.behind, in_line)
+  many('HSET', at.keyed, called)
+  many('HSET', at.slots, kept)
+  many('HDEL', at.slots, empty)
 end
 
 -- Notes that the job waits until `due`; announce() carries it out. `key`: false if it has none or holds a slot of it, nil if that is not
