@@ -3,7 +3,7 @@
 //! A tenant's schedules are in its first partition, and so are the jobs that they make, even of a topic that is spread over others: one
 //! script stores both. They are claimed and found like jobs from before the topic was spread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -157,11 +157,12 @@ impl Partition {
             ask.cmd("HGET").arg(keys.schedules()).arg(field(id));
         }
         let records: Vec<Option<String>> = self.link.query(FIRE, &ask).await?;
+        let due: Vec<_> = due.iter().zip(records).filter_map(|(id, record)| Some((id, record?))).collect();
+        let alive = self.alive_last_jobs(tenant, &due, partitions).await?;
         let (mut steps, mut bytes) = (Vec::new(), 0);
-        for (id, record) in due.iter().zip(records) {
-            let Some(record) = record else { continue };
-            let is_alive = self.is_last_job_alive(id, &record, partitions).await?;
-            let Some(step) = schedules::fire(id, &record, is_alive, now) else { continue };
+        for (place, (id, record)) in due.iter().enumerate() {
+            let is_alive = alive.contains(&place);
+            let Some(step) = schedules::fire(id, record, is_alive, now) else { continue };
             let call = self.step_call(FIRE, &id.topic, &step)?;
             steps.push(Part { call, positions: vec![steps.len()], read: |reply, _| reply.yes_or_no() });
             bytes += step.jobs.iter().map(|job| job.spec.body.data.len()).sum::<usize>();
@@ -174,22 +175,34 @@ impl Partition {
         Ok(taken.into_iter().filter(|is_taken| *is_taken).count())
     }
 
-    /// Whether the schedule's last job waits or runs. It may have come from another store, into another partition.
-    async fn is_last_job_alive(&self, id: &ScheduleId, record: &str, partitions: u32) -> Result<bool, StoreError> {
-        let Some(job) = schedules::read::<Record>(record).ok().and_then(|record| record.job_in_the_way()) else {
-            return Ok(false);
-        };
-        for number in 0..partitions {
-            let keys = Keys::new(&self.prefix, &id.topic.tenant, number);
-            let mut ask = pipe();
-            ask.atomic().cmd("HEXISTS").arg(keys.jobs()).arg(job.as_str());
-            ask.cmd("ZSCORE").arg(keys.dead(&id.topic.topic)).arg(job.as_str());
-            let (is_stored, dead): (bool, Option<f64>) = self.link.query(FIRE, &ask).await?;
-            if is_stored {
-                return Ok(dead.is_none());
-            }
+    /// The schedules, by position, whose last job waits or runs. It may have come from another store, into another partition.
+    async fn alive_last_jobs(
+        &self,
+        tenant: &Name,
+        schedules: &[(&ScheduleId, String)],
+        partitions: u32,
+    ) -> Result<HashSet<usize>, StoreError> {
+        let in_the_way = schedules.iter().enumerate().filter_map(|(place, (id, record))| {
+            let job = schedules::read::<Record>(record).ok().and_then(|record| record.job_in_the_way())?;
+            Some((place, &id.topic.topic, job))
+        });
+        let (in_the_way, mut alive) = (in_the_way.collect::<Vec<_>>(), HashSet::new());
+        if in_the_way.is_empty() {
+            return Ok(alive);
         }
-        Ok(false)
+        for keys in (0..partitions).map(|number| Keys::new(&self.prefix, tenant, number)) {
+            let mut ask = pipe();
+            ask.atomic();
+            for (_, topic, job) in &in_the_way {
+                ask.cmd("HEXISTS").arg(keys.jobs()).arg(job.as_str());
+                ask.cmd("ZSCORE").arg(keys.dead(topic)).arg(job.as_str());
+            }
+            let answers: Vec<Option<f64>> = self.link.query(FIRE, &ask).await?;
+            let stored = |answer: &[Option<f64>]| matches!(answer, [Some(1.0), None]);
+            let found = in_the_way.iter().zip(answers.chunks(2)).filter(|(_, answer)| stored(answer));
+            alive.extend(found.map(|((place, ..), _)| *place));
+        }
+        Ok(alive)
     }
 
     /// Takes a step. Returns `false` if another process has replaced one of its records.
