@@ -1,6 +1,7 @@
 //! Limits that hold for several runners together, with runners that run and the store's own clock.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,17 +40,20 @@ impl RunnerGroup {
         let (folder, records, stop) =
             (TempDir::with_prefix("gristmill-").unwrap(), Records::default(), CancellationToken::new());
         let mut group = Self { store, runners: Vec::new(), records, stop, redis, folder };
+        std::fs::write(group.manifest(), format!("[topics.mail]\n{limits}")).unwrap();
         for number in 0..runners {
-            let runner = group.runner(&group.redis.url(), number, limits).await;
+            let runner = group.runner(&group.redis.url(), number).await;
             group.runners.push(runner);
         }
         group
     }
 
-    async fn runner(&self, url: &str, number: usize, limits: &str) -> Runner {
-        let place = self.folder.path().join("gristmill.toml");
-        std::fs::write(&place, format!("[topics.mail]\n{limits}")).unwrap();
-        let manifest = Manifest::load(&place).unwrap();
+    fn manifest(&self) -> PathBuf {
+        self.folder.path().join("gristmill.toml")
+    }
+
+    async fn runner(&self, url: &str, number: usize) -> Runner {
+        let manifest = Manifest::load(&self.manifest()).unwrap();
         let native = NativeHandler::new(async |_: NativeJob| Ok::<_, HandlerError>(()));
         let native = BTreeMap::from([("mail".parse().unwrap(), native)]);
         let reloader = Reloader::start(manifest, native, sandbox(), Arc::<Metrics>::default()).await.unwrap();

@@ -227,6 +227,17 @@ async fn the_manifest_is_swapped_whole_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_is_empty_while_it_is_written_takes_no_limits_away() {
+    let runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    runner.rewrite("");
+    // The look that finds this file has read the manifest before.
+    runner.drop_in("echo", &std::fs::read(guests::ECHO).unwrap());
+    assert_eq!(runner.work("echo", b"").await.state, JobState::Finished);
+    let again = Script::new([Step::RetryUntilAttempt { attempt: 2, after_ms: Some(1) }]).to_json();
+    assert!(matches!(runner.work("puppet", &again).await.state, JobState::Dead { .. }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_over_the_limit_is_refused_unread() {
     let folder = TempDir::with_prefix("gristmill-").unwrap();
     let disk = std::fs::File::create(folder.path().join("disk.wasm")).unwrap();

@@ -270,8 +270,9 @@ impl Reloader {
             return;
         }
         self.manifest_text.clone_from(&text);
-        let Some(text) = text else {
-            tracing::warn!(manifest = %file.display(), "is gone: the last good one stays in force");
+        // Who writes a file anew empties it first.
+        let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
+            tracing::warn!(manifest = %file.display(), "is gone or empty: the last good one stays in force");
             return;
         };
         match Manifest::parse(&text, &file) {
