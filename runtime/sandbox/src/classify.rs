@@ -1,10 +1,11 @@
 //! How an attempt ended that did not return: what stopped it becomes an [`Outcome`].
 
-use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace, WasmtimeBug};
+use wasmtime::{FrameInfo, PoolConcurrencyLimitError, Trap, WasmBacktrace, WasmtimeBug};
 use wasmtime_wasi::I32Exit;
 
 use super::meter::{DeadlinePassed, HostCallsUsedUp};
 use super::program_streams::OutputFull;
+use super::source_lines::SourceLines;
 use super::state::State;
 use gristmill_core::outcome::{LimitName, Outcome};
 use gristmill_core::topic::{Capability, Grants, Limits};
@@ -36,7 +37,7 @@ pub(super) fn bytes_per_call(limits: &Limits, grants: &Grants) -> u64 {
 ///
 /// Only what the guest cannot bring about counts as a fault of the host, since that costs a job no attempt: whatever
 /// else goes wrong while a guest runs is put down to the guest.
-pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
+pub(super) fn stopped(stopped: &Stopped, state: &State, lines: Option<&SourceLines>) -> Outcome {
     let limits = &state.limits;
     let (error, running) = match stopped {
         Stopped::Deadline => return Outcome::TimedOut { limit: limits.timeout },
@@ -61,7 +62,7 @@ pub(super) fn stopped(stopped: &Stopped, state: &State) -> Outcome {
     } else if is_host_call_fuel(error) {
         too_many_bytes(error, state)
     } else if running || error.is::<Trap>() {
-        trapped(error, state.guest_log().last_words())
+        trapped(error, state.guest_log().last_words(), lines)
     } else {
         host_fault(error)
     }
@@ -83,7 +84,7 @@ fn too_many_bytes(error: &wasmtime::Error, state: &State) -> Outcome {
 }
 
 /// The author's own words come first: they name the cause, and often the file and line. What wasmtime says is the same for most traps.
-fn trapped(error: &wasmtime::Error, last_words: &str) -> Outcome {
+fn trapped(error: &wasmtime::Error, last_words: &str, lines: Option<&SourceLines>) -> Outcome {
     let mut message = match error.downcast_ref::<I32Exit>() {
         Some(I32Exit(code)) => format!("exited with code {code}"),
         None => error.root_cause().to_string(),
@@ -91,18 +92,31 @@ fn trapped(error: &wasmtime::Error, last_words: &str) -> Outcome {
     if !last_words.is_empty() {
         message = format!("{last_words}\n({message})");
     }
-    let backtrace = error.downcast_ref::<WasmBacktrace>().map(frames).unwrap_or_default();
+    let backtrace = error.downcast_ref::<WasmBacktrace>().map(|backtrace| frames(backtrace, lines)).unwrap_or_default();
     Outcome::Trapped { message, backtrace }
 }
 
-/// One line per frame, innermost first, names demangled and cut; wasmtime keeps at most 20. Without its headline.
-fn frames(backtrace: &WasmBacktrace) -> String {
+/// One line per frame, innermost first, names demangled and cut; wasmtime keeps at most 20. Without its headline. Below each frame stand the
+/// lines of the sources that it comes from, if the component says so.
+fn frames(backtrace: &WasmBacktrace, lines: Option<&SourceLines>) -> String {
     /// Generic functions have names of some hundred bytes.
     const FRAME_BYTES_MAX: usize = 1 << 10;
+    /// Of all frames together.
+    const PLACES_MAX: usize = 64;
     let text = backtrace.to_string();
     let cut = |line: &'_ str| line.get(..line.floor_char_boundary(FRAME_BYTES_MAX)).map(str::to_owned);
-    let lines: Vec<String> = text.lines().skip(1).filter_map(cut).collect();
-    lines.join("\n").replace("<unknown>!", "")
+    // A name with a line break in it would move the places to other frames.
+    let is_line_each = text.lines().count() == backtrace.frames().len() + 1;
+    let sources = lines.filter(|_| is_line_each).and_then(SourceLines::open);
+    let places = |frame: &FrameInfo| sources.as_ref().zip(frame.module_offset()).map(|(lines, at)| lines.places(at));
+    let (mut lines, mut places_left) = (Vec::new(), PLACES_MAX);
+    for (line, frame) in text.lines().skip(1).zip(backtrace.frames().iter().map(Some).chain(std::iter::repeat(None))) {
+        lines.extend(cut(line).map(|line| line.replace("<unknown>!", "")));
+        let places = frame.and_then(places).unwrap_or_default();
+        lines.extend(places.iter().take(places_left).map(|place| format!("         at {place}")));
+        places_left = places_left.saturating_sub(places.len());
+    }
+    lines.join("\n")
 }
 
 fn host_fault(error: &wasmtime::Error) -> Outcome {

@@ -4,6 +4,7 @@
 //! time: the code that was not used for longest goes when more is needed, and comes back with the next job.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -19,6 +20,7 @@ use super::error::LoadError;
 use super::facts::Facts;
 use super::host::allowed_imports;
 use super::instance_pool::IdleInstances;
+use super::source_lines::SourceLines;
 use super::state::State;
 use super::validate::Shape;
 
@@ -36,18 +38,21 @@ pub(super) struct Code {
     /// Type-checked when the component was linked.
     pub(super) entries: Entries,
     pub(super) self_test: Option<ComponentExportIndex>,
+    /// None if nothing is known of them, or if frames of the glue between composed components would be taken for others.
+    pub(super) lines: Option<SourceLines>,
     /// Where its sandbox keeps instances.
     pub(super) idle: Arc<IdleInstances>,
 }
 
 impl Code {
-    /// Checks imports and exports by type; runs nothing of the guest.
+    /// Checks imports and exports by type; runs nothing of the guest. `artifact` is where the code comes from, if from a file.
     pub(super) fn link(
         shape: Shape,
         version: Version,
         compiled: &component::Component,
         linker: &Linker<State>,
         idle: &Arc<IdleInstances>,
+        artifact: Option<&Path>,
     ) -> Result<(Self, Facts), LoadError> {
         const PAGE_BYTES: u64 = 64 << 10;
         let pre = linker
@@ -68,7 +73,9 @@ impl Code {
             has_self_test: self_test.is_some(),
             passed_trials: false,
         };
-        Ok((Self { version, is_composed: shape.is_composed, pre, entries, self_test, idle: Arc::clone(idle) }, facts))
+        let lines = artifact.filter(|_| !shape.is_composed).map(SourceLines::of);
+        let (is_composed, idle) = (shape.is_composed, Arc::clone(idle));
+        Ok((Self { version, is_composed, pre, entries, self_test, lines, idle }, facts))
     }
 }
 

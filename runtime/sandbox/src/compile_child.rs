@@ -8,7 +8,7 @@ use wasmparser::Parser;
 
 #[cfg(target_os = "linux")]
 use super::confine::confine;
-use super::{core_module, engine};
+use super::{core_module, engine, source_lines};
 
 /// By how much the compiler's priority is lower than the server's.
 const NICER: i32 = 10;
@@ -77,10 +77,12 @@ fn compile(mut component: impl Read, mut artifact: impl Write) -> wasmtime::Resu
     Ok(())
 }
 
-/// The native code of a component, or of a core module that can be made into one.
+/// The native code of a component, or of a core module that can be made into one, and the lines of its sources if it knows them.
 pub(super) fn artifact_of(mut wasm: Vec<u8>) -> wasmtime::Result<Vec<u8>> {
     if Parser::is_core_wasm(&wasm) {
         wasm = core_module::into_component(&wasm).map_err(wasmtime::Error::msg)?;
     }
-    engine::compiling()?.precompile_component(&wasm)
+    let mut artifact = engine::compiling()?.precompile_component(&wasm)?;
+    source_lines::append(&mut artifact, &wasm);
+    Ok(artifact)
 }

@@ -101,7 +101,7 @@ fn common() -> Config {
         .wasm_relaxed_simd(false)
         .native_unwind_info(false)
         .generate_address_map(true)
-        // Reading debug information on every trap would let a guest choose what a trap costs.
+        // Reading debug information on every trap would let a guest choose what a trap costs: see `source_lines`.
         .wasm_backtrace_details(WasmBacktraceDetails::Disable);
     config
 }

@@ -194,7 +194,7 @@ impl GuestInstance {
     pub(super) fn report(&mut self, run: &Run<'_>, ended: Result<Outcome, Stopped>) -> Report {
         report(&mut self.store, run.started, |state| match ended {
             Ok(outcome) => outcome.within(state.limits.output_bytes),
-            Err(stopped) => classify::stopped(&stopped, state),
+            Err(stopped) => classify::stopped(&stopped, state, run.code.lines.as_ref()),
         })
     }
 

@@ -44,6 +44,7 @@ mod request_trace;
 mod sandbox;
 mod self_test;
 mod settings;
+mod source_lines;
 mod state;
 mod steps;
 #[cfg(test)]

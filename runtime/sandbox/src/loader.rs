@@ -90,7 +90,7 @@ impl Loader {
         let linker = self.linkers.of(shape);
         let compiled =
             self.cache.map(linker.engine(), &path).map_err(|error| not_mapped(format!("{error:#}"), false))?;
-        let linked = Code::link(shape, version, &compiled, linker, &self.idle);
+        let linked = Code::link(shape, version, &compiled, linker, &self.idle, Some(&path));
         linked.map(|(code, _)| code).map_err(|error| not_mapped(error.to_string(), false))
     }
 

@@ -37,6 +37,6 @@ pub fn load_apart(wasm: &[u8]) -> wasmtime::Result<Component> {
     let compiled = Compiled::from_binary(&engine, wasm)?;
     let idle = Arc::new(IdleInstances::new(IdleLimits::of(engine::kept(1))));
     let (shape, version) = (validate::validate(wasm, wasm.len() as u64)?, Version::of(wasm));
-    let (code, facts) = Code::link(shape, version, &compiled, &host::linker(&engine, &Outbound::new())?, &idle)?;
+    let (code, facts) = Code::link(shape, version, &compiled, &host::linker(&engine, &Outbound::new())?, &idle, None)?;
     Ok(Component::pinned(code, facts))
 }

@@ -18,7 +18,7 @@ const NEW: &str = ".new-";
 /// After this time without a write its writer is dead: a component is compiled and tried within minutes.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(3600);
 /// Each file ends with the SHA-256 of what is in front of it.
-const DIGEST_BYTES: usize = 32;
+pub(super) const DIGEST_BYTES: usize = 32;
 /// A folder that anyone may write to is safe for others' entries if it has this bit, as `/tmp` has.
 const STICKY: u32 = 0o1000;
 

@@ -1,6 +1,7 @@
 //! The sandbox: checks and compiles components, and holds what they run in.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
@@ -197,11 +198,13 @@ impl Inner {
         }
         let shape = validate::validate(wasm, bytes_max)?;
         let found = cache.check(&key).map_err(wasmtime::Error::from).and_then(|path| match path {
-            Some(path) => cache.map(self.loader.linkers.of(shape).engine(), &path).map(Some),
+            Some(path) => {
+                cache.map(self.loader.linkers.of(shape).engine(), &path).map(|compiled| Some((compiled, path)))
+            }
             None => Ok(None),
         });
         match found {
-            Ok(Some(compiled)) => Ok(Some((self.link(shape, version, key.into(), &compiled)?, true))),
+            Ok(Some((compiled, path))) => Ok(Some((self.link(shape, version, key.into(), &compiled, &path)?, true))),
             Ok(None) => Ok(None),
             Err(error) => {
                 let (path, error) = (cache.path(&key), format!("{error:#}"));
@@ -218,7 +221,7 @@ impl Inner {
         let key = artifact_key(self.loader.linkers.any_engine(), shape.kind, version);
         let unfit = |error: wasmtime::Error| LoadError::Unfit { problem: format!("{error:#}") };
         let compiled = self.loader.cache.map(self.loader.linkers.of(shape).engine(), artifact.path()).map_err(unfit)?;
-        Ok((self.link(shape, version, key.into(), &compiled)?, artifact))
+        Ok((self.link(shape, version, key.into(), &compiled, artifact.path())?, artifact))
     }
 
     fn link(
@@ -227,9 +230,10 @@ impl Inner {
         version: Version,
         key: Arc<str>,
         compiled: &wasmtime::component::Component,
+        artifact: &Path,
     ) -> Result<Component, LoadError> {
         let Loader { linkers, idle, .. } = &*self.loader;
-        let (code, facts) = Code::link(shape, version, compiled, linkers.of(shape), idle)?;
+        let (code, facts) = Code::link(shape, version, compiled, linkers.of(shape), idle, Some(artifact))?;
         let component = Component::cached(version, key, facts, &self.loader);
         component.put_code(code);
         Ok(component)

@@ -12,6 +12,7 @@ use wasmtime::Store;
 
 use super::attempt::{Attempt, Report};
 use super::classify::{self, Stopped};
+use super::code::Code;
 use super::component::Component;
 use super::invoke::{report, within};
 use super::state::State;
@@ -92,7 +93,7 @@ impl Component {
         let mut store = code.store(&attempt(limits)?, Instant::now());
         let start = async { code.start(&mut store).await.map_err(Stopped::Starting) };
         let started = within(limits.timeout, start).await.map(drop);
-        let (report, ()) = ended(&mut store, started)?;
+        let (report, ()) = ended(&code, &mut store, started)?;
         Ok(Started { fuel: report.fuel, memory_bytes: store.data().memory.in_use() })
     }
 
@@ -101,17 +102,17 @@ impl Component {
         let Some(check) = &code.self_test else { return Ok(Ok(())) };
         let mut store = code.store(&attempt(limits)?, Instant::now());
         let answer = within(limits.timeout, code.call::<(), (Result<(), String>,)>(&mut store, check, ())).await;
-        let (_, (said,)) = ended(&mut store, answer)?;
+        let (_, (said,)) = ended(&code, &mut store, answer)?;
         Ok(said)
     }
 }
 
 /// The report of a trial and what came of it, or how it was stopped.
-fn ended<T>(store: &mut Store<State>, answer: Result<T, Stopped>) -> Result<(Report, T), Outcome> {
+fn ended<T>(code: &Code, store: &mut Store<State>, answer: Result<T, Stopped>) -> Result<(Report, T), Outcome> {
     let report = |store, outcome: &dyn Fn(&State) -> Outcome| report(store, Instant::now(), outcome);
     match answer {
         Ok(answer) => Ok((report(store, &|_| Outcome::Complete(None)), answer)),
-        Err(stopped) => Err(report(store, &|state| classify::stopped(&stopped, state)).outcome),
+        Err(stopped) => Err(report(store, &|state| classify::stopped(&stopped, state, code.lines.as_ref())).outcome),
     }
 }
 

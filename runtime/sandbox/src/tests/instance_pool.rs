@@ -70,7 +70,7 @@ fn load(wasm: &[u8], limits: IdleLimits) -> Component {
     let compiled = wasmtime::component::Component::new(&engine, wasm).unwrap();
     let (linker, idle) = (host::linker(&engine, &Outbound::new()).unwrap(), Arc::new(IdleInstances::new(limits)));
     let (shape, version) = (validate::validate(wasm, u64::MAX).unwrap(), Version::of(wasm));
-    let (code, facts) = Code::link(shape, version, &compiled, &linker, &idle).unwrap();
+    let (code, facts) = Code::link(shape, version, &compiled, &linker, &idle, None).unwrap();
     Component::pinned(code, facts)
 }
 

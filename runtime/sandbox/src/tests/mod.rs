@@ -12,6 +12,7 @@ mod limits;
 mod lives;
 mod mapped;
 mod refusals;
+mod source_lines;
 mod standard;
 
 use std::path::Path;

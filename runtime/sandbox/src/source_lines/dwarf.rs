@@ -1,0 +1,116 @@
+//! Reads the DWARF of a component's core modules, in the process that compiles it.
+
+use std::collections::HashMap;
+
+use addr2line::gimli::{Dwarf, EndianSlice, Error, LittleEndian};
+use addr2line::{Context, Location};
+use wasmparser::{Parser, Payload};
+
+/// Of all sections together. A handler in Rust with all that a debugger could want has some 10 MiB.
+const DWARF_BYTES_MAX: usize = 32 << 20;
+/// Rows of all modules: the table then has some 24 MiB at most.
+const ROWS_MAX: usize = 1 << 20;
+/// Functions that are inlined into each other.
+const INLINED_MAX: usize = 16;
+
+/// Where a stretch of instructions begins, by bytes from the component's first, and where it comes from: the place itself, then those of
+/// the calls that were inlined. No place where the stretch before ends and none begins.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) at: u32,
+    pub(super) places: Vec<Place>,
+}
+
+/// A line of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) file: String,
+    pub(super) line: u32,
+}
+
+/// A core module that carries DWARF.
+#[derive(Default)]
+struct Module<'a> {
+    /// The content of its code section, from the component's first byte. Addresses in DWARF count from there.
+    code: std::ops::Range<usize>,
+    sections: HashMap<&'a str, &'a [u8]>,
+}
+
+/// The rows of a component, in order. None if there are none, or too many.
+pub(super) fn read(wasm: &[u8]) -> Option<Vec<Row>> {
+    let modules = modules(wasm)?;
+    let bytes: usize = modules.iter().flat_map(|module| module.sections.values()).map(|section| section.len()).sum();
+    if bytes > DWARF_BYTES_MAX {
+        return None;
+    }
+    let mut rows = Vec::new();
+    for module in &modules {
+        module.add_rows(&mut rows)?;
+    }
+    // Where one stretch begins at the end of another, the beginning counts.
+    rows.sort_by_key(|row| (row.at, row.places.is_empty()));
+    rows.dedup_by_key(|row| row.at);
+    (!rows.is_empty()).then_some(rows)
+}
+
+fn modules(wasm: &[u8]) -> Option<Vec<Module<'_>>> {
+    let (mut open, mut found) = (Vec::<Module<'_>>::new(), Vec::new());
+    for payload in Parser::new(0).parse_all(wasm) {
+        match payload.ok()? {
+            Payload::Version { .. } => open.push(Module::default()),
+            Payload::CodeSectionStart { range, .. } => open.last_mut()?.code = range,
+            Payload::CustomSection(section) if section.name().starts_with(".debug_") => {
+                open.last_mut()?.sections.insert(section.name(), section.data());
+            }
+            Payload::End(_) => found.extend(open.pop().filter(|module| !module.sections.is_empty())),
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+impl Module<'_> {
+    /// None: the component's rows are too many. DWARF that cannot be read has no rows.
+    fn add_rows(&self, rows: &mut Vec<Row>) -> Option<()> {
+        let sections = Dwarf::load(|id| {
+            let section = self.sections.get(id.name()).copied().unwrap_or_default();
+            Ok::<_, Error>(EndianSlice::new(section, LittleEndian))
+        });
+        let Ok(context) = sections.and_then(Context::from_dwarf) else { return Some(()) };
+        let Ok(stretches) = context.find_location_range(0, self.code.len() as u64) else { return Some(()) };
+        for (address, bytes, _) in stretches {
+            let Ok(frames) = context.find_frames(address).skip_all_loads() else { continue };
+            let places = places(frames);
+            rows.extend(self.at(address).map(|at| Row { at, places }));
+            rows.extend(
+                address.checked_add(bytes).and_then(|end| self.at(end)).map(|at| Row { at, places: Vec::new() }),
+            );
+            if rows.len() > 2 * ROWS_MAX {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn at(&self, address: u64) -> Option<u32> {
+        u32::try_from(address.checked_add(self.code.start as u64)?).ok()
+    }
+}
+
+fn places(mut frames: addr2line::FrameIter<'_, EndianSlice<'_, LittleEndian>>) -> Vec<Place> {
+    let mut places = Vec::new();
+    while let Ok(Some(frame)) = frames.next()
+        && places.len() < INLINED_MAX
+    {
+        if let Some(Location { file: Some(file), line: Some(line), .. }) = frame.location {
+            places.push(Place { file: shortened(file).to_owned(), line });
+        }
+    }
+    places
+}
+
+/// Rust's own sources are nowhere on the author's machine: `/rustc/<commit>/library/…` is `library/…`.
+fn shortened(file: &str) -> &str {
+    let in_rust = file.strip_prefix("/rustc/").and_then(|file| file.split_once('/'));
+    in_rust.map_or(file, |(_, file)| file)
+}
