@@ -95,7 +95,7 @@ impl Capability {
             Self::Http => {
                 Row::imported("http", &["gristmill:job/http"], WrittenAs::Section("allow = [\"the.host.it.asks\"]"))
             }
-            Self::State => Row::imported("state", &["gristmill:job/state"], WrittenAs::Switch),
+            Self::State => Row::imported("state", &["gristmill:job/state", "wasi:keyvalue/"], WrittenAs::Switch),
             Self::HandlerAdapter => {
                 Row::exported("handler-adapter", &["gristmill:job/handler"], "adapter = \"handler\"")
             }
@@ -166,7 +166,9 @@ mod tests {
         let imports = imports.map(str::to_owned);
         assert_eq!(Demands::of(&imports, &[]).grants, [Capability::Clock, Capability::Random]);
         assert_eq!(Demands::of(&["gristmill:job/http@0.1.0".to_owned()], &[]).grants, [Capability::Http]);
-        assert_eq!(Demands::of(&["gristmill:job/state@0.1.0".to_owned()], &[]).grants, [Capability::State]);
+        for state in ["gristmill:job/state@0.1.0", "wasi:keyvalue/store@0.2.0-draft"] {
+            assert_eq!(Demands::of(&[state.to_owned()], &[]).grants, [Capability::State]);
+        }
         assert_eq!(Demands::of(&imports[3..], &[]), Demands::default());
     }
 }

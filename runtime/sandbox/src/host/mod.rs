@@ -3,6 +3,7 @@
 mod config;
 mod context;
 mod http;
+mod key_value;
 mod log;
 mod program;
 mod queue;
@@ -41,6 +42,7 @@ pub(super) fn linker(engine: &Engine, outbound: &Outbound) -> wasmtime::Result<L
     }
     program::add_to_linker(&mut linker)?;
     standard::add_to_linker(&mut linker)?;
+    key_value::add_to_linker(&mut linker)?;
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasi_http::add_to_linker(&mut linker, outbound)?;
     Ok(linker)
@@ -49,7 +51,8 @@ pub(super) fn linker(engine: &Engine, outbound: &Outbound) -> wasmtime::Result<L
 /// What a handler may import, for the author of a component that imports more.
 pub(super) fn allowed_imports() -> String {
     let names = INTERFACES.map(|(name, _)| name).join(",");
-    let wasi = "`wasi:{cli,io,clocks,random,filesystem,sockets,http}@0.2`, `wasi:config/store@0.2.0-rc.1` and `wasi:logging/logging`";
+    let wasi = "`wasi:{cli,io,clocks,random,filesystem,sockets,http}@0.2`, `wasi:config/store@0.2.0-rc.1`, \
+                `wasi:logging/logging` and `wasi:keyvalue/{store,atomics}@0.2.0-draft2`";
     format!("`gristmill:job/{{{names}}}@0.1`, {wasi}")
 }
 
