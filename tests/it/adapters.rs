@@ -251,6 +251,19 @@ async fn requests_of_the_standard_pass_the_same_checks_as_our_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_long_body_is_sent_while_the_guest_writes_it() {
+    let runner = proxies().await;
+    let there = Server::start(|_| Answer::ok("hello")).await;
+    let sent = async |order: String| result(&runner.work("many", order.as_bytes()).await);
+    assert_eq!(sent(format!("early {}", there.url("/early"))).await, "200 hello");
+    assert_eq!(sent(format!("post {} 500000", there.url("/"))).await, "200 hello");
+    let request = there.requests().pop().unwrap();
+    assert_eq!(request.matches('x').count(), 500_000, "{}", &request[..300]);
+    let over = sent(format!("post {} 1100000", there.url("/"))).await;
+    assert!(over.contains("HttpRequestBodySize"), "{over}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_standards_error_leaves_out_is_in_the_jobs_log() {
     let manifest = "[topics.bare]\nadapter = \"proxy\"\nclock = true\nrandom = true\n";
     let project = TestProject::new(manifest, &[]).await;

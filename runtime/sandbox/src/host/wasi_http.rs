@@ -2,9 +2,11 @@
 //! [`super::http`], under the same grant and limits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::header::CONTENT_LENGTH;
 use hyper::http;
@@ -20,12 +22,15 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttp, WasiHttpView
 use super::super::attempt::LogLine;
 use super::super::bindings::http::{HttpError, Request};
 use super::super::guest_log::GuestLog;
-use super::super::outbound::Outbound;
+use super::super::outbound::{Outbound, Rest};
 use super::super::request_trace::RequestTrace;
 use super::super::state::State;
 use super::http::allowance;
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
+
+/// A body of more bytes is sent while the guest writes it: its length is not known then, and not every server takes that.
+const HELD_BYTES_MAX: usize = 64 << 10;
 
 type Parameters = (Resource<HostOutgoingRequest>, Option<Resource<RequestOptions>>);
 
@@ -89,21 +94,27 @@ struct Sending {
 }
 
 impl Sending {
-    /// Waits for its turn and for the end of the request's body, sends all of it, and waits for the answer's head; its body comes in as the
-    /// guest reads it. Redirects are the guest's to follow.
+    /// Waits for its turn and for the request's body, or for the beginning of a long one, sends it, and waits for the answer's head; its body
+    /// comes in as the guest reads it. Redirects are the guest's to follow.
     async fn send(self, request: HostOutgoingRequest) -> Result<(http::Response<WasiBody>, Nothing), Error> {
         let _permit = self.on_their_way.acquire().await.map_err(|_| Error::ConnectionLimitReached)?;
-        let request = read(request, self.timeout, self.grant.request_bytes).await.map_err(|error| {
-            let code = in_kind(&self.guest_log, error);
-            if let ErrorCode::HttpResponseBodySize(most) = code {
-                Error::HttpRequestBodySize(most)
-            } else {
-                code.into()
+        let too_large = Arc::new(AtomicBool::new(false));
+        let failed = |error| {
+            let most = self.grant.request_bytes;
+            if too_large.load(Ordering::Relaxed) {
+                warn(
+                    &self.guest_log,
+                    format!("request's body larger than {most} bytes: its topic's `request-limit` allows no more"),
+                );
+                return Error::HttpRequestBodySize(Some(most));
             }
-        })?;
-        passed(&self.guest_log, request.body.as_ref().map_or(0, Vec::len));
-        let opened = self.outbound.open(&self.topic, &self.grant, request, self.between, self.trace.clone()).await;
-        let answer = opened.map_err(|error| Error::from(in_kind(&self.guest_log, error)))?;
+            in_kind(&self.guest_log, error).into()
+        };
+        let bodies = Bodies { guest_log: &self.guest_log, limit: self.grant.request_bytes, too_large: &too_large };
+        let (request, rest) = read(request, self.timeout, &bodies).await.map_err(&failed)?;
+        let opened =
+            self.outbound.open(&self.topic, &self.grant, request, rest, self.between, self.trace.clone()).await;
+        let answer = opened.map_err(&failed)?;
         let (charged, log) = (Arc::clone(&self.guest_log), Arc::clone(&self.guest_log));
         let answer = answer.map(|body| {
             let body = body.map_frame(move |frame| {
@@ -132,12 +143,12 @@ fn broken_off(code: ErrorCode) -> ErrorCode {
 /// The work that an answer takes beside its body: connections have their own.
 type Nothing = wasmtime_wasi::runtime::AbortOnDropJoinHandle<()>;
 
-/// The guest's request as [`Outbound`] reads it: with the same suspicion as one of [`super::http`].
+/// The guest's request as [`Outbound`] reads it, with the same suspicion as one of [`super::http`], and what comes after its body.
 async fn read(
     request: HostOutgoingRequest,
     timeout: Option<Duration>,
-    body_bytes_max: u64,
-) -> Result<Request, HttpError> {
+    bodies: &Bodies<'_>,
+) -> Result<(Request, Option<Rest>), HttpError> {
     let HostOutgoingRequest { method, scheme, authority, path_with_query, headers, body } = request;
     let scheme = match scheme {
         None | Some(Scheme::Https) => "https".to_owned(),
@@ -148,32 +159,71 @@ async fn read(
     let method: http::Method =
         method.try_into().map_err(|_| HttpError::Invalid("the method is no token".to_owned()))?;
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let whole = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let (body, rest) = match body {
+        Some(body) => {
+            let (begin, rest) = bodies.begin(body, whole).await?;
+            (Some(begin), rest)
+        }
+        None => (None, None),
+    };
     // The length is known from the body.
     let headers = headers.iter().filter(|(name, _)| *name != CONTENT_LENGTH);
     let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
-    Ok(Request {
+    let request = Request {
         method: method.as_str().to_owned(),
         url: format!("{scheme}://{authority}{path}"),
         headers,
-        body: match body {
-            Some(body) => Some(collect(body, body_bytes_max).await?),
-            None => None,
-        },
+        body,
         timeout: timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
         redirects: 0,
-    })
+    };
+    Ok((request, rest))
 }
 
-async fn collect(body: WasiBody, bytes_max: u64) -> Result<Vec<u8>, HttpError> {
-    let limited = Limited::new(body, usize::try_from(bytes_max).unwrap_or(usize::MAX));
-    let collected = limited.collect().await.map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            HttpError::TooLarge(bytes_max)
-        } else {
-            HttpError::Invalid(format!("the body was not finished: {error}"))
+/// What becomes of the bodies of requests.
+struct Bodies<'a> {
+    guest_log: &'a Arc<Mutex<GuestLog>>,
+    limit: u64,
+    /// A body was over the limit.
+    too_large: &'a Arc<AtomicBool>,
+}
+
+impl Bodies<'_> {
+    /// All of a short body, whose length is then known. Of a longer one the beginning, and what the guest writes from then on; it is
+    /// `whole` bytes if the guest says so.
+    async fn begin(&self, body: WasiBody, whole: Option<u64>) -> Result<(Vec<u8>, Option<Rest>), HttpError> {
+        let mut body = self.limited(body);
+        if whole.is_some_and(|whole| whole > self.limit) {
+            self.too_large.store(true, Ordering::Relaxed);
+            return Err(HttpError::TooLarge(self.limit));
         }
-    })?;
-    Ok(collected.to_bytes().into())
+        let mut begin = Vec::new();
+        while begin.len() <= HELD_BYTES_MAX {
+            let Some(frame) = body.frame().await else { return Ok((begin, None)) };
+            begin.extend_from_slice(frame?.data_ref().map_or(&[], Bytes::as_ref));
+        }
+        Ok((begin, Some(Rest { body, whole })))
+    }
+
+    /// The body up to the limit; the guest is charged for what passes.
+    fn limited(&self, body: WasiBody) -> UnsyncBoxBody<Bytes, HttpError> {
+        let (guest_log, too_large, limit) = (Arc::clone(self.guest_log), Arc::clone(self.too_large), self.limit);
+        let limited = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX));
+        let charged = limited.map_frame(move |frame| {
+            passed(&guest_log, frame.data_ref().map_or(0, Bytes::len));
+            frame
+        });
+        let failed = move |error: Box<dyn std::error::Error + Send + Sync>| {
+            if error.is::<LengthLimitError>() {
+                too_large.store(true, Ordering::Relaxed);
+                HttpError::TooLarge(limit)
+            } else {
+                HttpError::Invalid(format!("the body was not finished: {error}"))
+            }
+        };
+        charged.map_err(failed).boxed_unsync()
+    }
 }
 
 /// The standard's word for an error. What it leaves out, the job's log has.
@@ -185,11 +235,16 @@ fn in_kind(guest_log: &Mutex<GuestLog>, error: HttpError) -> ErrorCode {
             (ErrorCode::ConnectionLimitReached, format!("request denied: an attempt may send {most}"))
         }
         HttpError::TooLarge(most) => {
-            (ErrorCode::HttpResponseBodySize(Some(most)), format!("request or answer larger than {most} bytes"))
+            let message = format!("answer larger than {most} bytes: its topic's `response-limit` allows no more");
+            (ErrorCode::HttpResponseBodySize(Some(most)), message)
         }
         HttpError::Timeout => (ErrorCode::HttpResponseTimeout, "request timed out".to_owned()),
         HttpError::Unreachable(why) => (ErrorCode::DestinationUnavailable, format!("request failed: {why}")),
     };
-    guest_log.lock().write(LogLine { level: Level::WARN, source: "http", message, fields: Vec::new() });
+    warn(guest_log, message);
     code
+}
+
+fn warn(guest_log: &Mutex<GuestLog>, message: String) {
+    guest_log.lock().write(LogLine { level: Level::WARN, source: "http", message, fields: Vec::new() });
 }

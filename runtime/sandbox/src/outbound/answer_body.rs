@@ -25,6 +25,8 @@ pub(in super::super) struct AnswerBody {
     /// Where the connection goes at the end of the body.
     pub(super) origin: Origin,
     pub(super) connection: Option<Connection>,
+    /// Whether it takes another request then.
+    pub(super) is_kept: bool,
     pub(super) idle: Arc<IdleItems<Origin, Connection>>,
     /// On which idle connections are watched.
     pub(super) runtime: Handle,
@@ -88,7 +90,7 @@ impl Body for AnswerBody {
         match (&next, this.connection.take()) {
             (Some(Ok(_)), connection) => this.connection = connection,
             // Read to its end: the connection takes the next request.
-            (None, Some(connection)) => {
+            (None, Some(connection)) if this.is_kept => {
                 let _runtime = this.runtime.enter();
                 this.idle.put(this.origin.clone(), connection, 0);
             }

@@ -4,8 +4,7 @@ use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::{StatusCode, Uri};
@@ -22,6 +21,7 @@ use super::connect::{Connection, Connector, Origin, broken};
 use super::hops::Hops;
 use super::outgoing::{Outgoing, invalid};
 use super::redirect;
+use super::request_body::{RequestBody, Rest};
 use super::resolve::Resolver;
 use super::roots::TrustedRoots;
 use gristmill_core::http_grant::HttpGrant;
@@ -59,7 +59,7 @@ impl Client {
         let mut hops = Hops::new(trace);
         let (timeout, host) = (outgoing.timeout, outgoing.url.host_str().unwrap_or_default().to_owned());
         let whole = async {
-            let (url, answered) = self.follow(outgoing, left, &mut hops, Times::default()).await?;
+            let (url, answered) = self.follow(outgoing, None, left, &mut hops, Times::default()).await?;
             read(&url, answered).await
         };
         let answer = self.in_time(timeout, &host, whole).await;
@@ -71,13 +71,14 @@ impl Client {
     pub(super) async fn open(
         &self,
         outgoing: Outgoing,
+        rest: Option<Rest>,
         between: Option<Duration>,
         trace: Option<RequestTrace>,
     ) -> Result<Response<AnswerBody>, HttpError> {
         let mut hops = Hops::new(trace);
         let times = Times::new(tokio::time::Instant::now() + self.grant.timeout, between);
         let (timeout, host) = (outgoing.timeout, outgoing.url.host_str().unwrap_or_default().to_owned());
-        let answered = self.in_time(timeout, &host, self.follow(outgoing, 1, &mut hops, times)).await;
+        let answered = self.in_time(timeout, &host, self.follow(outgoing, rest, 1, &mut hops, times)).await;
         hops.end(answered.as_ref().err());
         answered.map(|(_, answered)| answered)
     }
@@ -94,10 +95,11 @@ impl Client {
         })
     }
 
-    /// The last answer, and the URL that it is from.
+    /// The last answer, and the URL that it is from. `rest` goes with the first request, and there is no redirect then.
     async fn follow(
         &self,
         mut outgoing: Outgoing,
+        mut rest: Option<Rest>,
         left: u32,
         hops: &mut Hops,
         times: Times,
@@ -109,7 +111,8 @@ impl Client {
             }
             hops.begin(&mut outgoing);
             let started = Instant::now();
-            let exchanged = self.exchange(&outgoing, &origin).await;
+            let is_streamed = rest.is_some();
+            let exchanged = self.exchange(&outgoing, rest.take(), &origin).await;
             let status = exchanged.as_ref().map(|(response, _)| response.status());
             self.trace(&outgoing, &origin, status, started);
             status.into_iter().for_each(|status| hops.answered(status));
@@ -118,7 +121,7 @@ impl Client {
                 // The redirect's body is of no use, and its connection goes with it.
                 Some(next) => outgoing = next?,
                 None => {
-                    let answered = self.bounded(origin, response, connection, times)?;
+                    let answered = self.bounded(origin, response, connection, times, is_streamed)?;
                     return Ok((outgoing.url, answered));
                 }
             }
@@ -138,9 +141,10 @@ impl Client {
     async fn exchange(
         &self,
         outgoing: &Outgoing,
+        rest: Option<Rest>,
         origin: &Origin,
     ) -> Result<(Response<Incoming>, Connection), HttpError> {
-        let mut request = message(outgoing)?;
+        let mut request = message(outgoing, rest)?;
         let open = iter::from_fn(|| self.idle.take(origin)).find(Connection::is_open);
         if let Some(mut kept) = open {
             match kept.send(request).await {
@@ -164,6 +168,7 @@ impl Client {
         response: Response<Incoming>,
         connection: Connection,
         times: Times,
+        is_streamed: bool,
     ) -> Result<Response<AnswerBody>, HttpError> {
         let limit = self.grant.response_bytes;
         if response.body().size_hint().lower() > limit {
@@ -178,6 +183,8 @@ impl Client {
             times,
             origin,
             connection,
+            // The guest may still be writing.
+            is_kept: !is_streamed,
             idle,
             runtime,
         }))
@@ -202,14 +209,14 @@ async fn read(url: &Url, answered: Response<AnswerBody>) -> Result<Answer, HttpE
     Ok(Answer { status: head.status.as_u16(), headers, body: body.into(), url: url.to_string() })
 }
 
-fn message(outgoing: &Outgoing) -> Result<Request<Full<Bytes>>, HttpError> {
+fn message(outgoing: &Outgoing, rest: Option<Rest>) -> Result<Request<RequestBody>, HttpError> {
     let url = &outgoing.url;
     let target = &url[Position::BeforePath..Position::AfterQuery];
     let target: Uri = target.parse().map_err(|_| invalid("the URL's path has characters that no path may have"))?;
     let host = &url[Position::BeforeHost..Position::AfterPort];
     let host =
         HeaderValue::from_str(host).map_err(|_| invalid("the URL's host has characters that no host may have"))?;
-    let mut request = Request::new(Full::new(outgoing.body.clone()));
+    let mut request = Request::new(RequestBody::new(outgoing.body.clone(), rest));
     *request.method_mut() = outgoing.method.clone();
     *request.uri_mut() = target;
     *request.headers_mut() = outgoing.headers.clone();

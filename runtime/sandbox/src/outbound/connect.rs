@@ -6,8 +6,6 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
@@ -21,6 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use url::{Host, Url};
 
 use super::super::bindings::http::HttpError;
+use super::request_body::{RequestBody, cause};
 use super::resolve::Resolver;
 use super::roots::TrustedRoots;
 use gristmill_core::http_grant::HttpGrant;
@@ -47,7 +46,7 @@ pub(super) struct Origin {
 /// A way to speak HTTP/1.1 to an origin. Dropping it closes it, whatever is under way.
 #[derive(Debug)]
 pub(super) struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<RequestBody>,
     _driver: AbortOnDropHandle<()>,
 }
 
@@ -163,8 +162,8 @@ impl Connection {
     /// It broke off; with the request if nothing of it has been sent.
     pub(super) async fn send(
         &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, (hyper::Error, Option<Request<Full<Bytes>>>)> {
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, (hyper::Error, Option<Request<RequestBody>>)> {
         if let Err(error) = self.sender.ready().await {
             return Err((error, Some(request)));
         }
@@ -177,7 +176,10 @@ impl Connection {
 
 /// What a connection that broke off comes to.
 pub(super) fn broken(origin: &Origin, error: &hyper::Error) -> HttpError {
-    if error.is_parse_too_large() { HttpError::TooLarge(HEAD_BYTES_MAX as u64) } else { unreachable(origin, error) }
+    if error.is_parse_too_large() {
+        return HttpError::TooLarge(HEAD_BYTES_MAX as u64);
+    }
+    cause(error).unwrap_or_else(|| unreachable(origin, error))
 }
 
 /// Nothing of the URL but its host: the rest may be secret.

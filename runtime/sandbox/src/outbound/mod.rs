@@ -18,6 +18,7 @@ mod connect;
 mod hops;
 mod outgoing;
 mod redirect;
+mod request_body;
 mod resolve;
 mod roots;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::answer_body::AnswerBody;
 use self::client::Client;
 use self::outgoing::Outgoing;
+pub(super) use self::request_body::Rest;
 use self::resolve::Resolver;
 use self::roots::TrustedRoots;
 use super::bindings::http::{HttpError, Request, Response};
@@ -96,7 +98,8 @@ impl Outbound {
         sending.await.unwrap_or_else(|error| Sent { answer: Err(error), requests: 1 })
     }
 
-    /// Sends one request, follows no redirect, and returns as soon as the head of the answer is here. Its body comes in as it is read, with
+    /// Sends one request, follows no redirect, and returns as soon as the head of the answer is here. `rest` is what comes after the request's
+    /// body. The answer's body comes in as it is read, with
     /// pauses of at most `between` if that is given, and within the grant's timeout.
     ///
     /// Cancel-safe: dropping the future, or the body, closes the connection.
@@ -105,12 +108,13 @@ impl Outbound {
         topic: &TopicId,
         grant: &Arc<HttpGrant>,
         request: Request,
+        rest: Option<Rest>,
         between: Option<Duration>,
         trace: Option<RequestTrace>,
     ) -> Result<Answered<AnswerBody>, HttpError> {
         let outgoing = Outgoing::read(request, grant)?;
         let client = self.client(topic, grant);
-        self.run(async move { client.open(outgoing, between, trace).await }).await?
+        self.run(async move { client.open(outgoing, rest, between, trace).await }).await?
     }
 
     /// On the runner's runtime. Only one that is shutting down ends it early.

@@ -31,6 +31,7 @@ impl wasip2::exports::http::incoming_handler::Guest for HttpComponent {
             ["post", url, bytes] => {
                 answer(response_out, 200, &[], &text_of(send(Method::Post, url, number(bytes), None)))
             }
+            ["early", url] => answer(response_out, 200, &[], &text_of(early(url))),
             ["begin", url] => answer(response_out, 200, &[], &begun(url)),
             ["impatient", url] => answer(response_out, 200, &[], &text_of(send(Method::Get, url, 0, impatient()))),
             ["many", url, requests] => answer(response_out, 200, &[], &many(url, number(requests))),
@@ -133,18 +134,36 @@ fn open(
     bytes: usize,
     options: Option<RequestOptions>,
 ) -> Result<FutureIncomingResponse, ErrorCode> {
+    let (request, body) = prepared(&method, url)?;
+    let pending = outgoing_handler::handle(request, options)?;
+    write(body, &"x".repeat(bytes));
+    Ok(pending)
+}
+
+/// The answer to a request whose body is not finished.
+fn early(url: &str) -> Result<String, ErrorCode> {
+    let (request, body) = prepared(&Method::Post, url)?;
+    let pending = outgoing_handler::handle(request, None)?;
+    let mut stream = body.write().map_err(|()| nothing())?;
+    stream.write_all(&[b'x'; 100_000]).map_err(|_| nothing())?;
+    stream.flush().map_err(|_| nothing())?;
+    let answer = wait_for(pending).map(read);
+    drop(stream);
+    let _ = OutgoingBody::finish(body, None);
+    answer
+}
+
+fn prepared(method: &Method, url: &str) -> Result<(OutgoingRequest, OutgoingBody), ErrorCode> {
     let (scheme, rest) = url.split_once("://").ok_or_else(nothing)?;
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let request = OutgoingRequest::new(Fields::new());
-    request.set_method(&method).map_err(|()| nothing())?;
+    request.set_method(method).map_err(|()| nothing())?;
     let scheme = if scheme == "https" { Scheme::Https } else { Scheme::Http };
     request.set_scheme(Some(&scheme)).map_err(|()| nothing())?;
     request.set_authority(Some(authority)).map_err(|()| nothing())?;
     request.set_path_with_query(Some(path)).map_err(|()| nothing())?;
     let body = request.body().map_err(|()| nothing())?;
-    let pending = outgoing_handler::handle(request, options)?;
-    write(body, &"x".repeat(bytes));
-    Ok(pending)
+    Ok((request, body))
 }
 
 fn wait_for(pending: FutureIncomingResponse) -> Result<IncomingResponse, ErrorCode> {
