@@ -1,7 +1,22 @@
+#include <assert.h>
+
 #include "gristmill.h"
+
+static int deep(const volatile int *before) {
+  volatile int here = *before + 1;
+  return here < 0 ? 0 : deep(&here) + here;
+}
 
 gm_ending gm_handle(const gm_job *job) {
   static const char large[2000];
+  const int none = 0;
+  if (gm_equal(job->body.data, GM("progress"))) {
+    gm_progress(5000, gm_some(GM("half")));
+    return gm_complete();
+  }
+  assert(!gm_equal(job->body.data, GM("crash")) || !"on purpose");
+  if (gm_equal(job->body.data, GM("deep")) && deep(&none) == 1) return gm_complete();
+  while (gm_equal(job->body.data, GM("hoard"))) *(volatile char *)gm_alloc(1 << 20) = 1;
   if (gm_equal(job->body.data, GM("large"))) return gm_checkpoint_failure(gm_checkpoint((gm_text){large, sizeof large}));
   gm_optional_text state;
   gm_answer answer = gm_state(&state);

@@ -9,7 +9,24 @@ import (
 func init() { gristmill.Handle(count) }
 func main() {}
 
+var everything [][]byte
+
+func deep(calls int) int { return deep(calls+1) + 1 }
+
 func count(job *gristmill.Job) (any, error) {
+	switch string(job.Body.Data) {
+	case "progress":
+		gristmill.Progress(5000, "half")
+		return nil, nil
+	case "crash":
+		panic("on purpose")
+	case "deep":
+		return strconv.Itoa(deep(0)), nil
+	case "hoard":
+		for {
+			everything = append(everything, make([]byte, 1<<20))
+		}
+	}
 	if string(job.Body.Data) == "large" {
 		if err := gristmill.Checkpoint(make([]byte, 2000)); err != nil {
 			return nil, err

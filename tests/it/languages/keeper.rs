@@ -1,4 +1,5 @@
-//! The state of a key, in every language: what one job leaves, the next one of its key reads. (In Rust: `states`.)
+//! The state of a key, in every language: what one job leaves, the next one of its key reads. (In Rust: `states`.) The same components say how far
+//! they are, crash, run out of stack and of memory.
 
 use gristmill_tests::process::{Process, command};
 use gristmill_tests::wait::{SOON, until};
@@ -10,7 +11,7 @@ macro_rules! keepers {
         #[tokio::test(flavor = "multi_thread")]
         async fn $language() {
             require(&[$($program),+]);
-            keeps_a_state_for_each_key(stringify!($language), $file, include_str!(concat!("../../keepers/", $source))).await;
+            keeps_a_state_and_comes_to_bad_ends(stringify!($language), $file, include_str!(concat!("../../keepers/", $source))).await;
         }
     )*};
 }
@@ -25,7 +26,7 @@ keepers! {
     zig: "zig", "handler.zig" = "keeper.zig";
 }
 
-async fn keeps_a_state_for_each_key(language: &str, file: &str, source: &str) {
+async fn keeps_a_state_and_comes_to_bad_ends(language: &str, file: &str, source: &str) {
     let folder = unbuilt_project(language);
     let project = folder.path().join("welcome");
     std::fs::write(project.join(file), source).unwrap();
@@ -33,8 +34,11 @@ async fn keeps_a_state_for_each_key(language: &str, file: &str, source: &str) {
         &project,
         "gristmill.toml",
         "[topics.welcome]",
-        "[topics.welcome]\nstate = true\nbackoff = \"1ms\"\ncheckpoint-limit = \"1KiB\"",
+        "[topics.welcome]\nattempts = 2\nstate = true\nbackoff = \"1ms\"\ncheckpoint-limit = \"1KiB\"",
     );
+    if language == "c" {
+        replace(&project, "handler.toml", "-Wl,--strip-debug,", "-g1 -Wl,");
+    }
     build(&project, &[]);
     let manifest = project.join("gristmill.toml");
     let runner = Process::run(&manifest);
@@ -49,4 +53,20 @@ async fn keeps_a_state_for_each_key(language: &str, file: &str, source: &str) {
     assert!(large.contains("rejected (checkpoint-failed)"), "{large}");
     let refused = push(&[], "");
     assert!(refused.contains("no-key"), "{refused}");
+
+    let key = ["--key", "a"];
+    assert_eq!(push(&key, "progress"), "");
+    until("the progress to be logged", SOON, async || {
+        runner.log().lines().any(|line| line.contains("half") && line.contains("5000")).then_some(())
+    })
+    .await;
+    let crash = push(&key, "crash");
+    // In Zig a panic has no place.
+    assert!(crash.contains("on purpose") && (language == "zig" || crash.contains(file)), "{crash}");
+    let deep = push(&key, "deep");
+    assert!(["stack", "recursion", "out of bounds"].iter().any(|text| deep.contains(text)), "{deep}");
+    assert!(language != "c" || deep.contains("welcome/handler.c:7"), "{deep}");
+    let hoard = push(&key, "hoard");
+    assert!(["memory-exceeded", "out of memory", "MemoryError"].iter().any(|text| hoard.contains(text)), "{hoard}");
+    assert_eq!(push(&key, ""), "4", "none of them changed the state");
 }
