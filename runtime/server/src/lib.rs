@@ -61,7 +61,7 @@ mod tests;
 
 pub use api::workers::workers;
 pub use audit::{AuditLine, AuditLog};
-pub use client::{BadServerAddress, RemoteStore, ServerAddress};
+pub use client::{BadServerAddress, RemoteStore, ServerAddress, StreamedEvent};
 pub use limits::HttpLimits;
 pub use openapi::{Requirement, Route};
 pub use serve::{HttpServer, ListenError, OpenError, listen, openapi, routes};

@@ -271,6 +271,24 @@ async fn a_slow_reader_gets_the_number_of_missed_events_and_delays_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn commands_receive_the_events_of_a_server_until_it_ends() {
+    use gristmill::server::RemoteStore;
+    let mut runner = runner(On::Memory).await;
+    let server = RemoteStore::connect(runner.client().address).await.unwrap();
+    let mut of_acme = server.events(Some(&"acme".parse().unwrap())).await.unwrap();
+    let mut all = server.events(None).await.unwrap();
+    push(&runner, "sink", "j1", &Script::new([])).await;
+    push(&runner, "acme/work", "j2", &Script::new([])).await;
+    let first = all.recv().await.unwrap();
+    assert_eq!((&*first.kind, first.topic, first.job), ("job-pushed", "sink".parse().ok(), "j1".parse().ok()));
+    // A push and the start of its job may be told in either order.
+    let first = of_acme.recv().await.unwrap();
+    assert_eq!((first.tenant, first.job), ("acme".parse().ok(), "j2".parse().ok()));
+    runner.shutdown().await;
+    until("the end of the stream", SOON, async || of_acme.recv().await.is_none().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_may_open_so_many_streams_and_no_more() {
     let runner = runner(On::Memory).await;
     let client = async |tenant| runner.client().with_token(&token(&*runner.store, tenant, &[Scope::Read]).await);

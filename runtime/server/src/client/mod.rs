@@ -7,10 +7,11 @@ mod exchange;
 mod moves;
 mod recent;
 mod schedules;
-mod signals;
 mod store;
+mod stream;
 mod tokens;
 mod workflows;
 
 pub use address::{BadServerAddress, ServerAddress};
 pub use store::RemoteStore;
+pub use stream::StreamedEvent;

@@ -12,7 +12,7 @@ use url::form_urlencoded;
 
 use super::address::ServerAddress;
 use super::exchange::{Question, Server};
-use super::signals;
+use super::stream;
 use crate::problem::Code;
 use crate::wire::dead::Groups;
 use crate::wire::topic::{TopicSeen, TopicServing, TopicsSeen};
@@ -306,7 +306,7 @@ impl Signals for RemoteStore {
     async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
         let tenants: Vec<_> = tenants.iter().map(Name::as_str).collect();
         let path = format!("/v1/signals?tenants={}", tenants.join(","));
-        Ok(signals::receive(self.server.listen(Question::get(path, "listen for signals")).await?))
+        Ok(stream::receive(self.server.listen(Question::get(path, "listen for signals")).await?, stream::signal))
     }
 }
 

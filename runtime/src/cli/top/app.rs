@@ -6,6 +6,8 @@ use super::list::{self, List};
 use super::source::Seen;
 use super::view::{Row, View};
 use gristmill_core::job::{JobId, TopicId};
+use gristmill_core::time::Timestamp;
+use gristmill_server::StreamedEvent;
 use gristmill_store::DeadGroup;
 
 /// What a key wants done.
@@ -77,8 +79,23 @@ impl App {
     }
 
     /// Takes what was read.
-    pub(super) fn see(&mut self, seen: Seen) {
+    pub(super) fn see(&mut self, mut seen: Seen) {
+        if self.holds_events() {
+            seen.events = std::mem::take(&mut self.seen.events);
+        }
         self.seen = seen;
+    }
+
+    /// Takes the latest events.
+    pub(super) fn see_events(&mut self, at: Timestamp, events: Vec<StreamedEvent>) {
+        if !self.holds_events() {
+            (self.seen.at, self.seen.events) = (at, events);
+        }
+    }
+
+    /// While a row behind the first one is selected, no new ones move it.
+    fn holds_events(&self) -> bool {
+        *self.view() == View::Events && self.place.selected > 0 && !self.seen.events.is_empty()
     }
 
     pub(super) const fn seen(&self) -> &Seen {

@@ -128,7 +128,7 @@ fn table(app: &App) -> (Table<'static>, TableState) {
 }
 
 const HELP: &str = "\
-: NAME    a view: topics, jobs QUERY, running, dead, workers, attempts, schedules
+: NAME    a view: topics, jobs QUERY, running, dead, workers, attempts, schedules, events
 t r w d   topics, running jobs, workers, dead jobs in groups; Tab: the next
 Enter     open: of a topic its jobs, of a job all about it, of a group its jobs
 Esc       back, or show all rows again
@@ -149,7 +149,7 @@ fn keys_of(app: &App) -> String {
                 View::Topics => "P pause  ",
                 View::Running => "C cancel  K kill  ",
                 View::Jobs { .. } | View::Job { .. } => "C cancel  K kill  R respawn  ",
-                View::Workers | View::Attempts | View::Schedules => "",
+                View::Workers | View::Attempts | View::Schedules | View::Events => "",
                 View::Dead => "R respawn  D delete  ",
             };
             let filter = &app.place().filter;

@@ -1,5 +1,6 @@
 //! What was read, as lists of texts.
 
+use super::events;
 use super::source::{JobPage, Seen, TopicRow};
 use super::view::{Row, View};
 use crate::cli::{job, schedule, screen, workers};
@@ -107,6 +108,11 @@ pub(super) fn list(seen: &Seen, view: &View) -> List {
                     (schedule::row(stored, seen.at).to_vec(), Row::Topic { topic, paused: false })
                 })
                 .collect(),
+        },
+        View::Events => List {
+            name,
+            titles: &["WHEN", "EVENT", "TOPIC", "JOB", "DETAILS"],
+            rows: seen.events.iter().map(|event| events::row(event, seen.at)).collect(),
         },
     }
 }

@@ -2,6 +2,7 @@
 
 mod app;
 mod draw;
+mod events;
 mod list;
 #[cfg(test)]
 mod picture;
@@ -28,6 +29,7 @@ use super::table::Table;
 use super::topic_line::Topics;
 use super::{screen, stats};
 use gristmill_core::job::Name;
+use gristmill_core::time::Timestamp;
 
 /// Watch topics, running jobs, workers and dead jobs in the terminal
 ///
@@ -36,7 +38,7 @@ use gristmill_core::job::Name;
 #[command(after_help = "\
 Keys:
   : NAME      a view: topics, jobs QUERY, running, dead, workers, attempts,
-              schedules; the beginning of the name is enough
+              schedules, events; the beginning of the name is enough
   t r w d     topics, running jobs, workers, dead jobs in groups; Tab: the next
   Enter       open: of a topic its jobs, of a job all about it
   Esc         back
@@ -123,6 +125,8 @@ async fn watch(
     });
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut short_ticks = interval(SHORTEST);
+    short_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         terminal.draw(|frame| draw::draw(frame, &app))?;
         tokio::select! {
@@ -141,6 +145,11 @@ async fn watch(
                 }
             }
             _ = ticks.tick(), if !app.is_frozen() => look(&mut source, &mut app).await,
+            _ = short_ticks.tick(), if *app.view() == View::Events && !app.is_frozen() => {
+                if let Some(events) = source.new_events() {
+                    app.see_events(Timestamp::now(), events);
+                }
+            }
         }
     }
 }

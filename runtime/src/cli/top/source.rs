@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
 use super::app::Ask;
+use super::events::EventLog;
 use super::view::View;
 use crate::cli::attempts::{Attempt, in_words};
 use crate::cli::dead::{Act, act_on};
@@ -20,7 +21,7 @@ use gristmill_config::Manifest;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::RecentWanted;
-use gristmill_server::Worker;
+use gristmill_server::{StreamedEvent, Worker};
 use gristmill_store::{Cancelled, DeadGroup, JobState, JobView, StoredSchedule, TopicCounts};
 
 /// Jobs of a tenant that are shown.
@@ -43,6 +44,8 @@ pub(super) struct Seen {
     pub(super) dead: Vec<DeadGroup>,
     pub(super) attempts: Vec<Attempt>,
     pub(super) schedules: Vec<StoredSchedule>,
+    /// The latest first.
+    pub(super) events: Vec<StreamedEvent>,
 }
 
 /// A topic with its counts and its handler, and how fast jobs leave it.
@@ -89,11 +92,12 @@ pub(super) struct Source {
     topics: Topics,
     tenants: Vec<Name>,
     before: Option<(Instant, BTreeMap<TopicId, Ends>)>,
+    events: EventLog,
 }
 
 impl Source {
-    pub(super) const fn new(reached: Reached, manifest: Manifest, topics: Topics, tenants: Vec<Name>) -> Self {
-        Self { reached, manifest, topics, tenants, before: None }
+    pub(super) fn new(reached: Reached, manifest: Manifest, topics: Topics, tenants: Vec<Name>) -> Self {
+        Self { reached, manifest, topics, tenants, before: None, events: EventLog::default() }
     }
 
     /// Reads the topics, and what the view shows.
@@ -125,6 +129,10 @@ impl Source {
                     seen.schedules.extend(self.reached.store.schedules(tenant, None).await?);
                 }
             }
+            View::Events => {
+                self.events.listen(self.reached.server.as_ref(), &self.tenants).await?;
+                seen.events = self.events.latest();
+            }
         }
         Ok(seen)
     }
@@ -142,6 +150,11 @@ impl Source {
             read => read?.workers,
         };
         Ok(Seen { dead, workers, ..seen })
+    }
+
+    /// The latest events, if there are new ones.
+    pub(super) fn new_events(&mut self) -> Option<Vec<StreamedEvent>> {
+        self.events.take().then(|| self.events.latest())
     }
 
     fn finder(&self, tenant: &Name, query: &str) -> anyhow::Result<Finder> {

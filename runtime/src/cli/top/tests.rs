@@ -11,6 +11,7 @@ use crate::cli::topic_line::seen_with;
 use gristmill_core::job::TopicId;
 use gristmill_core::outcome::Reason;
 use gristmill_core::time::Timestamp;
+use gristmill_server::StreamedEvent;
 use gristmill_store::{DeadGroup, JobState, JobView};
 
 fn seen() -> Seen {
@@ -132,7 +133,7 @@ fn each_view_is_a_key_or_a_name_away_and_controls_of_a_terminal_are_not_drawn() 
     assert_eq!(*app.view(), View::Topics);
     press(&mut app, ":jobs state:dead age>1h\n");
     assert_eq!(*app.view(), View::Jobs { tenant: None, query: "state:dead age>1h".into() });
-    for view in ["attempts", "schedules", "topics", "workers", "running"] {
+    for view in ["attempts", "schedules", "events", "topics", "workers", "running"] {
         press(&mut app, &format!(":{view}\n"));
         assert_eq!(app.view().name(), view);
     }
@@ -237,4 +238,47 @@ fn nothing_is_changed_if_it_was_started_read_only() {
         assert_eq!(press(&mut app, keys), None, "{keys}");
         assert!(shown(&app)[10].contains("--read-only"), "{keys}: {:#?}", shown(&app));
     }
+}
+
+fn events(documents: &[Value]) -> Vec<StreamedEvent> {
+    documents.iter().map(|document| serde_json::from_value(document.clone()).unwrap()).collect()
+}
+
+#[test]
+fn events_come_in_at_the_top_while_the_first_row_is_selected_and_can_be_filtered_and_opened() {
+    let mut app = app();
+    assert_eq!(press(&mut app, ":ev\n"), Some(Ask::Look));
+    let at = seen().at;
+    let before = |seconds: u64| at.as_millis() - seconds * 1000;
+    let pushed = json!({ "kind": "job-pushed", "at_ms": before(2), "tenant": "default", "topic": "echo", "job": "j8" });
+    app.see(Seen { events: events(std::slice::from_ref(&pushed)), ..seen() });
+    assert_eq!(shown(&app)[4], "2s ago  job-pushed  echo   j8");
+    let paused = json!({ "kind": "topic-paused", "at_ms": before(1), "tenant": "acme", "topic": "mail", "actor": "eve\u{1b}[2J" });
+    let dead = json!({ "kind": "job-dead", "at_ms": before(0), "tenant": "default", "topic": "echo", "job": "j8",
+        "attempt": 2, "duration_ms": 1500, "fuel": 20417, "memory_peak_bytes": 1_114_112, "reason": "trap" });
+    let all = [json!({ "missed": 1200 }), dead, paused, pushed];
+    app.see_events(at, events(&all));
+    let lines = shown(&app);
+    assert!(lines[2].contains("events 4"), "{lines:#?}");
+    assert_eq!(lines[4].trim(), "1,200 missed");
+    assert!(lines[5].contains("job-dead") && lines[5].contains("duration 1.5s  fuel 20,417"), "{lines:#?}");
+    assert!(lines[6].contains("acme/mail") && !lines[6].contains('\u{1b}'), "{lines:#?}");
+    // An event is nothing that keys could change.
+    assert_eq!(press(&mut app, "j"), None);
+    for key in ["P", "C", "K", "R", "D"] {
+        assert_eq!(press(&mut app, key), None, "{key}");
+    }
+    app.see_events(at, events(&all[1..2]));
+    app.see(seen());
+    assert!(shown(&app)[2].contains("events 4"), "rows do not move below a person");
+    assert_eq!(press(&mut app, "\n"), Some(Ask::Look));
+    assert_eq!(*app.view(), View::Job { tenant: "default".parse().unwrap(), id: "j8".parse().unwrap() });
+    press(&mut app, "\u{1b}");
+    app.see(Seen { events: events(&all), ..seen() });
+    press(&mut app, "/pause\n");
+    app.see_events(at, events(&all));
+    let lines = shown(&app);
+    assert!(lines[4].contains("topic-paused") && lines[5].is_empty(), "{lines:#?}");
+    press(&mut app, "\n");
+    assert_eq!(*app.view(), View::jobs_of(&"acme/mail".parse().unwrap()));
 }

@@ -23,6 +23,8 @@ pub(super) enum View {
     /// What the server's runner has done last.
     Attempts,
     Schedules,
+    /// What happens on the server, since this view was opened first.
+    Events,
 }
 
 impl View {
@@ -49,6 +51,7 @@ impl View {
             Self::Workers => "workers",
             Self::Attempts => "attempts",
             Self::Schedules => "schedules",
+            Self::Events => "events",
         }
     }
 
@@ -68,9 +71,10 @@ impl View {
     pub(super) fn named(typed: &str) -> Result<Self, String> {
         let (name, rest) = typed.trim().split_once(' ').unwrap_or((typed.trim(), ""));
         let jobs = Self::Jobs { tenant: None, query: rest.trim().to_owned() };
-        let all = [Self::Topics, jobs, Self::Running, Self::Dead, Self::Workers, Self::Attempts, Self::Schedules];
-        let known = all.iter().map(Self::name).collect::<Vec<_>>().join(", ");
-        let found = all.into_iter().find(|view| !name.is_empty() && view.name().starts_with(name));
+        let main = [Self::Topics, jobs, Self::Running, Self::Dead, Self::Workers];
+        let mut all = main.into_iter().chain([Self::Attempts, Self::Schedules, Self::Events]);
+        let known = all.clone().map(|view| view.name()).collect::<Vec<_>>().join(", ");
+        let found = all.find(|view| !name.is_empty() && view.name().starts_with(name));
         found.ok_or_else(|| format!("there is no view `{name}`: {known}"))
     }
 }
@@ -78,9 +82,18 @@ impl View {
 /// A row that can be opened or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Row {
-    Topic { topic: TopicId, paused: bool },
-    Job { topic: TopicId, id: JobId, dead: bool },
+    Topic {
+        topic: TopicId,
+        paused: bool,
+    },
+    Job {
+        topic: TopicId,
+        id: JobId,
+        dead: bool,
+    },
     Group(Box<gristmill_store::DeadGroup>),
+    /// It can be opened only: it may have moved by the time that a key is pressed.
+    Event(View),
     Nothing,
 }
 
@@ -91,6 +104,7 @@ impl Row {
             Self::Topic { topic, .. } => Some(View::jobs_of(topic)),
             Self::Job { topic, id, .. } => Some(View::Job { tenant: topic.tenant.clone(), id: id.clone() }),
             Self::Group(group) => Some(View::Jobs { tenant: Some(group.topic.tenant.clone()), query: group.q.clone() }),
+            Self::Event(view) => Some(view.clone()),
             Self::Nothing => None,
         }
     }
