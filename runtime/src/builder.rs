@@ -143,7 +143,7 @@ impl Builder {
             tls: manifest.http.tls.clone(),
             lmstfy: manifest.lmstfy.clone(),
             page: manifest.page.clone(),
-            traced: traces.is_some(),
+            traces: traces.clone(),
             plan: Arc::new(HandlerRegistry::planned(&manifest)),
             runner: status.subscribe(),
             tenants: tenants.clone(),

@@ -129,6 +129,9 @@ async fn runner(collector: SocketAddr) -> TestRunner {
         networks = ["127.0.0.1"]
         timeout = "5m"
 
+        [topics.print]
+        handler = "external"
+
         [topics.standard]
         handler = "http-component"
         adapter = "proxy"
@@ -293,6 +296,39 @@ async fn requests_of_the_standard_and_those_that_were_cut_off_are_spans_too() {
         taken.1.iter().find(cut_off).map(|span| assert_eq!(said(span, "error.type").as_deref(), Some("cancelled")))
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_worker_gets_the_context_that_its_spans_belong_below() {
+    let collector = Collector::start().await;
+    let runner = runner(collector.address).await;
+    let claim = async || {
+        let claim = serde_json::json!({ "wait_ms": 30_000 });
+        let answer = runner.client().post("/v1/tenants/default/topics/print/claim", &claim).await.json();
+        TraceContext::parse(answer["claims"][0]["traceparent"].as_str().unwrap()).unwrap()
+    };
+    let jobs = "/v1/tenants/default/topics/print/jobs";
+    let push = Request::post(format!("{jobs}?id=page")).header("content-type", "application/octet-stream");
+    let answer = runner.client().send(push.header("traceparent", PRODUCER), b"hello".to_vec()).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let context = claim().await;
+
+    let received = collector.span_of("page").await;
+    assert_eq!((received.name.as_str(), received.kind), ("receive print", SpanKind::Client as i32));
+    assert_eq!((&received.trace_id[..], &received.span_id[..]), (&context.trace[..], &context.span[..]));
+    assert!(context.sampled, "as that of its producer");
+    let producer = TraceContext::parse(PRODUCER).unwrap();
+    let [link] = received.links.as_slice() else { panic!("{received:?}") };
+    assert_eq!((link.trace_id.as_slice(), link.span_id.as_slice()), (&producer.trace[..], &producer.span[..]));
+    assert!(said(&received, "messaging.client.id").unwrap().starts_with("pull:"), "{received:?}");
+
+    // What is not sampled has a context all the same, and no span.
+    let plain = runner.push("print", b"hello").await;
+    assert!(!claim().await.sampled);
+    let mut runner = runner;
+    runner.shutdown().await;
+    let taken = collector.taken.lock();
+    assert!(taken.1.iter().all(|span| said(span, "messaging.message.id") != Some(plain.to_string())));
 }
 
 #[tokio::test(flavor = "multi_thread")]

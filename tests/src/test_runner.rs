@@ -114,7 +114,7 @@ impl TestRunner {
         let settings = HttpServerSettings {
             lmstfy: LmstfySettings { admin, ..self.settings.lmstfy.clone() },
             metrics: metrics.clone(),
-            traced: traces.is_some(),
+            traces: traces.clone(),
             runner: status.subscribe(),
             tenants: Tenants::default(),
             recent: RecentAttempts::default(),

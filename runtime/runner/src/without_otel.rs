@@ -14,6 +14,11 @@ impl Traces {
         match *self {}
     }
 
+    /// The context of an attempt that a pull worker begins.
+    pub fn receive(&self, _: &Claim) -> TraceContext {
+        match *self {}
+    }
+
     pub(super) fn record(&self, _: &AttemptRecord, _: Option<&RequestTrace>) {
         match *self {}
     }

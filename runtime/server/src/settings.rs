@@ -9,7 +9,7 @@ use crate::limits::HttpLimits;
 use gristmill_config::{LmstfySettings, PageSettings, TlsSettings};
 use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
-use gristmill_runner::{RecentAttempts, Tenants};
+use gristmill_runner::{RecentAttempts, Tenants, Traces};
 use gristmill_store::{BillSums, TenantPlacements};
 
 /// Everything that a server is started with. What is known later comes through `runner`.
@@ -26,8 +26,8 @@ pub struct HttpServerSettings {
     pub lmstfy: LmstfySettings,
     /// Whether the page for people is there, and what it is called.
     pub page: PageSettings,
-    /// Whether a push keeps the trace context of its request with the job.
-    pub traced: bool,
+    /// Where spans go. `Some`: a push keeps the trace context of its request with the job, and claims of pull workers begin a span.
+    pub traces: Option<Traces>,
     /// The topics and tenants as the manifest has them, without handlers: what is known while those are being compiled.
     pub plan: Arc<HandlerRegistry>,
     /// The runner's phase and handlers. A closed channel keeps its last value.
@@ -85,7 +85,7 @@ impl Default for HttpServerSettings {
             tls: None,
             lmstfy: LmstfySettings::default(),
             page: PageSettings::default(),
-            traced: false,
+            traces: None,
             plan: Arc::default(),
             runner: watch::Sender::default().subscribe(),
             tenants: Tenants::default(),

@@ -22,7 +22,7 @@ use crate::stream::signal_hub::SignalHub;
 use gristmill_config::PageSettings;
 use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
-use gristmill_runner::{RecentAttempts, Tenants};
+use gristmill_runner::{RecentAttempts, Tenants, Traces};
 use gristmill_store::Store;
 use gristmill_store::TenantPlacements;
 
@@ -62,7 +62,7 @@ pub(crate) struct Inner {
     pub(crate) queue_depths: QueueDepths,
     pub(crate) readiness: Readiness,
     pub(crate) page: PageSettings,
-    pub(crate) traced: bool,
+    pub(crate) traces: Option<Traces>,
 }
 
 impl Deref for AppState {
@@ -97,7 +97,7 @@ impl AppState {
             metrics: settings.metrics.clone(),
             queue_depths: QueueDepths::default(),
             readiness: Readiness::default(),
-            traced: settings.traced,
+            traces: settings.traces.clone(),
             page: settings.page.clone(),
         }))
     }

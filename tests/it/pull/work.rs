@@ -17,6 +17,7 @@ use super::{claim, claim_one, counts, id, plain, runner, settle, state, view};
 on_both_stores! {
     a_worker_claims_a_job_and_its_result_is_kept
     a_worker_learns_what_became_of_the_jobs_before_its_own
+    a_claim_without_spans_of_the_server_has_the_context_of_the_producer
     many_jobs_are_claimed_and_settled_at_once
     a_claim_that_waits_is_woken_by_a_push
     a_claim_that_waits_is_woken_by_a_due_time
@@ -74,6 +75,23 @@ async fn a_worker_learns_what_became_of_the_jobs_before_its_own(runner: TestRunn
         ["predecessors-failed", "1"],
     ]);
     assert_eq!(*metadata, learned);
+}
+
+async fn a_claim_without_spans_of_the_server_has_the_context_of_the_producer(runner: TestRunner) {
+    let client = runner.client();
+    let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (given, expected) in [(json!({ "traceparent": given }), json!(given)), (json!({}), Value::Null)] {
+        let job = json!({ "body": "hello", "metadata": given });
+        assert_eq!(client.post("/v1/tenants/default/topics/print/jobs", &job).await.status, 201);
+        assert_eq!(claim_one(&client, "print").await["traceparent"], expected);
+    }
+    let job = json!({ "body": "hello", "metadata": { "traceparent": "nonsense" } });
+    assert_eq!(client.post("/v1/tenants/default/topics/print/jobs", &job).await.status, 201);
+    assert_eq!(
+        claim_one(&client, "print").await["traceparent"],
+        Value::Null,
+        "what breaks the standard counts as missing"
+    );
 }
 
 async fn push_many(runner: &TestRunner, topic: &str, count: usize) -> HashSet<JobId> {

@@ -71,6 +71,16 @@ impl Traces {
         self.0.choice.place(claim).context
     }
 
+    /// The context of an attempt that a pull worker begins, whose spans are to be below it. If the context is sampled, sends the span `receive` that it
+    /// names. Never waits, as [`Traces::record`].
+    pub fn receive(&self, claim: &Claim) -> TraceContext {
+        let place = self.0.choice.place(claim);
+        if place.context.sampled {
+            self.send(iter::once(span::of_claim(&place, claim)));
+        }
+        place.context
+    }
+
     /// Sends the span of an attempt and those of its requests, if it is kept. Never waits: what there is no room for is dropped and
     /// counted.
     pub(super) fn record(&self, record: &AttemptRecord, requests: Option<&RequestTrace>) {
@@ -81,8 +91,12 @@ impl Traces {
         let place = self.0.choice.place(&record.claim);
         let mut attempt = span::of(&place, record, &run, &self.0.worker);
         let requests = requests.map_or_else(Vec::new, |requests| request::spans(&mut attempt, &run, requests.take()));
+        self.send(iter::once(attempt).chain(requests));
+    }
+
+    fn send(&self, spans: impl Iterator<Item = SpanData>) {
         let waiting = self.0.waiting.lock();
-        for span in iter::once(attempt).chain(requests) {
+        for span in spans {
             if waiting.as_ref().is_none_or(|waiting| waiting.try_send(span).is_err()) {
                 self.0.lost.fetch_add(1, Ordering::Relaxed);
             }

@@ -9,7 +9,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::super::record::{AttemptRecord, Run};
 use super::choice::Place;
-use gristmill_core::job::WorkerId;
+use gristmill_core::job::{Claim, WorkerId};
 use gristmill_core::outcome::{Failure, Settled};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::trace::TraceContext;
@@ -21,47 +21,72 @@ const TEXT_BYTES_MAX: usize = 4 << 10;
 pub(super) fn of(place: &Place, record: &AttemptRecord, run: &Run, worker: &WorkerId) -> SpanData {
     let start_time = system_time(record.claim.claimed_at) + run.queued;
     let end_time = start_time + run.duration;
+    let mut span = of_operation("process", place, &record.claim, start_time, worker);
+    let failure = record.verdict.failure();
+    span.end_time = end_time;
+    span.attributes.extend(attributes(record, run));
+    span.events.events.extend(failure.map(|failure| exception(failure, end_time)));
+    span.status = failure.map_or(Status::Unset, |failure| Status::error(cut(&failure.detail.message)));
+    span
+}
+
+/// That a pull worker gets a job: at one moment, because what follows is in the worker's own spans.
+pub(super) fn of_claim(place: &Place, claim: &Claim) -> SpanData {
+    let waited = claim.claimed_at.since(claim.job.due_at);
+    let mut span = of_operation("receive", place, claim, system_time(claim.claimed_at), &claim.lease.worker);
+    span.span_kind = SpanKind::Client;
+    span.attributes.push(number("messaging.gristmill.waited_ms", millis(waited)));
+    span
+}
+
+/// The span of an operation, which ends as it begins, with what all of them say.
+fn of_operation(
+    operation: &'static str,
+    place: &Place,
+    claim: &Claim,
+    start_time: SystemTime,
+    worker: &WorkerId,
+) -> SpanData {
+    let topic = &claim.lease.topic;
     let mut links = SpanLinks::default();
     links.links.extend(place.link.map(|link| Link::with_context(span_context(&link, true))));
-    let mut events = SpanEvents::default();
-    let failure = record.verdict.failure();
-    events.events.extend(failure.map(|failure| exception(failure, end_time)));
     SpanData {
         span_context: span_context(&TraceContext { sampled: true, ..place.context }, false),
         parent_span_id: place.parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(parent.span)),
         parent_span_is_remote: place.parent.is_some(),
         span_kind: SpanKind::Consumer,
-        name: format!("process {}", record.claim.lease.topic).into(),
+        name: format!("{operation} {topic}").into(),
         start_time,
-        end_time,
-        attributes: attributes(record, run, worker),
+        end_time: start_time,
+        attributes: vec![
+            text("messaging.system", "gristmill"),
+            text("messaging.operation.name", operation),
+            text("messaging.operation.type", operation),
+            text("messaging.destination.name", topic.to_string()),
+            text("messaging.message.id", claim.lease.job.to_string()),
+            text("messaging.client.id", worker.to_string()),
+            number("messaging.message.body.size", claim.job.spec.body.data.len() as u64),
+            text("messaging.gristmill.tenant", topic.tenant.to_string()),
+            number("messaging.gristmill.attempt", claim.attempt.into()),
+            number("messaging.gristmill.delivery", claim.lease.delivery),
+        ],
         dropped_attributes_count: 0,
-        events,
+        events: SpanEvents::default(),
         links,
-        status: failure.map_or(Status::Unset, |failure| Status::error(cut(&failure.detail.message))),
+        status: Status::Unset,
         instrumentation_scope: InstrumentationScope::builder("gristmill")
             .with_version(env!("CARGO_PKG_VERSION"))
             .build(),
     }
 }
 
-fn attributes(record: &AttemptRecord, run: &Run, worker: &WorkerId) -> Vec<KeyValue> {
+/// What only an attempt that was made here says.
+fn attributes(record: &AttemptRecord, run: &Run) -> Vec<KeyValue> {
     let AttemptRecord { claim, outcome, verdict, settled, .. } = record;
-    let topic = &claim.lease.topic;
     let waited = claim.claimed_at.since(claim.job.due_at) + run.queued;
     let mut attributes = vec![
-        text("messaging.system", "gristmill"),
-        text("messaging.operation.name", "process"),
-        text("messaging.operation.type", "process"),
-        text("messaging.destination.name", topic.to_string()),
-        text("messaging.message.id", claim.lease.job.to_string()),
-        text("messaging.client.id", worker.to_string()),
-        number("messaging.message.body.size", claim.job.spec.body.data.len() as u64),
-        text("messaging.gristmill.tenant", topic.tenant.to_string()),
         text("messaging.gristmill.outcome", outcome.to_string()),
         text("messaging.gristmill.verdict", verdict.name()),
-        number("messaging.gristmill.attempt", claim.attempt.into()),
-        number("messaging.gristmill.delivery", claim.lease.delivery),
         number("messaging.gristmill.waited_ms", millis(waited)),
         number("messaging.gristmill.fuel", run.fuel),
         number("messaging.gristmill.memory_peak", run.memory_peak),

@@ -184,7 +184,7 @@ fn sign(job: Job, topic: &TopicId, idempotency: Option<&Idempotency>, index: usi
 
 /// The trace context of a request, if its header obeys the standard and the server keeps contexts.
 pub(super) fn context(state: &AppState, traceparent: Option<&HeaderValue>) -> Option<TraceContext> {
-    let traceparent = traceparent.filter(|_| state.traced)?;
+    let traceparent = traceparent.filter(|_| state.traces.is_some())?;
     TraceContext::parse(traceparent.to_str().ok()?)
 }
 

@@ -17,6 +17,8 @@ use crate::serve::DeliveryTracker;
 use crate::state::AppState;
 use crate::wire::{self, BATCH};
 use gristmill_core::job::{Claim, Name, TopicId};
+use gristmill_core::trace::TraceContext;
+use gristmill_runner::Traces;
 use gristmill_runner::handlers::HandlerRegistry;
 
 /// The most topics in one claim.
@@ -81,13 +83,17 @@ fn request(identity: &Identity, tenant: Name, topics: Vec<Name>, asked: &wire::C
 async fn claim(state: &AppState, request: ClaimRequest, tracker: DeliveryTracker) -> Result<Claimed, Problem> {
     let claimed = claims::claim(state, request).await?;
     let topics = state.topics();
-    let claims = claimed.claims.iter().map(|claim| describe(claim, &topics)).collect();
+    let claims = claimed.claims.iter().map(|claim| describe(claim, &topics, state.traces.as_ref())).collect();
     let unwritable = |error| Problem::new(Code::Other, format!("failed to write the claims: {error}"));
     let document = serde_json::to_vec(&wire::Claims { claims }).map_err(unwritable)?;
     Ok(claimed.answer(document, "application/json", tracker).into())
 }
 
-fn describe<'a>(claim: &'a Claim, topics: &HandlerRegistry) -> wire::Claimed<'a> {
+fn describe<'a>(claim: &'a Claim, topics: &HandlerRegistry, traces: Option<&Traces>) -> wire::Claimed<'a> {
+    let context = match traces {
+        Some(traces) => Some(traces.receive(claim)),
+        None => TraceContext::of_creation(&claim.job.spec),
+    };
     wire::Claimed {
         lease: lease::write(claim),
         lease_until_ms: claim.lease_until,
@@ -96,6 +102,7 @@ fn describe<'a>(claim: &'a Claim, topics: &HandlerRegistry) -> wire::Claimed<'a>
         attempts_max: claims::attempts_max(&claim.job, topics),
         previous: claim.previous,
         checkpoint: claim.checkpoint.clone().map(wire::Base64),
+        traceparent: context.map(|context| context.to_string()),
         job: &claim.job,
     }
 }

@@ -60,6 +60,9 @@ pub(crate) struct Claimed<'a> {
     pub(crate) previous: Option<Reason>,
     /// What the last attempt saved.
     pub(crate) checkpoint: Option<Base64>,
+    /// The trace context that the worker's spans belong below: of the attempt where the server sends spans, else of the job's creation, if its
+    /// producer gave one.
+    pub(crate) traceparent: Option<String>,
     pub(crate) job: &'a Job,
 }
 
