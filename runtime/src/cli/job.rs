@@ -280,7 +280,9 @@ fn state(view: &JobView, now: Timestamp) -> String {
         JobState::Waiting => "waiting for other jobs".into(),
         JobState::Running { worker, lease_until, cancelled, .. } => {
             let cancelled = if *cancelled { "; cancelled" } else { "" };
-            format!("running on {worker}, leased until {lease_until} ({}){cancelled}", distance(*lease_until, now))
+            let ran =
+                view.claimed_at.map(|at| format!(" for {}", units::about_duration(now.since(at)))).unwrap_or_default();
+            format!("running on {worker}{ran}, leased until {lease_until} ({}){cancelled}", distance(*lease_until, now))
         }
         JobState::Dead { since } => format!("dead since {since} ({})", distance(*since, now)),
         JobState::Finished => match &view.ended {

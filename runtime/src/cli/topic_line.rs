@@ -288,6 +288,13 @@ impl TopicLine {
         said
     }
 
+    /// How long an attempt may run. `None`: a pull worker decides, or it is not known.
+    #[cfg(feature = "top")]
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        let limits = self.limits.as_ref().filter(|_| !self.external);
+        limits?.timeout_ms.map(Duration::from_millis)
+    }
+
     /// Jobs wait and only a person can have them begun, or a file was refused.
     #[cfg(feature = "top")]
     pub(super) fn needs_a_person(&self) -> bool {

@@ -397,6 +397,9 @@ pub struct JobView {
     /// What its handler saved for the next attempt, if it did. `None` once the job is finished. Lists do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Payload>,
+    /// Of a running job: when it was claimed, to the millisecond of the clock that numbers the claims of its store.
+    #[serde(default, rename = "claimed_at_ms", skip_serializing_if = "Option::is_none")]
+    pub claimed_at: Option<Timestamp>,
     /// Of a running job: how far its handler says that it is. [`show_progress`](crate::show_progress) puts it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
@@ -424,6 +427,7 @@ impl JobView {
             rate_of_key: false,
             waits_for: None,
             checkpoint: None,
+            claimed_at: None,
             progress: None,
             ended,
         }

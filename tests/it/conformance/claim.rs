@@ -1,10 +1,11 @@
 //! Claim: ready jobs are leased, each to one worker, oldest first.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use gristmill::job::{Claim, NewJob, Priority, WorkerId};
 use gristmill::outcome::Verdict;
-use gristmill::store::JobState;
+use gristmill::store::{JobState, StateFilter};
 use gristmill_tests::test_store::{TestStore, claimed, ids, job, line, retry, tenant, topic, worker};
 
 super::cases![
@@ -163,10 +164,14 @@ async fn a_claimed_job_is_running_and_nowhere_else(queue: TestStore) {
         lease_until: claim.lease_until,
         cancelled: false,
     };
-    assert_eq!(queue.state(&claim.lease.job).await, Some(state));
+    let view = queue.view(&claim.lease.job).await.unwrap();
+    assert_eq!((view.state, view.claimed_at), (state, Some(claim.claimed_at)));
+    let listed = queue.store.jobs(&claim.lease.topic, StateFilter::Running, None, 9).await.unwrap();
+    assert_eq!(listed.jobs[0].claimed_at, Some(claim.claimed_at));
     assert!(queue.claim_as(&WorkerId::new("other"), "mail", 9).await.claims.is_empty());
-    queue.settle(&claim, Verdict::Ack(None)).await;
-    assert_eq!(queue.places().await, [0, 0, 0, 0]);
+    queue.settle(&claim, Verdict::Snooze(Duration::from_secs(1))).await;
+    let view = queue.view(&claim.lease.job).await.unwrap();
+    assert_eq!((view.claimed_at, queue.places().await), (None, [0, 1, 0, 0]));
 }
 
 async fn claims_at_once_share_the_jobs_and_double_none(queue: TestStore) {

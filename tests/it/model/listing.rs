@@ -50,7 +50,9 @@ impl Listing {
         let is_first = self.next.is_none();
         // As it would come over HTTP.
         let after: Option<Cursor> = self.next.take().map(|cursor| cursor.to_string().parse().unwrap());
-        let page = store.jobs(&self.topic, self.place, after.as_ref(), limit).await?;
+        let mut page = store.jobs(&self.topic, self.place, after.as_ref(), limit).await?;
+        // Conformance tests it.
+        page.jobs.iter_mut().for_each(|view| view.claimed_at = None);
         self.next = page.next;
         self.may_repeat |= !is_first && self.place == StateFilter::Ready && self.anchors.is_empty();
 

@@ -40,6 +40,7 @@ impl Model {
                 rate_of_key: self.is_held_back(record),
                 waits_for: None,
                 checkpoint: record.checkpoint.clone().map(|data| Payload { data, content_type: None }),
+                claimed_at: None,
                 progress: None,
                 ended: None,
             });
@@ -57,6 +58,7 @@ impl Model {
             rate_of_key: false,
             waits_for: None,
             checkpoint: None,
+            claimed_at: None,
             progress: None,
             ended: None,
         })

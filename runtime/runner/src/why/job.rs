@@ -341,6 +341,7 @@ mod tests {
             rate_of_key: false,
             waits_for: None,
             checkpoint: None,
+            claimed_at: None,
             progress: None,
             ended: None,
         }

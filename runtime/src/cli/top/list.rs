@@ -1,7 +1,7 @@
 //! What was read, as lists of texts.
 
 use super::events;
-use super::source::{JobPage, Seen, TopicRow};
+use super::source::{JobPage, RunningLine, Seen, TopicRow};
 use super::view::{Row, View};
 use crate::cli::{job, schedule, screen, workers};
 use gristmill_config::units;
@@ -43,7 +43,7 @@ pub(super) fn list(seen: &Seen, view: &View) -> List {
         View::Job { .. } => List { name, titles: &[""], rows: seen.job.as_ref().map(lines).unwrap_or_default() },
         View::Running => List {
             name,
-            titles: &["JOB", "TOPIC", ">ATTEMPT", "PUSHED", "LEASE ENDS", "WORKER"],
+            titles: &["JOB", "TOPIC", ">ATTEMPT", "PUSHED", "RUNS FOR", "LEASE ENDS", "WORKER"],
             rows: seen
                 .running
                 .iter()
@@ -54,6 +54,7 @@ pub(super) fn list(seen: &Seen, view: &View) -> List {
                         line.topic.to_string(),
                         line.attempts.to_string(),
                         job::distance(line.enqueued_at_ms, seen.at),
+                        runs_for(line, seen),
                         job::distance(line.lease_until_ms, seen.at),
                         line.worker.clone(),
                     ];
@@ -157,6 +158,17 @@ fn one_job(view: &JobView, seen: &Seen) -> (Vec<String>, Row) {
         failure.map(|failure| format!("{}: {}", failure.reason, failure.detail.message)).unwrap_or_default(),
     ];
     (cells, about(view))
+}
+
+/// For how long, and how much of the time that the topic gives an attempt.
+fn runs_for(line: &RunningLine, seen: &Seen) -> String {
+    let Some(claimed_at) = line.claimed_at_ms else { return String::new() };
+    let ran = seen.at.since(claimed_at);
+    let of_topic = |row: &&TopicRow| row.line.counts.topic == line.topic;
+    match seen.topics.iter().find(of_topic).and_then(|row| row.line.timeout()) {
+        Some(timeout) => format!("{} of {}", units::about_duration(ran), units::about_duration(timeout)),
+        None => units::about_duration(ran),
+    }
 }
 
 /// What keys act on.

@@ -77,6 +77,7 @@ pub(super) struct RunningLine {
     pub(super) worker: String,
     pub(super) attempts: u32,
     pub(super) enqueued_at_ms: Timestamp,
+    pub(super) claimed_at_ms: Option<Timestamp>,
     pub(super) lease_until_ms: Timestamp,
     pub(super) cancelled: bool,
 }
@@ -287,6 +288,7 @@ fn running_line(view: JobView) -> Option<RunningLine> {
         worker,
         attempts: view.attempts,
         enqueued_at_ms: job.enqueued_at,
+        claimed_at_ms: view.claimed_at,
         lease_until_ms: lease_until,
         cancelled,
     })

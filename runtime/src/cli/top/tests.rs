@@ -37,16 +37,22 @@ fn seen() -> Seen {
         worker: "host:1".into(),
         attempts: 2,
         enqueued_at_ms: before(30),
+        claimed_at_ms: Some(before(12)),
         lease_until_ms: Timestamp::from_millis(at.as_millis() + 10_000),
         cancelled: false,
     };
     let worker = json!({ "worker": "host-1-0", "kind": "runner", "heartbeat_at_ms": before(2), "running": 1, "topics": ["echo"] });
     let paused = json!({ "reason": "paused", "detail": "resume it" });
+    let limits = json!({
+        "concurrency": 8, "max_running": null, "rate": null, "burst": null, "attempts": 3, "backoff_base_ms": 1, "backoff_max_ms": 1,
+        "timeout_ms": 60_000, "fuel": 1, "memory_bytes": 1, "payload_bytes": 1, "output_bytes": 1, "result_retention_ms": 1,
+        "ended_retention_ms": 1,
+    });
     let run = json!({ "attempts": 9, "p50_us": 900, "p99_us": 40_000 });
     Seen {
         at,
         topics: vec![
-            row(json!({ "topic": "echo", "handler": "echo", "running": 1, "run": run })),
+            row(json!({ "topic": "echo", "handler": "echo", "running": 1, "run": run, "limits": limits })),
             row(json!({ "ready": 1200, "dead": 130, "oldest_ready_ms": before(90), "paused": true, "idle": paused })),
         ],
         running: vec![job],
@@ -98,6 +104,7 @@ fn job(state: JobState) -> JobView {
         rate_of_key: false,
         waits_for: None,
         checkpoint: None,
+        claimed_at: None,
         progress: None,
         ended: None,
     }
@@ -120,7 +127,7 @@ fn topics_are_drawn_with_counts_rates_handler_and_why_they_are_idle() {
 fn each_view_is_a_key_or_a_name_away_and_controls_of_a_terminal_are_not_drawn() {
     let mut app = app();
     assert_eq!(press(&mut app, "r"), Some(Ask::Look));
-    assert_eq!(shown(&app)[4], "j7   echo         2  30s ago  in 10s      host:1");
+    assert_eq!(shown(&app)[4], "j7   echo         2  30s ago  12s of 1m  in 10s      host:1");
     press(&mut app, "w");
     assert_eq!(shown(&app)[4], "host-1-0  runner  2s ago           1  echo");
     assert_eq!(press(&mut app, ":de"), None);

@@ -15,7 +15,7 @@ use super::row::{Known, at, job_columns, lease_until, ms, read_job, shown_jobs, 
 use super::store::EmbeddedStore;
 use super::tenant::read_use;
 use super::topic::{Lines, read_limited};
-use super::work::Work;
+use super::work::{self, Work};
 use crate::clock::NEVER;
 use crate::turns::ahead_by_turns;
 use crate::workflows::SHOWN;
@@ -221,6 +221,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
         rate_of_key,
         waits_for,
         checkpoint: known.checkpoint.map(|data| Payload { data, content_type: None }),
+        claimed_at: claimed_at(row)?,
         progress: None,
         ended: None,
     }))
@@ -259,6 +260,11 @@ fn jobs_ahead(connection: &Connection, topic: &TopicId, id: &JobId) -> Done<Opti
         *jobs = if line == own { before + 1 } else { jobs_until(line, Line::Of(line).bounds(topic_of(number)).1)? };
     }
     Ok(ahead_by_turns(usize::try_from(turn).unwrap_or_default(), own, before, lines))
+}
+
+/// When a running job was claimed, given a row of [`shown_jobs`].
+pub(super) fn claimed_at(row: &Row<'_>) -> Done<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>("claim")?.map(work::claimed_at))
 }
 
 /// Where a job is, and what is known of it, given a row of [`shown_jobs`].

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
 use super::fault::{Done, Fault};
-use super::inspect::state;
+use super::inspect::{claimed_at, state};
 use super::place::{LAST_PLACE, Line, of_topic, place_of};
 use super::row::{job_columns, lease_until, limit as limited, running_jobs, show_job, shown_jobs, stored_bytes};
 use super::store::EmbeddedStore;
@@ -139,6 +139,7 @@ impl Filling<'_> {
                 rate_of_key: false,
                 waits_for: None,
                 checkpoint: None,
+                claimed_at: claimed_at(row)?,
                 progress: None,
                 ended: None,
             });

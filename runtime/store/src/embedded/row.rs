@@ -98,7 +98,7 @@ macro_rules! shown_jobs {
         concat!(
             "SELECT ",
             job_columns!(),
-            ", job_rows.number AS number, topics.topic AS topic, slot, delayed_until, dead_since, worker, cancelled, ",
+            ", job_rows.number AS number, topics.topic AS topic, slot, delayed_until, dead_since, worker, claim, cancelled, ",
             lease_until!(),
             " AS lease_until
              FROM job_rows CROSS JOIN topics ON topics.number = job_rows.number >> 43

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::clock::Moment;
 use super::fault::Done;
 use super::place::{Line, checked};
-use super::row::ms;
+use super::row::{at, ms};
 use super::statements::Statements;
 use super::topics::{Number, Topics};
 use crate::Signal;
@@ -17,6 +17,9 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
 
 /// Numbers that only grow.
+/// Low bits of a claim's number that do not come from the time.
+const CLAIM_BITS: u32 = 10;
+
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     place: Cell<i64>,
@@ -36,9 +39,14 @@ impl Sequence {
 
     /// Greater than any before, also than those of which nothing is left in the file: it follows the time.
     pub(super) fn next_claim(&self, now: Timestamp) -> i64 {
-        self.claim.set((self.claim.get() + 1).max(ms(now) << 10));
+        self.claim.set((self.claim.get() + 1).max(ms(now) << CLAIM_BITS));
         self.claim.get()
     }
+}
+
+/// When the claim of a number was made.
+pub(super) fn claimed_at(claim: i64) -> Timestamp {
+    at(claim >> CLAIM_BITS)
 }
 
 /// A request's view of the transaction; passed on from one request to the next.

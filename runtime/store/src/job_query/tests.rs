@@ -33,6 +33,7 @@ fn job(id: &str, body: &str) -> JobView {
         rate_of_key: false,
         waits_for: None,
         checkpoint: None,
+        claimed_at: None,
         progress: None,
         ended: None,
     }

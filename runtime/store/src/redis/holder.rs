@@ -44,6 +44,11 @@ pub(super) fn read_holder(text: &str) -> Option<(&str, u64)> {
     Some((worker, batch.parse().ok()?))
 }
 
+/// When a claim was made, by the holder in its text, as [`Partition::next_batch`] numbers claims.
+pub(super) fn claimed_at(holder: &str) -> Option<Timestamp> {
+    read_holder(holder).map(|(_, batch)| Timestamp::from_millis(batch >> LOW_BITS))
+}
+
 /// How many processing Lists are read in one round trip.
 pub(super) const LISTS: usize = 100;
 

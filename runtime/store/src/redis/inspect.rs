@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use redis::{RedisResult, pipe};
 
 use super::envelope;
-use super::holder::read_holder;
+use super::holder::{claimed_at, read_holder};
 use super::keys::{Keys, all_behind, behind_of_key, counter, slots_field};
 use super::record::{read_failure, read_result};
 use super::script::{Call, script};
@@ -277,6 +277,7 @@ impl Partition {
             rate_of_key: was_held_back && delayed.is_some(),
             waits_for,
             checkpoint: Some(Payload { data: checkpoint, content_type: None }).filter(|saved| !saved.data.is_empty()),
+            claimed_at: claimed_at(claim_fields(&claim).2),
             progress: None,
             ended: None,
         }))

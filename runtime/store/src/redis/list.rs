@@ -7,8 +7,8 @@ use redis::RedisResult;
 use super::claim::job_id;
 use super::envelope;
 use super::error::unexpected;
-use super::holder::LISTS;
-use super::inspect::parse_claim;
+use super::holder::{LISTS, claimed_at};
+use super::inspect::{claim_fields, parse_claim};
 use super::keys::{Keys, all_behind, behind_of_key};
 use super::record::read_failure;
 use super::reply::Reply;
@@ -287,6 +287,7 @@ fn read_job(
         rate_of_key: false,
         waits_for: None,
         checkpoint: None,
+        claimed_at: claimed_at(claim_fields(&claim).2),
         progress: None,
         ended: None,
     };

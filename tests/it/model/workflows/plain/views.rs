@@ -46,6 +46,7 @@ impl Model {
                 waits_for,
                 rate_of_key,
                 checkpoint,
+                claimed_at: None,
                 progress: None,
                 ended: None,
             });
@@ -61,6 +62,7 @@ impl Model {
             waits_for: self.waits_for(&id, 10),
             rate_of_key,
             checkpoint,
+            claimed_at: None,
             progress: None,
             ended: None,
             id,
