@@ -1,6 +1,6 @@
 // @ts-check
 // Small parts that all pages share.
-import { absolute, number, relative } from './format.js'
+import { absolute, number, relative, span } from './format.js'
 import { html } from './html.js'
 import { Icon } from './icons.js'
 import { toJob, toTopic } from './route.js'
@@ -63,6 +63,13 @@ export const Button = ({ run, children, kind, label, focus }) => html`<button ty
 
 /** How far something is, of `max`; without `value` nobody knows. */
 export const Progress = ({ value, max, label, children }) => html`<p><progress max=${max} value=${value} aria-label=${label} /> ${children}</p>`
+
+/** For how long a job runs, and of how much time that its topic gives it. */
+export function Elapsed({ of, topic }) {
+  const ran = now() - of.claimed_at_ms
+  const limit = topic && !topic.external && topic.limits?.timeout_ms
+  return limit ? html`<meter max=${limit} value=${ran} aria-label="Time used" /> ${span(ran)} of ${span(limit)}` : span(ran)
+}
 
 /** Large numbers that lead to their jobs: icon or nothing, name, value, address. */
 export const Tiles = ({ of }) => html`

@@ -1,22 +1,23 @@
 // @ts-check
 // Lists of jobs, page by page: of a topic in one state, of a query, and of all that run.
 import { cancel, deleteDead, respawn } from '../actions.js'
-import { get, inTenant } from '../api.js'
+import { get, inTenant, inTopic } from '../api.js'
 import { counted, number } from '../format.js'
 import { html } from '../html.js'
-import { Button, Field, Form, JobLink, State, Table, Tabs, Time, TopicLink } from '../parts.js'
+import { Button, Elapsed, Field, Form, JobLink, State, Table, Tabs, Time, TopicLink } from '../parts.js'
 import { toTopic } from '../route.js'
 import { draw, may, state } from '../state.js'
 import { stateWord } from '../words.js'
 import { BulkActions } from './bulk.js'
+import { topicsOf } from './overview.js'
 
 const PAGE = 50
 
-/** What a list says about when, by state: the head of the column, and the point in time. @type {Record<string, [string, (job: any) => number]>} */
+/** What a list says about when, by state: the head of the column, and the point in time. @type {Record<string, [string, ((job: any) => number)?]>} */
 const WHEN = {
   ready: ['Due', (job) => job.job.due_at_ms],
   delayed: ['Due', (job) => job.until_ms],
-  running: ['Lease ends', (job) => job.lease_until_ms],
+  running: ['Runs for'],
   dead: ['Dead', (job) => job.since_ms],
 }
 
@@ -32,8 +33,8 @@ function choose(id) {
 
 const Pick = ({ id }) => may('admin') && html`<input type="checkbox" aria-label=${`Select ${id}`} checked=${state.chosen.has(id)} onChange=${() => choose(id)} />`
 
-/** A table of jobs: in one state, or of any; of one topic, or of `any`. */
-export function Jobs({ jobs, state, any }) {
+/** A table of jobs: in one state, or of any; of one of these topics, or of `any`. */
+export function Jobs({ jobs, topics, state, any }) {
   const runs = state === 'running'
   const when = state ? WHEN[state][0] : 'When'
   const heads = ['Job', ...(any ? ['Topic'] : []), ...(state ? [] : ['State']), when, '#Attempts', 'Priority', '~Key', runs ? '~Worker' : '~Last failure', '!']
@@ -44,7 +45,7 @@ export function Jobs({ jobs, state, any }) {
       html`<${Pick} id=${id} /><${JobLink} tenant=${spec.tenant} id=${id} />`,
       ...(any ? [html`<${TopicLink} of=${spec} />`] : []),
       ...(state ? [] : [html`<${State} name=${view.state} />`]),
-      view.state === 'waiting' ? 'after others' : html`<${Time} at=${WHEN[view.state][1](view)} />`,
+      view.state === 'waiting' ? 'after others' : view.state === 'running' ? html`<${Elapsed} of=${view} topic=${topics.find((one) => one.topic === spec.topic)} />` : html`<${Time} at=${WHEN[view.state][1](view)} />`,
       attempts,
       spec.priority,
       spec.key,
@@ -81,24 +82,25 @@ export const asked = (query, more) => new URLSearchParams([...query, ...Object.e
 const once = ({ query }) => !!(query.get('after') || query.get('q'))
 const rows = (data) => data.jobs.map((job) => job.id)
 
+/** A list with what is above and below it. */
+const List = ({ place, data, within, of, any }) => html`
+  <${QueryField} place=${place} />
+  <${BulkActions} place=${place} within=${within} of=${of} />
+  <${Jobs} ...${data} state=${of} any=${any} />
+  <${Pages} place=${place} data=${data} />`
+
 /** @type {import('./all.js').Page} */
 export const jobs = {
   title: ({ params }) => `${stateWord(params.state)} jobs of ${params.topic}`,
-  load: async ({ params: { tenant, topic, state }, query }, signal) => {
-    const [listed, counts] = await Promise.all([
-      get(`${inTenant(tenant, 'topics', topic, 'jobs')}?${asked(query, { state, limit: PAGE })}`, signal),
-      get(inTenant(tenant, 'topics', topic), signal),
-    ])
-    return { ...listed, counts }
+  load: async ({ params, query }, signal) => {
+    const [listed, topic] = await Promise.all([get(`${inTopic(params, 'jobs')}?${asked(query, { state: params.state, limit: PAGE })}`, signal), get(inTopic(params), signal)])
+    return { ...listed, topics: [topic] }
   },
   rows,
   once,
-  view: ({ place, data }) => html`
-    <${Tabs} label="States" of=${Object.keys(WHEN).map((state) => [toTopic(place.params, state), `${stateWord(state)} ${data.counts[state]}`, state === place.params.state])} />
-    <${QueryField} place=${place} />
-    <${BulkActions} place=${place} within=${`state:${place.params.state} topic:${place.params.topic} `} of=${place.params.state} />
-    <${Jobs} jobs=${data.jobs} state=${place.params.state} />
-    <${Pages} place=${place} data=${data} />`,
+  view: ({ place, place: { params }, data }) => html`
+    <${Tabs} label="States" of=${Object.keys(WHEN).map((state) => [toTopic(params, state), `${stateWord(state)} ${data.topics[0][state]}`, state === params.state])} />
+    <${List} place=${place} data=${data} within=${`state:${params.state} topic:${params.topic} `} of=${params.state} />`,
 }
 
 /** Jobs of all topics, in one state if it is given. @returns {import('./all.js').Page} */
@@ -106,14 +108,15 @@ const ofTenant = (title, state) => {
   const within = state ? `state:${state} ` : ''
   return {
     title: () => title,
-    load: ({ params, query }, signal) => {
+    load: async ({ params, query }, signal) => {
       const where = asked(query, { limit: PAGE })
       where.set('q', within + (query.get('q') ?? ''))
-      return get(`${inTenant(params.tenant, 'jobs')}?${where}`, signal)
+      const [listed, topics] = await Promise.all([get(`${inTenant(params.tenant, 'jobs')}?${where}`, signal), topicsOf(params.tenant, signal)])
+      return { ...listed, topics }
     },
     rows,
     once,
-    view: ({ place, data }) => html`<${QueryField} place=${place} /><${BulkActions} place=${place} within=${within} of=${state} /><${Jobs} jobs=${data.jobs} state=${state} any /><${Pages} place=${place} data=${data} />`,
+    view: ({ place, data }) => html`<${List} place=${place} data=${data} within=${within} of=${state} any />`,
   }
 }
 
