@@ -1,7 +1,7 @@
 // @ts-check
 // Where jobs are that only their ids are known of.
-import { get, inTenant } from './api.js'
-import { WAYS } from './words.js'
+import { getIf, inTenant } from './api.js'
+import { endOf, WAYS } from './words.js'
 
 /** Jobs that one load asks for. */
 const AT_ONCE = 50
@@ -11,16 +11,6 @@ const REMEMBERED = 10_000
 /** What became of jobs that are over. @type {Map<string, string>} */
 const over = new Map()
 
-/** The state of a job, or what became of it. A result that is not kept says nothing. */
-async function stateOf(where, signal) {
-  try {
-    const { state, result } = await get(where, signal)
-    return state === 'finished' ? result.outcome : state
-  } catch (error) {
-    return error.status === 404 ? 'over' : undefined
-  }
-}
-
 /** The states of jobs by their ids; a job that was not asked for yet has none. What is over is asked for once. */
 export async function statesOf(tenant, ids, signal) {
   if (over.size > REMEMBERED) over.clear()
@@ -28,7 +18,8 @@ export async function statesOf(tenant, ids, signal) {
   const asked = [...known.keys()].filter((id) => !known.get(id)).slice(0, AT_ONCE)
   await Promise.all(asked.map(async (id) => {
     const where = inTenant(tenant, 'jobs', id)
-    const state = await stateOf(where, signal)
+    const view = await getIf(where, signal).catch(() => ({}))
+    const state = view === null ? 'over' : view.state === 'finished' ? endOf(view) : view.state
     known.set(id, state)
     if (state && !WAYS.includes(state)) over.set(where, state)
   }))

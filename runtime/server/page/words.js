@@ -9,6 +9,9 @@ export const WAYS = ['ready', 'delayed', 'waiting', 'running', 'dead']
 /** A state, what became of a job, or of the tick of a schedule, in words. */
 export const stateWord = (name) => ({ complete: 'Completed', overlap: 'Skipped' })[name] ?? name[0].toUpperCase() + name.slice(1)
 
+/** What became of a job that is over. */
+export const endOf = ({ result, ended }) => result?.outcome ?? ended?.outcome ?? 'over'
+
 /** The states that are counted of topics; jobs wait for others in few. */
 export const statesIn = (topics) => WAYS.filter((state) => state !== 'waiting' || topics.some((topic) => topic.waiting))
 

@@ -4,6 +4,7 @@ use gristmill_tests::browser::Browser;
 use serde_json::json;
 
 use super::act::press;
+use super::keys::ENTER;
 use super::{push, runner, state_of, url, visit};
 
 /// What the graph of a job says of another one, or of the job itself.
@@ -40,6 +41,30 @@ async fn a_batch_is_followed_sealed_and_started() {
     browser.until_text("2 of 2 jobs ended, 1 of them not done").await;
     until_node(&browser, "member", "Cancelled").await;
     browser.until_text("a job that it waited for was not done").await;
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_is_shown_in_steps_from_its_first_jobs_to_its_last() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    push(&runner, "echo", json!({ "id": "publish", "after": ["after"] })).await;
+    push(&runner, "echo", json!({ "id": "mail", "after": ["publish", "delayed"] })).await;
+    visit(&browser, &url(&runner, "/t/default/jobs/mail")).await;
+    let ids = "[...document.querySelectorAll('.flow > li')].map(step => [...step.querySelectorAll('a')].map(one => one.innerText).sort().join()).join(' / ')";
+    browser.until(&format!("{ids} === 'delayed,member / batch / after / publish / mail'")).await;
+    // What a node says of the lines to it.
+    browser.until("/^mail\\s+after (publish, delayed|delayed, publish)\\s+Waiting$/.test(document.querySelector('.flow [aria-current=true]').innerText)").await;
+    browser.until("document.querySelector('.flow [aria-current=true]').innerText.startsWith('mail')").await;
+    browser.resize(320).await;
+    browser.until("document.documentElement.scrollWidth <= innerWidth").await;
+    assert_eq!(browser.accessibility().await, Vec::<String>::new());
+    browser.resize(1280).await;
+    // By the keyboard to the first job, four steps away.
+    browser.run("document.querySelector('.flow a[href$=member]').focus()").await;
+    browser.press(&[ENTER]).await;
+    browser.until_text("Job member").await;
+    until_node(&browser, "mail", "Waiting").await;
+    browser.until("document.querySelector('.flow [aria-current=true]').innerText.startsWith('member')").await;
     assert_eq!(browser.errors().await, Vec::<String>::new());
 }
 

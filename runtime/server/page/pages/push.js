@@ -3,7 +3,7 @@
 import { get, inTenant, post } from '../api.js'
 import { asJson, asText, decoded, encoded } from '../bytes.js'
 import { html } from '../html.js'
-import { Choice, Field, Form, PRIORITIES } from '../parts.js'
+import { Choice, Field, Form, JobLink, PRIORITIES } from '../parts.js'
 import { toJob } from '../route.js'
 import { draw, say } from '../state.js'
 
@@ -74,7 +74,7 @@ export const push = {
     return view.job ? filled(view.job.spec) : BLANK
   },
   view: ({ place: { params, query }, data }) => html`
-    ${query.has('from') && html`<p>With the content of <a class="id" href=${toJob(params.tenant, query.get('from') ?? '')}>${query.get('from')}</a>. The new job has an id of its own.</p>`}
+    ${query.has('from') && html`<p>With the content of <${JobLink} tenant=${params.tenant} id=${query.get('from')} />. The new job has an id of its own.</p>`}
     <${Form} run=${(form) => submit(form, params)} verb="Push">
       <${Field} label="Body"><textarea name="body" rows="10" defaultValue=${data.body} /><//>
       <div class="row">
