@@ -21,6 +21,9 @@ export const to = (...parts) => '#/' + parts.map(encodeURIComponent).join('/')
 /** A link to a job. */
 export const toJob = (tenant, id) => to('t', tenant, 'jobs', id)
 
+/** A link to what happens in a topic: all, or events of a kind. */
+export const toEvents = ({ tenant, topic }, kind = '') => `${to('t', tenant, 'events')}?${new URLSearchParams({ topic, ...(kind && { kind }) })}`
+
 /** A link to the jobs that fit a query. */
 export const toFind = (tenant, q) => `${to('t', tenant, 'find')}?q=${encodeURIComponent(q)}`
 

@@ -1,6 +1,6 @@
 // @ts-check
 // Light or dark: as the system says, or as the person has chosen.
-import { say, state } from './state.js'
+import { draw, state } from './state.js'
 
 const THEME_KEY = 'gristmill-theme'
 const THEMES = ['system', 'light', 'dark']
@@ -12,10 +12,9 @@ export function applyTheme() {
 }
 
 export function nextTheme() {
-  const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length]
-  localStorage.setItem(THEME_KEY, next)
+  localStorage.setItem(THEME_KEY, THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length])
   applyTheme()
-  say(next === 'system' ? 'Colours follow the system.' : `Colours are ${next}.`)
+  draw()
 }
 
 /** The title and the small picture of the tab say which server this is. */

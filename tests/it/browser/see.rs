@@ -17,7 +17,7 @@ const PAGES: [(&str, &str); 27] = [
     ("/t/default/topics/paused", "Resume"),
     ("/t/default/topics/stuck/ready", "ready-2"),
     ("/t/default/topics/echo/delayed", "in 59 m"),
-    ("/t/default/topics/puppet/running", "Lease ends"),
+    ("/t/default/topics/puppet/running", "of 10 m"),
     ("/t/default/topics/puppet/dead", "trapped"),
     ("/t/default/topics/stuck/push", "The body is"),
     ("/t/default/find?q=state%3Awaiting", "after others"),
@@ -87,6 +87,39 @@ async fn texts_of_producers_and_handlers_stay_texts() {
         browser.until(&format!("!window.hit && !{bold}")).await;
         assert_eq!(browser.errors().await, Vec::<String>::new(), "{place}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_job_says_how_much_of_its_time_is_used() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    for place in [
+        "/t/default/running",
+        "/t/default/topics/puppet/running",
+        "/t/default/find?q=id%3Arunning",
+        "/t/default/jobs/running",
+    ] {
+        visit(&browser, &url(&runner, place)).await;
+        browser.until_text("of 10 m").await;
+        browser
+            .until("document.querySelector('meter').max === 600000 && document.querySelector('meter').value > 0")
+            .await;
+    }
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_lead_to_what_they_count() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    visit(&browser, &url(&runner, "/t/default/bill")).await;
+    browser.click("dd a[href$=running]").await;
+    browser.until_text("Running jobs").await;
+    visit(&browser, &url(&runner, "/t/default/topics/puppet")).await;
+    browser.click("[aria-label=Totals] a[href*='reason%3Atrap']").await;
+    browser.until("document.querySelector('main tbody')?.innerText.includes('trapped')").await;
+    visit(&browser, &url(&runner, "/t/default")).await;
+    browser.click("[aria-label=Topics] a[href*='events?topic=puppet']").await;
+    browser.until_text("listening").await;
+    assert_eq!(browser.errors().await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

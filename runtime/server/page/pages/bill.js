@@ -4,6 +4,7 @@ import { get, inTenant } from '../api.js'
 import { DAY, dayOf, facts, number, short, size, span } from '../format.js'
 import { html } from '../html.js'
 import { Facts, Table, Time, TopicLink } from '../parts.js'
+import { to } from '../route.js'
 import { now, state } from '../state.js'
 import { topicsOf } from './overview.js'
 
@@ -45,13 +46,13 @@ export const bill = {
     // To count what is stored takes time: that is done once.
     return { bill, limited: topics.filter((topic) => topic.limited), limits }
   },
-  view: ({ data: { bill, limited, limits: { used, ...limits } } }) => html`
+  view: ({ place: { params: { tenant } }, data: { bill, limited, limits: { used, ...limits } } }) => html`
     ${bill.lines.length ? html`
       <${Costs} head="Day" by="day" first=${(line) => line.day ?? html`<b>${bill.from} to ${bill.to}</b>`} lines=${[...sums(bill.lines, 'day').reverse(), bill.total]} />
       <h2>By topic</h2>
       <${Costs} head="Topic" by="topic" first=${(line) => html`<${TopicLink} of=${line} />`} lines=${sums(bill.lines, 'topic')} />` : html`<p class="empty">No attempt has ended in the last ${DAYS} days.</p>`}
     <h2>Limits</h2><${Facts} of=${facts(limits).map(([name, value]) => [name, value === null ? 'none' : `${value}`])} />
-    <h2>In use when this page was opened</h2><${Facts} of=${facts(used)} />
+    <h2>In use when this page was opened</h2><${Facts} of=${facts(used).map(([name, value]) => [name, /jobs|running|topics/.test(name) ? html`<a href=${to('t', tenant, name.replace('stored jobs', 'find'))}>${value}</a>` : value])} />
     <h2>Limits that are reached</h2>
     <${Table} label="Limits" none="None." heads=${['Topic', 'Limit', '#Used', '#Budget', 'Until']} rows=${limited.map((topic) => {
       const { limit, used, budget, until_ms: until } = topic.limited

@@ -11,7 +11,8 @@ import { askFor } from './jobs.js'
 
 /** Events that are kept. */
 const KEPT = 200
-const LONGEST_WAIT = 30_000
+/** When to listen again after the stream has ended, in milliseconds. */
+const LATER = 3000
 
 /** @type {{ all: any[], missed: number, open: boolean, why: string }} */
 const log = { all: [], missed: 0, open: false, why: '' }
@@ -26,9 +27,7 @@ function take(event) {
 
 /** Reads the stream, and reads it again after a while when it ends. */
 async function read(tenant, query, signal) {
-  let tries = 0
   const opened = () => {
-    tries = 0
     Object.assign(log, { open: true, why: '' })
     draw()
   }
@@ -43,7 +42,7 @@ async function read(tenant, query, signal) {
     log.open = false
     if (signal.aborted) return
     draw()
-    await new Promise((resolve) => setTimeout(resolve, Math.min(LONGEST_WAIT, 1000 * 2 ** tries++)))
+    await new Promise((resolve) => setTimeout(resolve, LATER))
   }
 }
 

@@ -6,7 +6,7 @@ import { number, rate } from '../format.js'
 import { html } from '../html.js'
 import { Icon } from '../icons.js'
 import { Count, Handler, Idle, Table, Tiles, Time, TopicLink } from '../parts.js'
-import { to, toFind, toState } from '../route.js'
+import { to, toEvents, toFind, toState } from '../route.js'
 import { isOperator, now } from '../state.js'
 import { concerns, countOf, statesIn, stateWord } from '../words.js'
 
@@ -53,7 +53,7 @@ const Topics = ({ topics, none = NONE }) => html`
       html`<${TopicLink} of=${topic} />`,
       ...statesIn(topics).map((state) => html`<${Count} count=${countOf(topic, state)} href=${toState(topic, state)} what=${state} kind=${state} />`),
       topic.oldest_ready_ms ? html`<a href=${toState(topic, 'ready')}><${Time} at=${topic.oldest_ready_ms} /></a>` : '–',
-      rate(topic.rates?.per_second.acked ?? 0),
+      html`<a href=${toEvents(topic, 'job-completed')}>${rate(topic.rates?.per_second.acked ?? 0)}</a>`,
       html`<${Idle} topic=${topic} />`,
       html`<${Handler} topic=${topic} />`,
     ])} />

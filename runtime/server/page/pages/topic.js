@@ -7,7 +7,7 @@ import { History, historyOf } from '../chart.js'
 import { facts, number, rate } from '../format.js'
 import { html } from '../html.js'
 import { Banner, Button, Facts, Handler, State, Table, Tiles, Time } from '../parts.js'
-import { to, toState, toTopic } from '../route.js'
+import { to, toEvents, toFind, toState, toTopic } from '../route.js'
 import { may } from '../state.js'
 import { CALM, countOf, REMEDY, statesIn, stateWord } from '../words.js'
 import { topicsOf } from './overview.js'
@@ -32,12 +32,15 @@ const Counts = ({ topic }) => html`
 
 const Limits = ({ topic: { limits } }) => limits && html`<h2>Limits</h2><${Facts} of=${facts(limits)} />`
 
+/** Where what was counted can be seen: dead jobs by their reason, anything else as it happens. */
+const linkOf = (topic, name) => (name.startsWith('dead-') ? toFind(topic.tenant, `state:dead topic:${topic.topic} reason:${name.slice(5)}`) : toEvents(topic))
+
 function Totals({ topic }) {
   const names = Object.keys(topic.totals).sort()
   if (!names.length) return null
   const per = topic.rates?.per_second ?? {}
   return html`<h2>Since the store began</h2>
-    <${Table} label="Totals" heads=${['What', '#In all', '#A second']} rows=${names.map((name) => [name, html`<a href=${`${to('t', topic.tenant, 'events')}?topic=${encodeURIComponent(topic.topic)}`}>${name}</a>`, number(topic.totals[name]), rate(per[name] ?? 0)])} />`
+    <${Table} label="Totals" heads=${['What', '#In all', '#A second']} rows=${names.map((name) => [name, name, html`<a href=${linkOf(topic, name)}>${number(topic.totals[name])}</a>`, rate(per[name] ?? 0)])} />`
 }
 
 /** What one list has and the other has not. */
