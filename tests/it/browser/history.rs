@@ -7,7 +7,7 @@ use super::keys::ENTER;
 use super::{EVIL, push, runner, url, visit};
 
 /// Answers requests whose address has a word in it, in place of the server.
-async fn answer(browser: &Browser, word: &str, status: u16, document: &str) {
+pub(super) async fn answer(browser: &Browser, word: &str, status: u16, document: &str) {
     let script = format!(
         "const real = window.fetch; window.fetch = (where, ...others) =>
             String(where).includes('{word}') ? Promise.resolve(new Response({}, {{ status: {status} }})) : real(where, ...others)",
@@ -16,7 +16,7 @@ async fn answer(browser: &Browser, word: &str, status: u16, document: &str) {
     browser.run(&script).await;
 }
 
-async fn go(browser: &Browser, place: &str) {
+pub(super) async fn go(browser: &Browser, place: &str) {
     browser.run(&format!("location.hash = '{place}'")).await;
     super::loaded(browser).await;
 }

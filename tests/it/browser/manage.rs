@@ -13,7 +13,7 @@ use super::{EVIL, TOPICS, loaded, push, runner, state_of, url, visit};
 use crate::tokens::token;
 
 /// Nothing in the page became markup, and its scripts had no errors.
-async fn is_harmless(browser: &Browser) {
+pub(super) async fn is_harmless(browser: &Browser) {
     browser.until("!window.hit && !document.querySelector('#root img, #root script')").await;
     assert_eq!(browser.errors().await, Vec::<String>::new());
 }

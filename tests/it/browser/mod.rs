@@ -5,6 +5,7 @@ mod bulk;
 mod change;
 mod flow;
 mod history;
+mod injected;
 mod keys;
 mod manage;
 mod safe;
