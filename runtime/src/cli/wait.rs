@@ -287,6 +287,14 @@ mod tests {
             unreachable!("a wait asks for no progress")
         }
 
+        async fn jobs_of_key(&self, _: &TopicId, _: &str, _: usize) -> Result<Option<Vec<JobId>>, StoreError> {
+            unreachable!("a wait asks for no key")
+        }
+
+        async fn unique_holder(&self, _: &TopicId, _: &str) -> Result<Option<JobId>, StoreError> {
+            unreachable!("a wait asks for no unique value")
+        }
+
         async fn jobs_ahead(&self, _: &TopicId, _: &JobId) -> Result<Option<u64>, StoreError> {
             unreachable!("a wait asks for no place")
         }

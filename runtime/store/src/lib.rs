@@ -32,6 +32,7 @@ mod bill;
 mod budget;
 mod clock;
 mod contract;
+mod counts;
 mod ended;
 mod error;
 mod fsck;
@@ -74,13 +75,14 @@ pub use contract::{
     Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, States, Store, StoreSize, Sweep,
     Usage, Workers,
 };
+pub use counts::{LimitReached, TopicCounts};
 pub use ended::{EndedAs, JobEnd, REMEMBERED, look_up};
 pub use error::StoreError;
 pub use fsck::{Check, Finding, Fsck, FsckReport};
 pub use graph::{GraphEdge, GraphNode, GraphProgress, JobGraph, job_graph};
 pub use inspect::{
     AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Heartbeat, Inspect, JobChanged, JobState, JobView,
-    LimitReached, ListJobs, Query, ResultView, TopicCounts,
+    ListJobs, Query, ResultView,
 };
 pub use job_query::{
     BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, Found, JobField, JobQuery, QueryCursor, QueryError, Scanned,

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::counts::TopicCounts;
 use super::error::StoreError;
-use super::inspect::TopicCounts;
 use gristmill_core::job::{Name, WorkerId};
 
 /// Where a tenant lives.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::job::{Claim, JobId, NewJob, Priority};
 use gristmill::outcome::{Reason, Verdict};
-use gristmill::store::{BehindKey, Cancelled, ClaimFrom, Settled, Settlement, Signal, StateFilter};
+use gristmill::store::{BehindKey, Cancelled, ClaimFrom, JobQuery, Settled, Settlement, Signal, StateFilter, find};
 use gristmill::topic::{FleetLimits, KeyLimits, OnDead};
 use gristmill_tests::test_store::{
     DEAD_AFTER, TestStore, claimed, delayed, failure, ids, job, keyed, line, retry, settlement, tenant, topic, unique,
@@ -19,6 +19,7 @@ super::cases![
     a_key_of_one_topic_is_not_anothers,
     jobs_that_wait_are_ready_and_counted_apart,
     a_job_that_waits_says_for_whom,
+    jobs_of_a_key_are_found_without_a_look_at_the_others,
     whatever_ends_a_job_lets_the_next_one_of_its_key_start,
     a_job_that_is_put_back_keeps_its_slot,
     a_cancelled_job_that_waits_leaves_its_place,
@@ -126,6 +127,31 @@ async fn jobs_that_wait_are_ready_and_counted_apart(queue: TestStore) {
     ack(&queue, &claimed.claims[0]).await;
     let counts = queue.counts("mail").await;
     assert_eq!((counts.ready, counts.waiting_for_key), (2, 1));
+}
+
+async fn jobs_of_a_key_are_found_without_a_look_at_the_others(queue: TestStore) {
+    let mut of_key = ids(&pushed(&queue, 5).await);
+    of_key.sort();
+    let others: Vec<NewJob> = (0..100).map(|_| job("mail")).collect();
+    queue.push(&others).await;
+    queue.claim_one().await;
+    let of_at_most = async |limit| queue.store.jobs_of_key(&topic("mail"), "k", limit).await.unwrap();
+    assert_eq!(of_at_most(5).await, Some(of_key.clone()));
+    assert_eq!(of_at_most(4).await, None, "they are more");
+    let query: JobQuery = "key:k".parse().unwrap();
+    let (mut found, mut looked_at, mut after) = (Vec::new(), 0, None);
+    loop {
+        let page = find(&*queue.store, &tenant(), None, &query, after, 2).await.unwrap();
+        found.extend(page.jobs.into_iter().map(|view| view.id));
+        looked_at += page.looked_at;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    found.sort();
+    assert_eq!(found, of_key, "each once");
+    assert!(looked_at < 30, "{looked_at}");
 }
 
 async fn a_job_that_waits_says_for_whom(queue: TestStore) {

@@ -1,8 +1,8 @@
 //! Unique values: at most one job of a topic holds one, until it is over or for a time.
 
-use gristmill::job::{Claim, JobId};
+use gristmill::job::{Claim, JobId, NewJob};
 use gristmill::outcome::{Reason, Verdict};
-use gristmill::store::{Cancelled, Pushed, Settled};
+use gristmill::store::{Cancelled, JobQuery, Pushed, Settled, find};
 use gristmill_tests::test_store::{
     TestStore, failure, foreign, job, retry, settlement, tenant, topic, unique, unique_for,
 };
@@ -23,10 +23,26 @@ super::cases![
     a_window_holds_the_value_for_its_time,
     a_window_holds_the_value_whatever_becomes_of_the_job,
     a_window_ends_though_the_job_still_waits,
+    a_query_finds_the_holder_of_a_value_first_and_then_the_others,
     a_window_and_holding_until_done_respect_each_other,
     a_window_counts_from_push_and_not_from_due,
     after_a_window_of_no_time_the_next_job_of_the_push_holds_the_value,
 ];
+
+async fn a_query_finds_the_holder_of_a_value_first_and_then_the_others(queue: TestStore) {
+    let others: Vec<NewJob> = (0..50).map(|_| job("mail")).collect();
+    queue.push(&others).await;
+    let (lapsed, holder) = (unique_for("mail", "u", 5), unique("mail", "u"));
+    queue.push(std::slice::from_ref(&lapsed)).await;
+    queue.pass(6);
+    assert_eq!(queue.push(std::slice::from_ref(&holder)).await, [Pushed::Stored]);
+    let query: JobQuery = "unique:u".parse().unwrap();
+    let look = async |after, limit| find(&*queue.store, &tenant(), None, &query, after, limit).await.unwrap();
+    let first = look(None, 1).await;
+    assert_eq!((first.jobs[0].id.clone(), first.looked_at, first.next.is_some()), (holder.spec.id.clone(), 1, true));
+    let all: Vec<JobId> = look(None, 9).await.jobs.into_iter().map(|view| view.id).collect();
+    assert_eq!(all, [holder.spec.id, lapsed.spec.id], "each once");
+}
 
 async fn pushed(queue: &TestStore, value: &str) -> Pushed {
     queue.push(&[unique("mail", value)]).await.remove(0)

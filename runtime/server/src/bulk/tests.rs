@@ -339,6 +339,14 @@ impl Query for Troubled {
         self.store.progress(tenant, of).await
     }
 
+    async fn jobs_of_key(&self, topic: &TopicId, key: &str, limit: usize) -> Result<Option<Vec<JobId>>, StoreError> {
+        self.store.jobs_of_key(topic, key, limit).await
+    }
+
+    async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError> {
+        self.store.unique_holder(topic, value).await
+    }
+
     async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
         self.store.jobs_ahead(topic, id).await
     }

@@ -341,6 +341,16 @@ impl Query for RemoteStore {
         Ok(vec![None; deliveries.len()])
     }
 
+    /// A server looks them up by itself, for a query.
+    async fn jobs_of_key(&self, _: &TopicId, _: &str, _: usize) -> Result<Option<Vec<JobId>>, StoreError> {
+        Ok(None)
+    }
+
+    /// The same.
+    async fn unique_holder(&self, _: &TopicId, _: &str) -> Result<Option<JobId>, StoreError> {
+        Ok(None)
+    }
+
     async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
         let why = self.why(&topic.tenant, id).await?;
         Ok(why.filter(|why| why.topic.as_ref() == Some(topic)).and_then(|why| why.ahead))

@@ -59,6 +59,14 @@ const BETWEEN: &str =
 /// The jobs that hold a slot of a key.
 const HOLDERS: &str = "SELECT id FROM job_rows WHERE number >> 43 = ?1 AND key = ?2 AND slot > 0 ORDER BY id";
 
+/// The jobs that hold a slot of a key of a topic, or wait for one.
+const OF_KEY: &str =
+    "SELECT id FROM job_rows WHERE number >> 43 = (SELECT number FROM topics WHERE tenant = ?1 AND topic = ?2)
+                          AND key = ?3 AND slot IS NOT NULL ORDER BY id LIMIT ?4";
+
+/// The holder of a unique value of a topic.
+const HOLDER: &str = "SELECT holder FROM uniques WHERE topic_number = (SELECT number FROM topics WHERE tenant = ?1 AND topic = ?2) AND value = ?3";
+
 /// How many jobs have waited for a slot of a key for longer than the one in a row.
 const BEFORE: &str = "SELECT count(*) FROM job_rows WHERE number >> 43 = ?1 AND key = ?2 AND slot = 0 AND number < ?3";
 
@@ -88,6 +96,30 @@ impl Query for EmbeddedStore {
 
     async fn progress(&self, tenant: &Name, deliveries: &[(JobId, u64)]) -> Result<Vec<Option<Progress>>, StoreError> {
         Ok(self.attempts_progress().of(tenant, deliveries))
+    }
+
+    async fn jobs_of_key(&self, topic: &TopicId, key: &str, limit: usize) -> Result<Option<Vec<JobId>>, StoreError> {
+        let (topic, key) = (topic.clone(), key.to_owned());
+        let ask = move |connection: &Connection, _| {
+            let mut select = connection.prepare_cached(OF_KEY)?;
+            let most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+            let ids =
+                select.query_map(params![topic.tenant.as_str(), topic.topic.as_str(), key, most], |row| row.get(0))?;
+            let ids = ids.collect::<Result<Vec<String>, _>>()?;
+            Ok((ids.len() <= limit).then(|| ids.iter().filter_map(|id| id.parse().ok()).collect()))
+        };
+        self.read("list the jobs of a key", ask).await
+    }
+
+    async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError> {
+        let (topic, value) = (topic.clone(), value.to_owned());
+        let ask = move |connection: &Connection, _| {
+            let mut select = connection.prepare_cached(HOLDER)?;
+            let of = params![topic.tenant.as_str(), topic.topic.as_str(), value];
+            let held: Option<String> = select.query_row(of, |row| row.get(0)).optional()?;
+            Ok(held.and_then(|id| id.parse().ok()))
+        };
+        self.read("look up a unique value", ask).await
     }
 
     async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {

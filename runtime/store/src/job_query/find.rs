@@ -1,19 +1,26 @@
 //! Finds jobs in the topics of a tenant.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::JobQuery;
 use super::scan::{ChooseJobs, Scanned, scan};
+use super::{JobField, JobQuery};
+use crate::counts::TopicCounts;
 use crate::ended::{REMEMBERED, look_up};
 use crate::error::StoreError;
-use crate::inspect::{Inspect, JobView, TopicCounts};
+use crate::inspect::{Inspect, JobState, JobView};
 use crate::list::{Cursor, StateFilter};
 use crate::progress::show_progress;
-use gristmill_core::job::{Name, TopicId};
+use gristmill_core::job::{JobId, Name, TopicId};
 
 /// Jobs that one call looks at.
 const LOOK_AT: usize = 10_000;
+
+/// Jobs of a key that are looked up one by one: of more, lists are read.
+const OF_KEY: usize = 200;
+/// In place of what a list is ordered by, in cursors behind jobs that were looked up, which are in the order of their ids.
+const BY_ID: f64 = -1.0;
 
 /// Jobs that fit a query.
 #[derive(Debug, Clone, Default)]
@@ -64,7 +71,8 @@ impl FromStr for QueryCursor {
 }
 
 /// Finds at most `limit` jobs of a tenant that fit: of one topic, or of all. Looks at 10,000 jobs, 16 MiB of bodies or 200 pages at
-/// most, so that `next` may go on behind a call that found nothing. An id in the query is looked up.
+/// most, so that `next` may go on behind a call that found nothing. An id in the query is looked up, and so are the ready and running jobs
+/// of a key, by id, unless they are very many. The holder of a unique value in the query comes first.
 ///
 /// A query that names the state `finished` finds what is remembered of jobs that are over, behind all others and without a `next`: the last
 /// [`REMEMBERED`] of each topic, the latest first.
@@ -87,7 +95,16 @@ pub async fn find(
         return Ok(Found { jobs: job.into_iter().collect(), looked_at: 1, next: None });
     }
     let (mut scanned, mut jobs) = (Scanned::at_most(limit, LOOK_AT), Vec::new());
-    let next = search(store, tenant, topic, query, after, &mut scanned, |job| jobs.push(job)).await?;
+    if after.is_none() {
+        jobs = unique_holders(store, tenant, topic, query, &mut scanned).await?;
+    }
+    let known: Vec<JobId> = jobs.iter().map(|view| view.id.clone()).collect();
+    let add = |job: JobView| {
+        if !known.contains(&job.id) {
+            jobs.push(job);
+        }
+    };
+    let next = search(store, tenant, topic, query, after, &mut scanned, add).await?;
     if next.is_none() && query.wants_finished() {
         let topics = match topic {
             Some(topic) => vec![topic.clone()],
@@ -105,6 +122,34 @@ pub async fn find(
     }
     show_progress(store, tenant, &mut jobs).await?;
     Ok(Found { jobs, looked_at: scanned.looked_at, next })
+}
+
+/// The jobs that fit and hold the unique value that the query names: those that people look for, before any list is read. Further on,
+/// lists may show them again.
+async fn unique_holders(
+    store: &dyn Inspect,
+    tenant: &Name,
+    topic: Option<&TopicId>,
+    query: &JobQuery,
+    scanned: &mut Scanned,
+) -> Result<Vec<JobView>, StoreError> {
+    let Some(value) = query.only(&JobField::Unique) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    let topics: BTreeSet<TopicId> =
+        lists(store, tenant, topic, query).await?.into_iter().map(|(topic, _)| topic).collect();
+    for topic in &topics {
+        if scanned.is_over() {
+            break;
+        }
+        let Some(id) = store.unique_holder(topic, value).await? else { continue };
+        scanned.looked_at += 1;
+        let view = store.job(tenant, &id).await?.filter(|view| view.topic() == Some(topic) && query.fits(view));
+        if let Some(view) = view.filter(|view| view.state != JobState::Finished) {
+            scanned.room -= 1;
+            found.push(JobView { result: None, ..view });
+        }
+    }
+    Ok(found)
 }
 
 /// Looks at one list after the other.
@@ -131,8 +176,66 @@ pub(super) async fn search(
         }
         let here = after.as_ref().filter(|after| after.topic == topic.topic && after.state == state);
         let here = here.and_then(|after| after.after.clone());
+        let (by_id, here): (Option<Cursor>, Option<Cursor>) = match here {
+            Some(after) if after.number < 0.0 && after.number.is_finite() => (Some(after), None),
+            here => (None, here),
+        };
+        // A list that was begun is read to its end.
+        let looked_up = match here {
+            None => jobs_of_key(store, &topic, state, query).await?,
+            Some(_) => None,
+        };
+        if let Some(ids) = looked_up {
+            let last = by_id.as_ref().and_then(Cursor::last);
+            let ids: Vec<JobId> = ids.into_iter().filter(|id| last.is_none_or(|last| id > last)).collect();
+            if let Some(last) = look_at(store, tenant, &ids, (state, query), scanned, &mut found).await? {
+                return Ok(goes_on(Some(Cursor::new(state, BY_ID, last))));
+            }
+            continue;
+        }
         if let Some(next) = scan(store, (&topic, state), here, query, scanned, &mut found).await? {
             return Ok(goes_on(Some(next)));
+        }
+    }
+    Ok(None)
+}
+
+/// The jobs of the key that the query names, if the store can look up those of this state.
+async fn jobs_of_key(
+    store: &dyn Inspect,
+    topic: &TopicId,
+    state: StateFilter,
+    query: &JobQuery,
+) -> Result<Option<Vec<JobId>>, StoreError> {
+    let has_all = matches!(state, StateFilter::Ready | StateFilter::Running);
+    match query.only(&JobField::Key).filter(|_| has_all) {
+        Some(key) => store.jobs_of_key(topic, key, OF_KEY).await,
+        None => Ok(None),
+    }
+}
+
+/// Calls `found` with each of these jobs that fits and is in this state. Returns the last one that was looked at, if the request may look no further.
+async fn look_at(
+    store: &dyn Inspect,
+    tenant: &Name,
+    ids: &[JobId],
+    (state, query): (StateFilter, &JobQuery),
+    scanned: &mut Scanned,
+    mut found: impl FnMut(JobView) + Send,
+) -> Result<Option<JobId>, StoreError> {
+    for (n, id) in ids.iter().enumerate() {
+        scanned.looked_at += 1;
+        if let Some(view) = store.job(tenant, id).await?
+            && view.state.as_str() == state.as_str()
+        {
+            scanned.bytes = scanned.bytes.saturating_sub(view.job.as_ref().map_or(0, |job| job.spec.body.data.len()));
+            if query.fits(&view) {
+                scanned.room -= 1;
+                found(JobView { result: None, ..view });
+            }
+        }
+        if scanned.is_over() && n + 1 < ids.len() {
+            return Ok(Some(id.clone()));
         }
     }
     Ok(None)

@@ -2,7 +2,7 @@
 //! `topic:mail* state:dead,delayed reason:timeout age>1h body.user.id:42 -key:"a b"`.
 //!
 //! Conditions are joined by *and*, the values of one condition by *or*. What a store has in order is used: the topic, the state, an
-//! id, and how long ago jobs died or when they come due. Everything else is a scan of a bounded number of jobs, which says where to
+//! id, the ready and running jobs of a key, and how long ago jobs died or when they come due. Everything else is a scan of a bounded number of jobs, which says where to
 //! go on.
 
 mod body;
@@ -126,13 +126,18 @@ impl JobQuery {
 
     /// The only id that fits, if the query names it.
     fn id(&self) -> Option<JobId> {
-        self.conditions.iter().find_map(|condition| match (condition, &condition.test) {
-            (Condition { is_negated: false, field: JobField::Id, .. }, Test::Is(patterns)) => match patterns.as_slice()
-            {
-                [pattern] => pattern.as_literal()?.parse().ok(),
+        self.only(&JobField::Id)?.parse().ok()
+    }
+
+    /// The only text of this field that fits, if the query names it.
+    fn only(&self, field: &JobField) -> Option<&str> {
+        let mut of_it = self.conditions.iter().filter(|condition| condition.field == *field && !condition.is_negated);
+        of_it.find_map(|condition| match &condition.test {
+            Test::Is(patterns) => match patterns.as_slice() {
+                [pattern] => pattern.as_literal(),
                 _ => None,
             },
-            _ => None,
+            Test::Compare(..) => None,
         })
     }
 

@@ -109,6 +109,28 @@ impl Partition {
         }
     }
 
+    /// Those of this partition, and at most one more than `limit`.
+    pub(super) async fn jobs_of_key(&self, topic: &TopicId, key: &str, limit: usize) -> Result<Vec<JobId>, StoreError> {
+        let (keys, before) = (self.keys(&topic.tenant), behind_of_key(&topic.topic, key));
+        let mut ask = pipe();
+        ask.atomic();
+        ask.cmd("HGET").arg(keys.slots()).arg(slots_field(&topic.topic, key));
+        ask.cmd("ZRANGEBYLEX").arg(keys.behind()).arg(format!("[{before}")).arg(format!("({before}~"));
+        ask.arg("LIMIT").arg(0).arg(limit + 1);
+        let (holders, behind): (Option<String>, Vec<String>) = self.link.query("list the jobs of a key", &ask).await?;
+        // A member ends with the job's place and its id.
+        let behind = behind.iter().filter_map(|member| member.rsplit_once(' ')?.1.parse().ok());
+        Ok(read_holders(&holders.unwrap_or_default()).into_iter().chain(behind).collect())
+    }
+
+    pub(super) async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError> {
+        let mut ask = pipe();
+        ask.cmd("HGET").arg(self.keys(&topic.tenant).unique(&topic.topic)).arg(value);
+        let (held,): (Option<String>,) = self.link.query("look up a unique value", &ask).await?;
+        // Behind the id, until when it is held.
+        Ok(held.and_then(|held| held.split(' ').next()?.parse().ok()))
+    }
+
     pub(super) async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
         const DOING: &str = "look for a job's place";
         let keys = self.keys(&topic.tenant);

@@ -72,6 +72,21 @@ impl Query for ShardedStore {
         Ok(first_known(deliveries.len(), asked.into_iter().map(|(_, known)| known).collect()))
     }
 
+    async fn jobs_of_key(&self, topic: &TopicId, key: &str, limit: usize) -> Result<Option<Vec<JobId>>, StoreError> {
+        let ask = |shard: Arc<Shard>| async move { shard.jobs_of_key(topic, key, limit).await };
+        let mut found = BTreeSet::new();
+        for (_, ids) in self.ask_each(&topic.tenant, ask).await? {
+            let Some(ids) = ids else { return Ok(None) };
+            found.extend(ids);
+        }
+        Ok((found.len() <= limit).then(|| found.into_iter().collect()))
+    }
+
+    async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError> {
+        let ask = |shard: Arc<Shard>| async move { shard.unique_holder(topic, value).await };
+        Ok(self.ask_each(&topic.tenant, ask).await?.into_iter().find_map(|(_, held)| held))
+    }
+
     /// The place in the shard where the job is.
     async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
         let asked = self.ask_each(&topic.tenant, |shard| async move { shard.jobs_ahead(topic, id).await }).await?;

@@ -1,6 +1,6 @@
 //! Questions about jobs and topics, and changes of waiting and dead jobs: in all partitions, as if they were one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
@@ -51,6 +51,19 @@ impl Query for RedisStore {
         let count = self.map().await?.of_tenant(tenant);
         let ask = |partition: Partition| async move { partition.progress(tenant, deliveries).await };
         Ok(first_known(deliveries.len(), self.ask_all(count, ask).await?))
+    }
+
+    async fn jobs_of_key(&self, topic: &TopicId, key: &str, limit: usize) -> Result<Option<Vec<JobId>>, StoreError> {
+        let count = self.map().await?.of_topic(topic);
+        let ask = |partition: Partition| async move { partition.jobs_of_key(topic, key, limit).await };
+        let found: BTreeSet<JobId> = self.ask_all(count, ask).await?.into_iter().flatten().collect();
+        Ok((found.len() <= limit).then(|| found.into_iter().collect()))
+    }
+
+    async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError> {
+        let count = self.map().await?.of_topic(topic);
+        let ask = |partition: Partition| async move { partition.unique_holder(topic, value).await };
+        Ok(self.ask_all(count, ask).await?.into_iter().flatten().next())
     }
 
     /// Of a topic that is spread: in the job's partition.
