@@ -21,7 +21,7 @@ mod requests;
 mod topic;
 mod topics;
 
-pub use actor::as_actor;
+pub use actor::{actor, as_actor};
 pub use calls::CallResult;
 pub use event::{BulkFacts, Event, EventKind};
 pub use events::{EventStream, Events, Filter, Received};

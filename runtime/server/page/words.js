@@ -60,7 +60,7 @@ function ofTopic(topic, now) {
   else if (refused) add(true, 'its new component was refused', refused)
   else if (lacking.length) add(false, 'its component lacks grants', `not granted: ${lacking.join(', ')}`)
   if (ready && idle?.reason.endsWith('-used-up')) add(false, `${waiting} wait for a budget`, idle.detail)
-  if (paused && ready) add(false, `paused with ${waiting}`, 'Resume it to go on.')
+  if (paused && ready) add(false, `paused with ${waiting}`, idle?.detail ?? 'Resume it to go on.')
   const dying = diesPerSecond(topic)
   if (dying > 0) add(true, 'jobs die', `${number(dead)} dead, ${number(Math.ceil(dying * 60))} more a minute`, 'dead')
   else if (dead) add(false, counted(dead, 'dead job'), 'Look why, then respawn or delete.', 'dead')

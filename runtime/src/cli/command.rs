@@ -18,7 +18,11 @@ use super::{
     schedule, screen, state, stats, tenant, token, topics, workers,
 };
 use gristmill_config::ManifestError;
+use gristmill_metrics::as_actor;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
+
+/// Characters of a user's name that are noted.
+const USER_CHARS: usize = 64;
 
 /// A job runner whose handlers are WebAssembly components.
 ///
@@ -97,10 +101,20 @@ fn start(global: &Global, command: Command) -> anyhow::Result<Exit> {
     let _written_to_the_end = logging::begin(global, command.usual_log())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("failed to start the asynchronous runtime")?;
-    let exit = runtime.block_on(dispatch(global, command));
+    let is_server = command.is_server();
+    let work = dispatch(global, command);
+    let exit = if is_server { runtime.block_on(work) } else { runtime.block_on(as_actor(person(), work)) };
     // What still runs here is a guest or a read whose result is not used.
     runtime.shutdown_timeout(Duration::from_millis(100));
     exit
+}
+
+/// Who runs the command, as the stores note it of what it pauses.
+fn person() -> String {
+    let named = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    let user = named.unwrap_or_else(|| format!("user {}", rustix::process::geteuid().as_raw()));
+    let user: String = user.chars().filter(|char| !char.is_control()).take(USER_CHARS).collect();
+    format!("command line ({user})")
 }
 
 async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
@@ -163,7 +177,12 @@ impl Command {
 
     /// What is logged unless the options say otherwise: a command that ends by itself has its output to speak for it.
     fn usual_log(&self) -> &'static str {
-        if matches!(self, Self::Run(_) | Self::Dev(_)) { "info" } else { "warn" }
+        if self.is_server() { "info" } else { "warn" }
+    }
+
+    /// Whether it is a server, for whose clients the actors are known.
+    fn is_server(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Dev(_))
     }
 }
 

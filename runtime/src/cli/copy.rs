@@ -18,8 +18,8 @@ use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{NewToken, Token, TokenLimits, TokenRequirement, TokenText};
 use gristmill_store::{
-    FoundToken, MovedJob, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, move_schedules,
-    move_states,
+    FoundToken, MovedJob, Pause, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, move_schedules,
+    move_states, pause_alike,
 };
 
 /// How often the progress is printed.
@@ -77,10 +77,10 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
             .context("failed to move schedules; run this again: those on their way fire in no store")?;
         let stateful = from.keys_with_state(tenant).await?;
         for counts in from.counts(tenant).await? {
-            let topic = &counts.topic;
+            let (topic, pause) = (&counts.topic, counts.pause);
             let keys = stateful.iter().filter(|(of, _)| of == topic);
             let options = (args.keep_paused, global.json || global.quiet);
-            let copied = copy((&*from, &*to), topic, keys, options).await;
+            let copied = copy((&*from, &*to), (topic, pause), keys, options).await;
             let copied = copied.with_context(|| {
                 format!("`{topic}` stays paused in the old store; run this again, or `gristmill resume {topic}` there")
             })?;
@@ -222,7 +222,7 @@ struct Copied {
 /// Moves a topic's jobs, and first the states of these keys, which handlers in the new store may ask for.
 async fn copy<'a>(
     (from, to): (&dyn Transfer, &dyn Transfer),
-    topic: &TopicId,
+    (topic, pause): (&TopicId, Option<Pause>),
     keys: impl Iterator<Item = &'a (TopicId, String)>,
     (keep_paused, quiet): (bool, bool),
 ) -> anyhow::Result<Copied> {
@@ -254,7 +254,7 @@ async fn copy<'a>(
     // An interrupted copy has paused the topic, too, but then the new store has its jobs already.
     copied.paused_in_new = is_new && !paused_by_us;
     if copied.paused_in_new {
-        to.set_paused(topic, true).await?;
+        pause_alike(to, topic, pause).await?;
     }
     if paused_by_us && !keep_paused {
         from.set_paused(topic, false).await?;

@@ -34,6 +34,9 @@ pub struct TopicCounts {
     pub oldest_ready: Option<Timestamp>,
     /// No job of it is handed out.
     pub paused: bool,
+    /// Of a paused topic: by whom it was, and since when. `None` if that was not noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
     /// The limit that keeps its ready jobs in line, as the last claim has found it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited: Option<LimitReached>,
@@ -56,6 +59,7 @@ impl TopicCounts {
             dead: 0,
             oldest_ready: None,
             paused: false,
+            pause: None,
             limited: None,
             totals,
         }
@@ -76,11 +80,23 @@ impl TopicCounts {
         self.dead += more.dead;
         self.oldest_ready = self.oldest_ready.into_iter().chain(more.oldest_ready).min();
         self.paused |= more.paused;
+        self.pause = self.pause.take().into_iter().chain(more.pause).min_by_key(|pause| pause.since);
         self.limited = self.limited.or(more.limited);
         for (name, n) in more.totals {
             *self.totals.entry(name).or_default() += n;
         }
     }
+}
+
+/// Who paused a topic, and since when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pause {
+    /// Since when, by the store's clock, in milliseconds since 1970.
+    #[serde(rename = "since_ms")]
+    pub since: Timestamp,
+    /// Who did: a token by its description and id, `operator` where no token was needed, or the user of the command line. `None`: that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// A limit that holds for all claims of a topic, or of a tenant, together, and is reached.

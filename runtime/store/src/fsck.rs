@@ -211,6 +211,10 @@ checks! {
         "a count makes no sense",
         "metrics of the topic are wrong or fail",
         "remove the field by hand";
+    PauseMisnoted "pause-misnoted":
+        "it is noted who paused a topic that is not paused, or the note cannot be read",
+        "who pauses the topic next may be told wrong",
+        "pause and resume the topic";
     ScheduleUnreadable "schedule-unreadable":
         "the record of a schedule cannot be read",
         "it does not fire",

@@ -152,7 +152,8 @@ operations! {
         ) -> Result<Vec<crate::JobChanged>, StoreError> => announce changed;
 
         /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
-        /// due jobs become ready, running jobs go on. Tells whether it was otherwise before.
+        /// due jobs become ready, running jobs go on. Tells whether it was otherwise before. Of a topic that was not paused before, it is noted by whom
+        /// it is, the [actor](gristmill_metrics::as_actor) for whom the call is made, and since when: see [`TopicCounts::pause`].
         async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> => announce paused;
 
         /// Forgets a topic without jobs: its totals, whether it is paused, and its strays. [`Query::counts`] lists it no longer

@@ -75,7 +75,7 @@ pub use contract::{
     Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, States, Store, StoreSize, Sweep,
     Usage, Workers,
 };
-pub use counts::{LimitReached, TopicCounts};
+pub use counts::{LimitReached, Pause, TopicCounts};
 pub use ended::{EndedAs, JobEnd, REMEMBERED, look_up};
 pub use error::StoreError;
 pub use fsck::{Check, Finding, Fsck, FsckReport};
@@ -89,7 +89,7 @@ pub use job_query::{
     dead_groups, find, scan,
 };
 pub use list::{BadCursor, Cursor, Page, StateFilter};
-pub use move_jobs::{MovedJob, TopicMove, Unmoved, move_states};
+pub use move_jobs::{MovedJob, TopicMove, Unmoved, move_states, pause_alike};
 pub use placement::{Placement, PlacementRegistry, TenantPlacement, TenantPlacements};
 pub use progress::show_progress;
 pub use purge::{Purged, purge};

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::error::StoreError;
+use super::counts::Pause;
+use super::inspect::Control;
 use super::transfer::{Imported, StoredJob, StoredPlace, Transfer};
 use gristmill_core::job::{JobId, TopicId};
+use gristmill_metrics::as_actor;
 
 /// Jobs of a batch.
 const BATCH: usize = 200;
@@ -46,6 +49,24 @@ pub async fn move_states<'a, T: Transfer + ?Sized>(
         from.delete_state(topic, key).await?;
     }
     Ok(moved)
+}
+
+/// Pauses a topic in a store as it is paused in another one: by the same actor, and if that is not known by the one for whom this is done. Since
+/// when it is paused begins anew.
+///
+/// # Errors
+/// The store is unavailable or refuses.
+pub async fn pause_alike<T: Control + ?Sized>(
+    store: &T,
+    topic: &TopicId,
+    pause: Option<Pause>,
+) -> Result<(), StoreError> {
+    let pausing = store.set_paused(topic, true);
+    match pause.and_then(|pause| pause.by) {
+        Some(by) => as_actor(by, pausing).await?,
+        None => pausing.await?,
+    };
+    Ok(())
 }
 
 /// Why a job stays in the old store.

@@ -185,6 +185,35 @@ async fn a_paused_topic_waits_until_it_is_resumed_in_redis() {
     paused_and_resumed(TestProject::on_redis(MANIFEST, &HANDLERS).await).await;
 }
 
+async fn said_by_whom(project: TestProject) {
+    project.run(&["push", "echo", "--id", "j", "--data", "x"]).done();
+    project.run(&["pause", "echo"]).done();
+    let said = project.run(&["topic", "why", "echo"]).done().to_owned();
+    assert!(said.contains("it was paused by command line ("), "{said}");
+    let pause = project.run(&["stats", "--json"]).ended(0).document()["pause"].clone();
+    assert!(pause["by"].as_str().is_some_and(|by| by.starts_with("command line (")), "{pause}");
+    let _runner = project.serve().await;
+    for command in [["topic", "why", "echo"], ["job", "why", "j"]] {
+        let said = project.run(&command).done().to_owned();
+        assert!(said.contains("was paused by command line (") && said.contains("`gristmill resume echo`"), "{said}");
+    }
+    project.run(&["resume", "echo"]).done();
+    project.run(&["pause", "echo"]).done();
+    let said = project.run(&["topic", "why", "echo"]).done().to_owned();
+    let by = if project.redis.is_some() { "command line (" } else { "operator" };
+    assert!(said.contains(&format!("was paused by {by}")), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_paused_a_topic_is_said() {
+    said_by_whom(TestProject::new(MANIFEST, &HANDLERS).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_paused_a_topic_is_said_in_redis() {
+    said_by_whom(TestProject::on_redis(MANIFEST, &HANDLERS).await).await;
+}
+
 async fn purged(project: TestProject) {
     let _runner = project.serve().await;
     for (topic, more) in [("ecoh", None), ("ecoh", Some("--delay=1h")), ("acme/echo", None)] {

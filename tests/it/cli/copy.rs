@@ -192,6 +192,9 @@ async fn tokens_limits_and_pauses_go_along() {
     assert_eq!(tokens(&to), tokens(&from));
     let paused: Vec<_> = stats(&project, &to).iter().map(|line| line["paused"].as_bool().unwrap()).collect();
     assert_eq!(paused, [true, false], "parking and puppet");
+    let by = |store: &str, place: usize| stats(&project, store)[place]["pause"]["by"].as_str().map(str::to_owned);
+    assert!(by(&to, 0).unwrap().starts_with("command line ("), "{:?}", by(&to, 0));
+    assert_eq!((by(&to, 0), by(&to, 1)), (by(&from, 0), None), "who paused it before");
     // Also when all are revoked, a server on the new store asks for tokens.
     let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
     assert_eq!(store.token_requirement().await.unwrap(), gristmill::token::TokenRequirement::Required);

@@ -226,6 +226,7 @@ async fn filled(kind: Kind) -> TestStore {
     queue.push(&[after, batch]).await;
     schedule(&queue, "hourly").await;
     bill(&queue).await;
+    queue.store.set_paused(&topic("held"), true).await.unwrap();
     assert_eq!(findings(&queue).await, none());
     queue
 }
@@ -289,6 +290,8 @@ const IN_REDIS: &[Damage] = &[
     (Check::RunningMiscounted, "HINCRBY|P counts|mail:running|1", "1 run, and 2 are noted"),
     (Check::RunningMiscounted, "HSET|P tenant|running|9", "1 run, and 9 are noted"),
     (Check::CountMalformed, "HSET|P counts|mail:acked|-1", "counts mail:acked"),
+    (Check::PauseMisnoted, "HSET|P pauses|mail|5 somebody", "topic mail, "),
+    (Check::PauseMisnoted, "HSET|P pauses|held|yesterday", "pauses held: `yesterday`"),
     (Check::ScheduleUnreadable, "HSET|P schedules|mail/hourly|nonsense", "mail/hourly"),
     (Check::ScheduleNotDue, "ZREM|P ticks|mail/hourly", "mail/hourly"),
     (Check::ScheduleNotDue, "ZADD|P ticks|5|mail/gone", "mail/gone"),
@@ -337,6 +340,8 @@ const IN_A_FILE: &[Damage] = &[
     (Check::CountMalformed, "INSERT INTO totals VALUES (77, 'acked', 1)", "topic 77"),
     (Check::DetailWithoutJob, "INSERT INTO bodies VALUES (1, x'00')", "bodies 1"),
     (Check::DetailWithoutJob, "INSERT INTO ended VALUES (77, 1, 'complete', 1, 1, 1, ' a ')", "topic 77"),
+    (Check::PauseMisnoted, "UPDATE topics SET paused = 0 WHERE topic = 'held'", "topic held, pauses "),
+    (Check::PauseMisnoted, "INSERT INTO pauses VALUES (77, 5, NULL)", "pauses 77"),
     (Check::LeaseWithoutJobs, "INSERT INTO batches VALUES (5, 5, 1, 'host-2', 1)", "`host-2`"),
     (Check::ClaimHoldsOther, "UPDATE batches SET last = last + (1 << 41)", "`host-1-abc`"),
     (Check::BillMalformed, "UPDATE bills SET fuel = -1", "tenant acme, topic mail, bills "),

@@ -1,8 +1,9 @@
 //! Pause: a topic whose jobs are kept back, in every runner.
 
 use gristmill::job::Name;
+use gristmill::metrics::as_actor;
 use gristmill::outcome::Verdict;
-use gristmill::store::{Settled, Signal};
+use gristmill::store::{Pause, Settled, Signal, StateFilter};
 use gristmill_tests::test_store::{TestStore, claimed, delayed, ids, job, line, poll, retry, tenant, topic, worker};
 use gristmill_tests::wait::{SOON, until};
 use tokio::time::timeout;
@@ -18,6 +19,9 @@ super::cases![
     a_paused_topic_is_not_signalled,
     a_topic_that_became_empty_during_its_pause_is_signalled_with_the_next_job,
     a_pause_lasts_until_it_is_lifted,
+    a_paused_topic_says_who_paused_it_and_since_when,
+    who_paused_a_topic_is_forgotten_with_the_pause,
+    who_paused_a_topic_is_not_known_if_the_call_names_nobody,
     ; in_order:
     jobs_that_become_ready_during_a_pause_are_claimed_after_it,
 ];
@@ -138,4 +142,45 @@ async fn a_pause_lasts_until_it_is_lifted(mut queue: TestStore) {
     queue.reopen().await;
     assert!(queue.claim(1).await.is_empty());
     assert!(queue.counts("mail").await.paused);
+}
+
+async fn pause_by(queue: &TestStore, who: &str, paused: bool) -> bool {
+    as_actor(who.into(), pause(queue, paused)).await
+}
+
+async fn a_paused_topic_says_who_paused_it_and_since_when(mut queue: TestStore) {
+    queue.push(&[job("mail"), job("audit")]).await;
+    queue.pass(5000);
+    let since = queue.now();
+    assert!(pause_by(&queue, "Åsa (k3 f9)", true).await);
+    queue.pass(5000);
+    assert!(!pause_by(&queue, "someone else", true).await);
+    let expected = Some(Pause { since, by: Some("Åsa (k3 f9)".into()) });
+    assert_eq!(queue.counts("mail").await.pause, expected, "who paused it first did");
+    assert_eq!(queue.counts("audit").await.pause, None);
+    queue.reopen().await;
+    assert_eq!(queue.counts("mail").await.pause, expected);
+}
+
+async fn who_paused_a_topic_is_forgotten_with_the_pause(queue: TestStore) {
+    pause_by(&queue, "alice", true).await;
+    pause_by(&queue, "bob", false).await;
+    queue.push(&[job("mail")]).await;
+    assert_eq!(queue.counts("mail").await.pause, None);
+    queue.pass(7000);
+    pause_by(&queue, "carol", true).await;
+    let expected = Pause { since: queue.now(), by: Some("carol".into()) };
+    assert_eq!(queue.counts("mail").await.pause, Some(expected));
+    let claimed = queue.store.jobs(&topic("mail"), StateFilter::Ready, None, 5).await.unwrap();
+    queue.store.cancel(&tenant(), &claimed.jobs.into_iter().map(|view| view.id).collect::<Vec<_>>()).await.unwrap();
+    assert!(queue.store.forget_topic(&topic("mail")).await.unwrap());
+    queue.push(&[job("mail")]).await;
+    let counts = queue.counts("mail").await;
+    assert_eq!((counts.paused, counts.pause), (false, None));
+    assert!(queue.store.fsck().await.unwrap().is_clean());
+}
+
+async fn who_paused_a_topic_is_not_known_if_the_call_names_nobody(queue: TestStore) {
+    pause(&queue, true).await;
+    assert_eq!(queue.counts("mail").await.pause, Some(Pause { since: queue.now(), by: None }));
 }

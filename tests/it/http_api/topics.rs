@@ -1,6 +1,7 @@
 //! Topics: what is in them, who does their jobs, and why nobody does.
 
 use gristmill::job::JobId;
+use gristmill::time::Timestamp;
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
@@ -91,7 +92,15 @@ async fn every_job_says_why_it_is_not_running(runner: TestRunner) {
 
     let topic = client.get("/v1/tenants/default/topics/without/why").await.json();
     assert_eq!(topic["idle"]["reason"], "paused");
-    assert_eq!(topic["detail"], "`without` begins no job: it is paused: resume it (2 ready, 0 delayed, 0 running)");
+    let detail = topic["detail"].as_str().unwrap();
+    assert!(detail.starts_with("`without` begins no job: it was paused by operator "), "{detail}");
+    assert!(detail.ends_with(" ago: `gristmill resume without` (2 ready, 0 delayed, 0 running)"), "{detail}");
+    let said = paused["detail"].as_str().unwrap();
+    assert!(said.contains("and its topic was paused by operator "), "{said}");
+    let shown = client.get("/v1/tenants/default/topics/without").await.json();
+    assert_eq!(shown["pause"]["by"], "operator", "{shown}");
+    let before_now = shown["pause"]["since_ms"].as_u64().unwrap() <= Timestamp::now().as_millis();
+    assert!(before_now && shown["idle"]["detail"].as_str().unwrap().contains("by operator"), "{shown}");
 
     let schedule = "/v1/tenants/default/schedules/without/nightly";
     let put = Request::builder().method("PUT").uri(schedule).header("content-type", "application/json");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gristmill::job::{Job, JobId, JobSpec, Name, Payload, TopicId};
 use gristmill::store::{
-    BehindKey, DeadJob, JobState, JobView, LimitReached, StateFilter, StoredJob, StoredPlace, TopicCounts,
+    BehindKey, DeadJob, JobState, JobView, LimitReached, Pause, StateFilter, StoredJob, StoredPlace, TopicCounts,
 };
 use gristmill::token::Token;
 
@@ -93,6 +93,7 @@ impl Model {
                 dead: 0,
                 oldest_ready,
                 paused,
+                pause: paused.then(|| Pause { since: topic.paused_at, by: None }),
                 limited: topic.at_limit.then_some(LimitReached::MaxRunning),
                 totals,
             };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill::job::{Claim, Due, NewJob, WorkerId};
+use gristmill::metrics::as_actor;
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::server::{HttpServer, HttpServerSettings};
 use gristmill::store::TenantPlacements;
@@ -123,17 +124,19 @@ async fn jobs_that_a_late_server_pushes_to_the_old_store_are_found() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_keeps_an_operators_pause_and_drops_its_own() {
-    let Pair { several, .. } = Pair::new().await;
+    let Pair { other, several, .. } = Pair::new().await;
     several.push(&[job("acme/mail"), job("acme/held")]).await.unwrap();
-    several.set_paused(&topic("acme/held"), true).await.unwrap();
+    as_actor("alice".into(), several.set_paused(&topic("acme/held"), true)).await.unwrap();
     let paused = async || {
-        let counts = several.counts(&name("acme")).await.unwrap();
-        counts.into_iter().filter(|counts| counts.paused).map(|counts| counts.topic).collect::<Vec<_>>()
+        let counts = several.counts(&name("acme")).await.unwrap().into_iter().filter(|counts| counts.paused);
+        counts.map(|counts| (counts.topic, counts.pause.and_then(|pause| pause.by))).collect::<Vec<_>>()
     };
     begin(&several).await;
     let _driver = driver(&several);
     until_moved(&several).await;
-    assert_eq!(paused().await, [topic("acme/held")]);
+    assert_eq!(paused().await, [(topic("acme/held"), Some("alice".into()))]);
+    let left = super::counts(&other, "acme/mail").await.unwrap();
+    assert_eq!(left.pause.unwrap().by.unwrap(), "the move of its tenant to store home");
     // And back, where everything was paused for the sake of the move.
     several.set_paused(&topic("acme/held"), false).await.unwrap();
     // Refused while the driver is in the midst of something for too long.

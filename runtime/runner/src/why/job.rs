@@ -289,7 +289,7 @@ fn about_topic(idle: &Idle) -> String {
         return format!("its topic is not served here: {}", idle.detail);
     }
     match idle.reason {
-        IdleReason::Paused => "its topic is paused: resume it".into(),
+        IdleReason::Paused => format!("its topic{}", idle.detail.trim_start_matches("it")),
         IdleReason::NoRunner => idle.detail.clone(),
         IdleReason::ConcurrencyReached => format!("its topic has no room: {}", idle.detail),
         IdleReason::MaxRunningReached
@@ -348,7 +348,7 @@ mod tests {
     }
 
     fn paused() -> Option<Idle> {
-        Some(Idle::new(IdleReason::Paused, "it is paused: resume it"))
+        Some(Idle::new(IdleReason::Paused, "it is paused: `gristmill resume mail`"))
     }
 
     fn why(state: JobState, ahead: Option<u64>, idle: Option<Idle>, pace: Option<f64>) -> Why {
@@ -359,7 +359,7 @@ mod tests {
     fn a_ready_job_waits_for_its_topic_before_it_waits_in_line() {
         let stopped = why(JobState::Ready, Some(3), paused(), Some(1.0));
         assert_eq!((stopped.reason, stopped.expected_in), (WhyReason::TopicIdle, None), "nothing moves");
-        assert_eq!(stopped.detail, "ready: 3 jobs of its topic stand before it, and its topic is paused: resume it");
+        assert_eq!(stopped.detail, "ready: 3 jobs of its topic stand before it, and its topic is paused: `gristmill resume mail`");
         let waits = why(JobState::Ready, Some(3), None, Some(2.0));
         assert_eq!((waits.reason, waits.ahead, waits.expected_in), (WhyReason::InLine, Some(3), Some(2000)));
         let first = why(JobState::Ready, Some(0), None, Some(0.0));
@@ -382,7 +382,7 @@ mod tests {
         let delayed = why(JobState::Delayed { until }, None, paused(), None);
         assert_eq!((delayed.reason, delayed.until), (WhyReason::Delayed, Some(until)));
         assert!(
-            delayed.detail.ends_with("in 5s; then it waits on: its topic is paused: resume it"),
+            delayed.detail.ends_with("in 5s; then it waits on: its topic is paused: `gristmill resume mail`"),
             "{}",
             delayed.detail
         );

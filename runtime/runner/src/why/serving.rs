@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::served::{Asked, Runners, Served};
 use crate::handlers::{HandlerRegistry, TopicHandler};
-use gristmill_config::units::COUNT;
+use gristmill_config::units::{COUNT, about_duration};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Capability, FleetLimits, Rate};
-use gristmill_store::{LimitReached, Query, StoreError, TopicCounts};
+use gristmill_store::{LimitReached, Pause, Query, StoreError, TopicCounts};
 
 /// Who does a topic's jobs, as far as this process knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -237,7 +237,7 @@ impl Serving {
 /// Why no further job of the topic is begun; `None` if jobs are. `of_tenant`: how many jobs of its tenant run.
 pub fn idle(counts: &TopicCounts, of_tenant: u64, served: &Served, runners: Runners) -> Option<Idle> {
     if counts.paused {
-        return Some(Idle::new(IdleReason::Paused, "it is paused: resume it"));
+        return Some(Idle::new(IdleReason::Paused, about_pause(counts, Timestamp::now())));
     }
     let unserved = served.serving.idle();
     if runners.alive == 0 {
@@ -268,6 +268,14 @@ pub fn idle(counts: &TopicCounts, of_tenant: u64, served: &Served, runners: Runn
         let limit = LimitCounts { used: Some(counts.running), most: Some(most), ..LimitCounts::default() };
         Idle::new(IdleReason::ConcurrencyReached, detail).with(limit)
     })
+}
+
+/// Who paused the topic, how long ago, and what to do.
+fn about_pause(counts: &TopicCounts, now: Timestamp) -> String {
+    let resume = format!("`gristmill resume {}`", counts.topic);
+    let Some(Pause { since, by }) = &counts.pause else { return format!("it is paused: {resume}") };
+    let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    format!("it was paused{by} {} ago: {resume}", about_duration(now.since(*since)))
 }
 
 /// A rate in words, such as `100/s, 10 at once`.
@@ -368,6 +376,18 @@ mod tests {
         assert_eq!(reason(counts(5, 1, false), &serves), None);
         assert_eq!(reason(counts(5, 2, false), &serves), Some(IdleReason::ConcurrencyReached));
         assert_eq!(reason(counts(5, 2, false), &Serving::PullWorkers), None);
+    }
+
+    #[test]
+    fn a_paused_topic_says_by_whom_and_since_when_as_far_as_that_is_known() {
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        let since = Timestamp::from_millis(now.as_millis() - 185_000);
+        let about = |pause| about_pause(&TopicCounts { pause, ..counts(5, 0, true) }, now);
+        let by = Some("deploys (k3f9)".to_owned());
+        let said = "it was paused by deploys (k3f9) 3m5s ago: `gristmill resume acme/mail`";
+        assert_eq!(about(Some(Pause { since, by })), said);
+        assert_eq!(about(Some(Pause { since, by: None })), "it was paused 3m5s ago: `gristmill resume acme/mail`");
+        assert_eq!(about(None), "it is paused: `gristmill resume acme/mail`");
     }
 
     #[test]

@@ -96,6 +96,7 @@ mod tests {
             running: 0,
             dead: 0,
             paused: false,
+            pause: None,
             limited: None,
             oldest_ready: None,
             totals,

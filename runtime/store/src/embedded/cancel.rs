@@ -47,7 +47,9 @@ impl Control for EmbeddedStore {
 
     async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
         let topic = topic.clone();
-        self.write("pause a topic", Weight::default(), move |work| work.set_paused(&topic, paused)).await
+        // The writer is another task, which has no actor.
+        let by = gristmill_metrics::actor();
+        self.write("pause a topic", Weight::default(), move |work| work.set_paused(&topic, paused, by.as_deref())).await
     }
 
     async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {

@@ -210,6 +210,11 @@ const OF_ALL: &[(Check, &str)] = &[
              SELECT count(*) FROM links WHERE links.tenant = own.tenant AND links.waiter = own.waiter AND links.job <> '')",
     ),
     (
+        Check::PauseMisnoted,
+        "SELECT tenant, topic, NULL, 'pauses ' || topic_number, 'the topic is not paused'
+         FROM pauses LEFT JOIN topics ON number = topic_number WHERE paused IS NOT 1",
+    ),
+    (
         Check::BillMalformed,
         "SELECT tenant, topic, NULL, 'bills ' || day, 'an amount is negative' FROM bills
          WHERE min(day, until, attempts, fuel, memory_kib_ms, run_us, bytes_in, bytes_out, requests) < 0",

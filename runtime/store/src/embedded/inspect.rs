@@ -19,14 +19,14 @@ use super::work::{self, Work};
 use crate::clock::NEVER;
 use crate::turns::ahead_by_turns;
 use crate::workflows::SHOWN;
-use crate::{AHEAD, BehindKey, Heartbeat, JobState, JobView, Query, Signal, StoreError, TopicCounts};
+use crate::{AHEAD, BehindKey, Heartbeat, JobState, JobView, Pause, Query, Signal, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, Payload, Priority, Progress, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
 /// The topics of a tenant that held a job or are paused.
 const TOPICS: &str =
-    "SELECT topic, ready, waiting_for_key, delayed, running, dead, paused, limited_until, number, claimed_high, claimed_normal, claimed_low
-                      FROM topics WHERE tenant = ?1 AND (used = 1 OR paused = 1) ORDER BY topic";
+    "SELECT topic, ready, waiting_for_key, delayed, running, dead, paused, since, actor, limited_until, number, claimed_high, claimed_normal, claimed_low
+                      FROM topics LEFT JOIN pauses ON paused = 1 AND topic_number = number WHERE tenant = ?1 AND (used = 1 OR paused = 1) ORDER BY topic";
 
 /// When the job at the head of a line became due.
 const HEAD: &str = "SELECT due_at FROM job_rows WHERE number > ?1 AND number <= ?2 ORDER BY number LIMIT 1";
@@ -69,6 +69,12 @@ const HOLDER: &str = "SELECT holder FROM uniques WHERE topic_number = (SELECT nu
 
 /// How many jobs have waited for a slot of a key for longer than the one in a row.
 const BEFORE: &str = "SELECT count(*) FROM job_rows WHERE number >> 43 = ?1 AND key = ?2 AND slot = 0 AND number < ?3";
+
+/// Notes who pauses a topic.
+const NOTE_PAUSE: &str = "INSERT OR REPLACE INTO pauses (topic_number, since, actor) VALUES (?1, ?2, ?3)";
+
+/// Forgets who paused a topic.
+pub(super) const FORGET_PAUSE: &str = "DELETE FROM pauses WHERE topic_number = ?1";
 
 #[async_trait]
 impl Query for EmbeddedStore {
@@ -154,7 +160,7 @@ impl Query for EmbeddedStore {
 }
 
 impl Work<'_> {
-    pub(super) fn set_paused(&mut self, id: &TopicId, paused: bool) -> Done<bool> {
+    pub(super) fn set_paused(&mut self, id: &TopicId, paused: bool, by: Option<&str>) -> Done<bool> {
         let found = self.topics.find(self.connection, id)?;
         if found.is_some_and(|topic| self.topics.get(topic).paused) == paused {
             return Ok(false);
@@ -163,8 +169,14 @@ impl Work<'_> {
         let changed = self.topics.change(topic);
         changed.paused = paused;
         changed.active = !paused && changed.has_claimable();
+        let number = changed.number;
         if changed.active {
             self.signals.push(Signal::Ready(id.clone()));
+        }
+        if paused {
+            self.connection.prepare_cached(NOTE_PAUSE)?.execute(params![number, ms(self.now()), by])?;
+        } else {
+            self.connection.prepare_cached(FORGET_PAUSE)?.execute([number])?;
         }
         Ok(true)
     }
@@ -204,6 +216,10 @@ fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
                 _ => oldest(connection, row.get("number")?, Lines::read(row)?)?,
             },
             paused: row.get("paused")?,
+            pause: match row.get::<_, Option<i64>>("since")? {
+                Some(since) => Some(Pause { since: at(since), by: row.get("actor")? }),
+                None => None,
+            },
             limited: read_limited(row)?.map(|limited| budget.named(limits, limited)),
         });
     }

@@ -35,6 +35,12 @@ const STEPS: &[&str] = &[
          PRIMARY KEY (topic_number, upto)
      ) STRICT, WITHOUT ROWID;
      CREATE INDEX ended_until ON ended (until);",
+    "-- Format 16: who paused a topic, if that is known, and since when.
+     CREATE TABLE pauses (
+         topic_number INTEGER NOT NULL PRIMARY KEY,
+         since        INTEGER NOT NULL,
+         actor        TEXT
+     ) STRICT;",
 ];
 
 /// Why a file is not used.

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::ended::{self, End, Together};
 use super::fault::{Done, Fault};
+use super::inspect::FORGET_PAUSE;
 use super::place::{LAST_TOPIC, topic_of};
 use super::running::Running;
 use super::tenant::{TenantRun, TenantRuns};
@@ -210,6 +211,7 @@ impl Topics {
         self.set_limited(topic, None);
         let number = self.get(topic).number;
         connection.prepare_cached(FORGET_TOTALS)?.execute([number])?;
+        connection.prepare_cached(FORGET_PAUSE)?.execute([number])?;
         self.tally.retain(|(counted, _), _| *counted != topic);
         ended::forget(connection, number)?;
         self.ended.retain(|(of, _)| *of != topic);

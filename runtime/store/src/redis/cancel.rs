@@ -73,12 +73,19 @@ impl Partition {
         Ok(in_order(answers))
     }
 
-    pub(super) async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
+    pub(super) async fn set_paused(
+        &self,
+        topic: &TopicId,
+        paused: bool,
+        by: Option<&str>,
+    ) -> Result<bool, StoreError> {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.waiting();
         names.extend(keys.row(&topic.topic));
+        names.push(keys.pauses());
         let mut call = Call::new(script!("waiting.lua", "pause.lua"), &names);
-        call.arg(keys.wake_channel()).arg(topic.topic.as_str()).arg(u8::from(paused));
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str()).arg(u8::from(paused));
+        call.arg(by.unwrap_or_default());
         self.is_one("pause a topic", call).await
     }
 
@@ -86,7 +93,7 @@ impl Partition {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.with_rows([], [&topic.topic]);
         names.extend([keys.turns(), keys.strays(&topic.topic), keys.limited(), keys.rates()]);
-        names.push(keys.ended(&topic.topic));
+        names.extend([keys.ended(&topic.topic), keys.pauses()]);
         let mut call = Call::new(script!("waiting.lua", "forget_topic.lua"), &names);
         call.arg(self.now_argument()).arg(topic.topic.as_str()).arg(TOTALS);
         call.arg(Reason::ALL.iter().map(|reason| format!("dead-{reason}")).collect::<Vec<_>>());

@@ -16,7 +16,7 @@ use crate::clock::NEVER;
 use crate::list::PAGE_BYTES;
 use crate::turns::ahead_by_turns;
 use crate::workflows::SHOWN;
-use crate::{AHEAD, BehindKey, DeadJob, JobState, JobView, LimitReached, StoreError, TopicCounts};
+use crate::{AHEAD, BehindKey, DeadJob, JobState, JobView, LimitReached, Pause, StoreError, TopicCounts};
 use gristmill_core::job::{Job, JobId, Name, Payload, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::TenantFleetLimits;
@@ -35,10 +35,10 @@ impl Partition {
         let mut ask = pipe();
         ask.cmd("ZRANGE").arg(keys.topics()).arg(0).arg(-1).cmd("SMEMBERS").arg(keys.paused());
         ask.cmd("HGETALL").arg(keys.counts()).cmd("ZRANGE").arg(keys.limited()).arg(0).arg(-1).arg("WITHSCORES");
-        ask.cmd("HGETALL").arg(keys.tenant());
-        type Found =
-            (Vec<String>, HashSet<String>, HashMap<String, i64>, HashMap<String, f64>, HashMap<String, String>);
-        let (used, paused, counters, limited, of_tenant): Found = self.link.query(DOING, &ask).await?;
+        ask.cmd("HGETALL").arg(keys.tenant()).cmd("HGETALL").arg(keys.pauses());
+        type Texts = HashMap<String, String>;
+        type Found = (Vec<String>, HashSet<String>, HashMap<String, i64>, HashMap<String, f64>, Texts, Texts);
+        let (used, paused, counters, limited, of_tenant, pauses): Found = self.link.query(DOING, &ask).await?;
         let (budget, tenant_limits) = read_tenant(&of_tenant);
         let topics: BTreeSet<Name> = used.iter().chain(&paused).filter_map(|name| name.parse().ok()).collect();
 
@@ -75,6 +75,7 @@ impl Partition {
                 let oldest_ready = oldest.get(&topic).copied().flatten();
                 let ready = high + normal + low + waiting_for_key;
                 let paused = paused.contains(topic.as_str());
+                let pause = pauses.get(topic.as_str()).filter(|_| paused).and_then(|noted| read_pause(noted));
                 let limited = limited.get(topic.as_str()).copied().map(limit_reached);
                 let limited = limited.map(|limited| budget.named(tenant_limits, limited));
                 let topic = TopicId { tenant: tenant.clone(), topic };
@@ -90,6 +91,7 @@ impl Partition {
                     dead,
                     oldest_ready,
                     paused,
+                    pause,
                     limited,
                     totals,
                 }
@@ -319,6 +321,13 @@ pub(super) fn read_holders(text: &str) -> Vec<JobId> {
     let mut ids: Vec<JobId> = text.split(' ').filter_map(|id| id.parse().ok()).collect();
     ids.sort();
     ids
+}
+
+/// Since when a topic is paused, and by whom, as `pauses` has it. `None`: another program wrote it.
+pub(super) fn read_pause(noted: &str) -> Option<Pause> {
+    let (since, by) = noted.split_once(' ')?;
+    let by = Some(by).filter(|by| !by.is_empty()).map(str::to_owned);
+    Some(Pause { since: Timestamp::from_millis(since.parse().ok()?), by })
 }
 
 /// What `tenant` says of budgets: how far they are used, and what they are.

@@ -215,6 +215,8 @@ keys! {
         turns = "turns";
         /// SET of topics of which nothing is handed out.
         paused = "paused";
+        /// HASH paused topic → since when, ms, and by whom, if that is known.
+        pauses = "pauses";
         /// SET of ids of running jobs that have been cancelled.
         cancelled = "cancelled";
         /// ZSET topic that raw producers write to → when a runner whose manifest says so last looked at it, ms.

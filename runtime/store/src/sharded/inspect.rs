@@ -27,6 +27,7 @@ impl Query for ShardedStore {
             for mut counts in counted {
                 // In a shard that the tenant has left, a pause only stops claims of jobs that are to move.
                 counts.paused &= shard == *current;
+                counts.pause.take_if(|_| !counts.paused);
                 match topics.get_mut(&counts.topic) {
                     Some(known) => known.add(counts),
                     None if shard != *current && counts.jobs() == 0 && counts.totals.is_empty() => {}

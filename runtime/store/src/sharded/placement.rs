@@ -1,6 +1,6 @@
 //! Where tenants are placed, and how a move begins.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use super::shard::Shard;
 use super::store::ShardedStore;
 use crate::parts::if_available;
-use crate::{Control, Placement, Query, StoreError, TenantPlacement, TenantPlacements, TopicCounts};
+use crate::{
+    Control, Placement, Query, StoreError, TenantPlacement, TenantPlacements, TopicCounts, pause_alike,
+};
 use gristmill_config::HOME;
 use gristmill_core::job::{Name, TopicId, WorkerId};
 
@@ -139,13 +141,16 @@ async fn refuse_same_store(tenant: &Name, source: &Shard, target: &Shard) -> Res
 
 /// Makes the target's pauses those of the source. Others in the target are from an earlier move out of it.
 async fn copy_pauses(tenant: &Name, source: &Shard, target: &Shard) -> Result<(), StoreError> {
-    let paused = |counts: Vec<TopicCounts>| -> BTreeSet<_> {
-        counts.into_iter().filter(|counts| counts.paused).map(|counts| counts.topic).collect()
+    let paused = |counts: Vec<TopicCounts>| -> BTreeMap<_, _> {
+        counts.into_iter().filter(|counts| counts.paused).map(|counts| (counts.topic, counts.pause)).collect()
     };
     let wanted = paused(source.counts(tenant).await?);
     let present = paused(target.counts(tenant).await?);
-    for topic in wanted.symmetric_difference(&present) {
-        target.set_paused(topic, wanted.contains(topic)).await?;
+    for topic in present.keys().filter(|topic| !wanted.contains_key(topic)) {
+        target.set_paused(topic, false).await?;
+    }
+    for (topic, pause) in wanted.into_iter().filter(|(topic, _)| !present.contains_key(topic)) {
+        pause_alike(target, &topic, pause).await?;
     }
     Ok(())
 }

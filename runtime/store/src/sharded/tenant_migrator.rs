@@ -17,6 +17,7 @@ use super::store::{REFRESH_EVERY, ShardedStore};
 use crate::parts::if_available;
 use crate::{Control, Query, Schedules, StoreError, TopicCounts, TopicMove, Transfer, Unmoved, move_schedules};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
+use gristmill_metrics::as_actor;
 
 /// For how long one process moves a tenant before it must renew the lock.
 const LEASE: Duration = Duration::from_secs(15);
@@ -167,7 +168,7 @@ impl TenantMigrator {
             if !is_current || !self.store.lock_move(&topic.tenant, &self.mover, LEASE).await? {
                 return Ok(());
             }
-            from.set_paused(topic, true).await?;
+            as_actor(format!("the move of its tenant to store {}", to.name), from.set_paused(topic, true)).await?;
             let Some(moved) = moving.next_batch().await? else { break };
             jobs += moved.len();
             let ids = moved.into_iter().map(|job| job.id).collect();

@@ -39,6 +39,8 @@ pub(in crate::model) struct Record {
 pub(in crate::model) struct TopicState {
     pub(in crate::model) held_a_job: bool,
     pub(in crate::model) paused: bool,
+    /// When it was paused last.
+    pub(in crate::model) paused_at: Timestamp,
     /// Ready jobs in the order in which they became ready: high, normal, low.
     pub(in crate::model) ready: [VecDeque<JobId>; 3],
     turns: usize,

@@ -6,9 +6,11 @@ use super::{Model, TopicState};
 
 impl Model {
     pub(in crate::model) fn set_paused(&mut self, topic: &TopicId, paused: bool) -> bool {
+        let now = self.now;
         let topic = self.topic(topic);
         let changed = std::mem::replace(&mut topic.paused, paused) != paused;
         if changed {
+            topic.paused_at = now;
             topic.perhaps_ready = !paused && topic.ready.iter().any(|line| !line.is_empty());
         }
         changed

@@ -84,6 +84,7 @@ impl Look<'_> {
         self.links().await?;
         self.counts(&found.bills).await?;
         self.running().await?;
+        self.pauses().await?;
         self.schedules().await
     }
 

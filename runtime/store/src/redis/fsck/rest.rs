@@ -1,11 +1,12 @@
 //! Unique values, slots of keys, counts, bills and schedules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redis::{RedisResult, pipe};
 
 use super::{Bytes, DOING, Look, Scan, shown};
 use crate::fsck::schedule_problem;
+use crate::redis::inspect::read_pause;
 use crate::redis::keys::counter;
 use crate::redis::script::{Call, script};
 use crate::{Check, StoreError};
@@ -133,6 +134,23 @@ impl Look<'_> {
             let of_topic = Some(topic.as_str()).filter(|topic| !topic.is_empty());
             let place = if of_topic.is_some() { self.keys.counts() } else { self.keys.tenant() };
             self.found(Check::RunningMiscounted, (of_topic, None), place, detail);
+        }
+        Ok(())
+    }
+
+    /// Whether the topics of which it is noted who paused them are paused.
+    pub(super) async fn pauses(&mut self) -> Result<(), StoreError> {
+        let mut ask = pipe();
+        ask.atomic().cmd("HGETALL").arg(self.keys.pauses()).cmd("SMEMBERS").arg(self.keys.paused());
+        let (noted, paused): (BTreeMap<String, String>, BTreeSet<String>) = self.query(&ask).await?;
+        for (topic, pause) in noted {
+            let detail = match read_pause(&pause) {
+                None => format!("`{pause}`"),
+                Some(_) if !paused.contains(&topic) => "the topic is not paused".into(),
+                Some(_) => continue,
+            };
+            let place = format!("{} {topic}", self.keys.pauses());
+            self.found(Check::PauseMisnoted, (Some(&topic), None), place, detail);
         }
         Ok(())
     }

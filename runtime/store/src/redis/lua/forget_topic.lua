@@ -1,6 +1,6 @@
 -- Forgets a topic without jobs. One that has some counts as used now.
 --
--- KEYS  1 to 14: see waiting; 15 to 22: the topic's row; 23 turns  24 strays  25 limited  26 rates  27 ended
+-- KEYS  1 to 14: see waiting; 15 to 22: the topic's row; 23 turns  24 strays  25 limited  26 rates  27 ended  28 pauses
 -- ARGV  1 now, ms ('': the server's clock)  2 topic, then the names of all totals
 -- Returns 1 the topic is forgotten, 0 it has jobs.
 local now, up = clock(ARGV[1])
@@ -17,6 +17,7 @@ for _, key in ipairs({ at.active, at.paused }) do redis.call('SREM', key, topic.
 for _, key in ipairs({ at.topics, at.due, KEYS[25], KEYS[26] }) do redis.call('ZREM', key, topic.name) end
 redis.call('ZREM', at.due, rate_of(topic.name))
 redis.call('HDEL', KEYS[23], topic.name)
+redis.call('HDEL', KEYS[28], topic.name)
 redis.call('HDEL', at.per_key, topic.name, rate_of(topic.name))
 redis.call('DEL', KEYS[24], KEYS[27], topic.waiters)
 local totals = { topic.name .. ':running' }

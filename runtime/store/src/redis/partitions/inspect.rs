@@ -172,7 +172,8 @@ impl Control for RedisStore {
 
     async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
         let count = self.read_map().await?.of_topic(topic);
-        let ask = |partition: Partition| async move { partition.set_paused(topic, paused).await };
+        let by = &gristmill_metrics::actor();
+        let ask = |partition: Partition| async move { partition.set_paused(topic, paused, by.as_deref()).await };
         Ok(self.ask_all(count, ask).await?.contains(&true))
     }
 

@@ -15,6 +15,7 @@ use crate::{Cancelled, ClaimFrom, Imported, PollTenant, Pushed, ScheduleChange, 
 use gristmill_core::job::{Ended, JobId, NewJob};
 use gristmill_core::outcome::{StateChange, Verdict};
 use gristmill_core::schedule::{Overlap, Schedule, ScheduleId};
+use gristmill_metrics::as_actor;
 
 impl TestRedis {
     /// From now on.
@@ -275,8 +276,12 @@ async fn a_topic_that_one_of_its_partitions_uses_is_not_forgotten() {
 async fn a_pause_holds_for_partitions_that_come_later() {
     let redis = TestRedis::new().await;
     redis.push(&[job("mail")]).await;
-    redis.store.set_paused(&topic("mail"), true).await.unwrap();
-    redis.spread(3).await;
+    as_actor("alice".into(), redis.store.set_paused(&topic("mail"), true)).await.unwrap();
+    let pause = redis.counts("mail").await.pause;
+    redis.pass(60_000);
+    as_actor("who spreads it".into(), redis.spread(3)).await;
+    let shown = redis.counts("mail").await.pause;
+    assert_eq!((shown.as_ref().and_then(|pause| pause.by.as_deref()), &shown), (Some("alice"), &pause));
     redis.push(&(0..20).map(|_| job("mail")).collect::<Vec<_>>()).await;
     assert!(redis.claim(50).await.is_empty());
     assert!(redis.store.set_paused(&topic("mail"), false).await.unwrap());
