@@ -207,8 +207,8 @@ async fn assert_states(store: &dyn Store) {
     let topic: TopicId = "cart".parse().unwrap();
     let whole: String = (0..PER_KEY).map(|number| format!("{number},")).collect();
     for key in 0..KEYS {
-        let state = store.state(&topic, &format!("k{key}")).await.unwrap().unwrap_or_default();
-        assert_eq!(String::from_utf8(state).unwrap(), whole, "of key {key}");
+        let state = store.state(&topic, &format!("k{key}")).await.unwrap().unwrap();
+        assert_eq!(String::from_utf8(state.value).unwrap(), whole, "of key {key}");
     }
 }
 

@@ -6,6 +6,7 @@ use gristmill::store::{JobState, JobView, ResultView};
 use gristmill_tests::guests;
 use gristmill_tests::test_project::TestProject;
 use gristmill_tests::test_runner::{On, TestRunner, spec};
+use hyper::Request;
 use serde_json::{Value, json};
 
 const MANIFEST: &str = r#"
@@ -86,13 +87,33 @@ async fn a_job_without_a_key_and_a_state_over_the_limit_are_refused(runner: Test
 async fn the_state_of_a_key_is_shown_and_deleted_over_http(runner: TestRunner) {
     let client = runner.client();
     let path = "/v1/tenants/default/topics/cart/state/a%2Fb%20c";
-    let shown = async || client.get(path).await.json();
-    assert_eq!(shown().await, json!({ "state": Value::Null }));
+    let shown = async || client.get(path).await;
+    let none = json!({ "state": Value::Null, "version": Value::Null });
+    let missing = shown().await;
+    assert_eq!((missing.json(), missing.headers.contains_key("etag")), (none.clone(), false));
     work(&runner, "a/b c", "add x").await;
-    assert_eq!(shown().await, json!({ "state": "eA==" }));
-    assert_eq!(client.delete(path).await.json(), json!({ "changed": true }));
+    let first = shown().await;
+    let version = first.json()["version"].as_u64().unwrap();
+    assert_eq!(first.json(), json!({ "state": "eA==", "version": version }));
+    assert_eq!(first.headers["etag"].to_str().unwrap(), format!("\"{version}\""));
+    work(&runner, "a/b c", "add y").await;
+    assert_eq!(shown().await.json(), json!({ "state": "eHk=", "version": version + 1 }));
+
+    let delete = async |tag: &str| {
+        let request = Request::builder().method("DELETE").uri(path).header("if-match", tag);
+        client.send(request.header("content-type", "application/json"), Vec::new()).await
+    };
+    let refused = delete(&format!("\"{version}\"")).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (412, &json!("other-version")));
+    assert!(refused.json()["detail"].as_str().unwrap().contains("look at it again"), "{}", refused.json());
+    assert_eq!(delete("version").await.status, 400);
+    assert_eq!(shown().await.json()["version"], version + 1);
+    assert_eq!(delete(&format!("\"{}\"", version + 1)).await.json(), json!({ "changed": true }));
     assert_eq!(client.delete(path).await.json(), json!({ "changed": false }));
-    assert_eq!(shown().await, json!({ "state": Value::Null }));
+    assert_eq!(shown().await.json(), none);
+    work(&runner, "a/b c", "add z").await;
+    assert!(shown().await.json()["version"].as_u64().unwrap() > version + 1, "no version comes twice");
+    assert_eq!(client.delete(path).await.json(), json!({ "changed": true }));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -74,6 +74,7 @@ pub(super) async fn save_checkpoint(
 /// Reads the state of a key; not retried either.
 pub(super) async fn read_state(store: Arc<dyn Store>, StateRequest { topic, key, reply }: StateRequest) {
     let state = store.state(&topic, &key).await;
+    let state = state.map(|state| state.map(|state| state.value));
     reply.send(state.map_err(|error| format!("{:#}", anyhow::Error::from(error)))).ok();
 }
 

@@ -105,6 +105,8 @@ pub(super) enum Code {
     BulkRefused,
     /// There is no such store, or the move is against another one.
     MoveRefused,
+    /// The state of the key has another version than the request names.
+    OtherVersion,
     /// A code of a newer server.
     #[serde(other)]
     Other,
@@ -139,6 +141,7 @@ impl Code {
             | Self::OneStore
             | Self::MoveRefused
             | Self::BulkRefused => StatusCode::CONFLICT,
+            Self::OtherVersion => StatusCode::PRECONDITION_FAILED,
             Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Timeout
             | Self::StoreAway

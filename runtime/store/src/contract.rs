@@ -87,11 +87,38 @@ operations! {
     /// What the jobs of a key leave for each other: bytes for each key of a topic. [`Settlement::state`](crate::Settlement::state) writes them.
     pub trait States {
         /// The state of a key; `None` if there is none, or its time is over.
-        async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
+        async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError>;
 
-        /// Deletes the state of a key. Returns whether there was one. A job of the key that runs may set it again.
-        async fn delete_state(&self, topic: &TopicId, key: &str) -> Result<bool, StoreError>;
+        /// Deletes the state of a key: any, or only this version of it. A job of the key that runs may set it again.
+        async fn delete_state(
+            &self,
+            topic: &TopicId,
+            key: &str,
+            version: Option<u64>,
+        ) -> Result<StateDeleted, StoreError>;
     }
+}
+
+/// The state of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionedState {
+    /// What a job has set.
+    pub value: Vec<u8>,
+    /// Grows by one with each change. Of a state that is set where there is none, it is the store's time in milliseconds: so a state that was
+    /// deleted, or whose time was over, has no version again that it had before. Where the topic was spread over more partitions meanwhile, the
+    /// next one begins so, too.
+    pub version: u64,
+}
+
+/// What came of deleting the state of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateDeleted {
+    /// It is gone.
+    Deleted,
+    /// There was none.
+    Missing,
+    /// It has another version than the one that was to be deleted. Nothing was changed.
+    OtherVersion,
 }
 
 operations! {

@@ -72,8 +72,8 @@ pub use batch::{STEP_BYTES, STEP_JOBS, is_one_step};
 pub use bill::{BillEntries, BillEntry, BillSums, Bills};
 pub use clock::Clock;
 pub use contract::{
-    Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, States, Store, StoreSize, Sweep,
-    Usage, Workers,
+    Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, StateDeleted, States, Store,
+    StoreSize, Sweep, Usage, VersionedState, Workers,
 };
 pub use counts::{LimitReached, Pause, TopicCounts};
 pub use ended::{EndedAs, JobEnd, REMEMBERED, look_up};

@@ -46,7 +46,7 @@ pub async fn move_states<'a, T: Transfer + ?Sized>(
     for (topic, key) in keys {
         let Some(state) = from.export_state(topic, key).await? else { continue };
         moved += u64::from(to.import_state(topic, key, &state).await?);
-        from.delete_state(topic, key).await?;
+        from.delete_state(topic, key, None).await?;
     }
     Ok(moved)
 }

@@ -57,6 +57,8 @@ operations! {
 pub struct StoredState {
     /// What a job has set.
     pub value: Vec<u8>,
+    /// See [`VersionedState`](crate::VersionedState).
+    pub version: u64,
     /// For how much longer it is kept.
     pub ttl: Duration,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::job::{Claim, TopicId};
 use gristmill::outcome::{Reason, StateChange, Verdict};
-use gristmill::store::{Cancelled, Settled, Settlement, StateWrite, move_states};
+use gristmill::store::{Cancelled, Settled, Settlement, StateDeleted, StateWrite, move_states};
 use gristmill_tests::test_store::{
     TestStore, failure, job, keyed, retry, settlement, tenant, tenant_beside, topic, worker,
 };
@@ -30,6 +30,10 @@ super::cases![
     a_state_survives_a_restart,
     states_of_any_key_move_to_another_store,
     a_state_that_moves_replaces_none,
+    the_version_of_a_state_grows_by_one_with_each_change,
+    a_state_that_is_set_again_has_no_version_that_it_had_before,
+    only_the_version_that_is_named_is_deleted,
+    a_state_moves_with_its_version,
 ];
 
 const KEEP: Duration = Duration::from_secs(3600);
@@ -48,7 +52,15 @@ fn setting(claim: &Claim, verdict: Verdict, value: &[u8]) -> Settlement {
 }
 
 async fn state(queue: &TestStore, key: &str) -> Option<Vec<u8>> {
-    queue.store.state(&mail(), key).await.unwrap()
+    queue.store.state(&mail(), key).await.unwrap().map(|state| state.value)
+}
+
+async fn version(queue: &TestStore) -> u64 {
+    queue.store.state(&mail(), "k").await.unwrap().unwrap().version
+}
+
+async fn delete(queue: &TestStore, version: Option<u64>) -> StateDeleted {
+    queue.store.delete_state(&mail(), "k", version).await.unwrap()
 }
 
 /// A running job with the key `k`.
@@ -176,10 +188,10 @@ async fn a_cancelled_job_that_completes_sets_its_state(queue: TestStore) {
 
 async fn a_state_is_of_one_key_topic_and_tenant(queue: TestStore) {
     set(&queue, b"mine").await;
-    let of = async |topic: &TopicId, key: &str| queue.store.state(topic, key).await.unwrap();
+    let of = async |topic: &TopicId, key: &str| queue.store.state(topic, key).await.unwrap().map(|state| state.value);
     let beside = TopicId { tenant: tenant_beside(), ..mail() };
     assert_eq!(of(&mail(), "K").await.or(of(&topic("other"), "k").await).or(of(&beside, "k").await), None);
-    assert!(!queue.store.delete_state(&topic("other"), "k").await.unwrap());
+    assert_eq!(queue.store.delete_state(&topic("other"), "k", None).await.unwrap(), StateDeleted::Missing);
     assert_eq!(state(&queue, "k").await.as_deref(), Some(&b"mine"[..]));
 }
 
@@ -204,7 +216,7 @@ async fn a_state_is_gone_when_its_time_is_over(queue: TestStore) {
     queue.pass(40);
     until("the state to be gone", SOON, async || state(&queue, "k").await.is_none().then_some(())).await;
     queue.store.sweep(&[]).await.unwrap();
-    assert!(!queue.store.delete_state(&mail(), "k").await.unwrap());
+    assert_eq!(delete(&queue, None).await, StateDeleted::Missing);
     assert_eq!(queue.store.stored_bytes(&tenant()).await.unwrap(), 0, "swept, or expired");
 }
 
@@ -225,12 +237,12 @@ async fn each_set_begins_the_time_of_a_state_anew(queue: TestStore) {
 }
 
 async fn an_operator_deletes_a_state(queue: TestStore) {
-    assert!(!queue.store.delete_state(&mail(), "k").await.unwrap());
+    assert_eq!(delete(&queue, None).await, StateDeleted::Missing);
     set(&queue, b"one").await;
     let claim = running(&queue).await;
-    assert!(queue.store.delete_state(&mail(), "k").await.unwrap());
+    assert_eq!(delete(&queue, None).await, StateDeleted::Deleted);
     assert_eq!(state(&queue, "k").await, None);
-    assert!(!queue.store.delete_state(&mail(), "k").await.unwrap());
+    assert_eq!(delete(&queue, None).await, StateDeleted::Missing);
     queue.settle_with(setting(&claim, Verdict::Ack(None), b"two")).await;
     assert_eq!(state(&queue, "k").await.as_deref(), Some(&b"two"[..]), "a job that was running sets it all the same");
 }
@@ -300,4 +312,75 @@ async fn a_state_survives_a_restart(mut queue: TestStore) {
     set(&queue, b"one").await;
     queue.reopen().await;
     assert_eq!(state(&queue, "k").await.as_deref(), Some(&b"one"[..]));
+}
+
+async fn the_version_of_a_state_grows_by_one_with_each_change(mut queue: TestStore) {
+    queue.pass(5);
+    set(&queue, b"one").await;
+    let first = version(&queue).await;
+    assert_eq!(first, queue.now().as_millis(), "the time at which it was set first");
+    for changes in 1..=3 {
+        queue.pass(1000);
+        // The same bytes are a change, too.
+        set(&queue, b"one").await;
+        assert_eq!(version(&queue).await, first + changes);
+    }
+    let claim = running(&queue).await;
+    queue.settle(&claim, Verdict::Ack(None)).await;
+    assert_eq!(version(&queue).await, first + 3, "a job that sets none changes nothing");
+    let claim = running(&queue).await;
+    queue.settle_with(setting(&claim, Verdict::Bury(failure(Reason::Trap)), b"new")).await;
+    assert_eq!(version(&queue).await, first + 3, "nor does one that is not done");
+    queue.reopen().await;
+    assert_eq!(version(&queue).await, first + 3);
+}
+
+async fn a_state_that_is_set_again_has_no_version_that_it_had_before(queue: TestStore) {
+    set(&queue, b"one").await;
+    set(&queue, b"two").await;
+    let last = version(&queue).await;
+    queue.pass(10);
+    assert_eq!(delete(&queue, None).await, StateDeleted::Deleted);
+    set(&queue, b"by an operator").await;
+    assert!(version(&queue).await > last);
+    let last = version(&queue).await;
+    queue.pass(10);
+    let claim = running(&queue).await;
+    let gone = Some(StateWrite { key: "k".into(), change: StateChange::Delete, ttl: KEEP });
+    queue.settle_with(Settlement { state: gone, ..settlement(&claim, Verdict::Ack(None)) }).await;
+    set(&queue, b"by a job").await;
+    assert!(version(&queue).await > last);
+    let claim = running(&queue).await;
+    queue.settle_with(Settlement { state: write("k", b"brief", Duration::from_millis(40)), ..settlement(&claim, Verdict::Ack(None)) }).await;
+    let last = version(&queue).await;
+    // Some stores' states go by the server's own clock: hence both times pass.
+    queue.pass(40);
+    until("the state to be gone", SOON, async || state(&queue, "k").await.is_none().then_some(())).await;
+    set(&queue, b"by its time").await;
+    assert!(version(&queue).await > last);
+}
+
+async fn only_the_version_that_is_named_is_deleted(queue: TestStore) {
+    assert_eq!(delete(&queue, Some(7)).await, StateDeleted::Missing);
+    set(&queue, b"one").await;
+    let seen = version(&queue).await;
+    set(&queue, b"two").await;
+    for other in [seen, seen + 2, 0, u64::MAX] {
+        assert_eq!(delete(&queue, Some(other)).await, StateDeleted::OtherVersion, "{other}");
+    }
+    assert_eq!(state(&queue, "k").await.as_deref(), Some(&b"two"[..]));
+    assert_eq!(delete(&queue, Some(seen + 1)).await, StateDeleted::Deleted);
+    assert_eq!((state(&queue, "k").await, delete(&queue, Some(seen + 1)).await), (None, StateDeleted::Missing));
+}
+
+async fn a_state_moves_with_its_version(queue: TestStore) {
+    let to = queue.another().await;
+    set(&queue, b"one").await;
+    set(&queue, b"two").await;
+    let last = version(&queue).await;
+    to.pass(60_000);
+    assert_eq!(moved(&queue, &to).await, 1);
+    assert_eq!(version(&to).await, last);
+    set(&to, b"three").await;
+    assert_eq!(version(&to).await, last + 1);
 }

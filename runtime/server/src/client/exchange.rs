@@ -39,13 +39,15 @@ pub(super) struct Question {
     method: Method,
     path: String,
     body: Option<Vec<u8>>,
+    /// The only version of what is named that the request is about.
+    version: Option<u64>,
     /// As in "failed to …".
     doing: &'static str,
 }
 
 impl Question {
     pub(super) fn get(path: String, doing: &'static str) -> Self {
-        Self { method: Method::GET, path, body: None, doing }
+        Self { method: Method::GET, path, body: None, version: None, doing }
     }
 
     pub(super) fn post<T: Serialize>(path: String, body: &T, doing: &'static str) -> Self {
@@ -57,13 +59,18 @@ impl Question {
     }
 
     pub(super) fn delete(path: String, doing: &'static str) -> Self {
-        Self { method: Method::DELETE, path, body: Some(Vec::new()), doing }
+        Self { method: Method::DELETE, path, body: Some(Vec::new()), version: None, doing }
     }
 
     fn bring<T: Serialize>(method: Method, path: String, body: &T, doing: &'static str) -> Self {
         // Every type that is sent can be written as JSON.
         let body = serde_json::to_vec(body).unwrap_or_default();
-        Self { method, path, body: Some(body), doing }
+        Self { method, path, body: Some(body), version: None, doing }
+    }
+
+    /// The same about this version only, if one is named.
+    pub(super) fn if_version(self, version: Option<u64>) -> Self {
+        Self { version, ..self }
     }
 }
 
@@ -117,7 +124,7 @@ impl Server {
     }
 
     fn request(&self, question: Question) -> anyhow::Result<Request<Full<Bytes>>> {
-        let Question { method, path, body, .. } = question;
+        let Question { method, path, body, version, .. } = question;
         let path = format!("{}{path}", self.address.path());
         let request = Request::builder().method(method).uri(path).header(header::HOST, self.address.authority());
         let request = match &self.token {
@@ -126,6 +133,10 @@ impl Server {
         };
         let request = match &body {
             Some(_) => request.header(header::CONTENT_TYPE, "application/json"),
+            None => request,
+        };
+        let request = match version {
+            Some(version) => request.header(header::IF_MATCH, format!("\"{version}\"")),
             None => request,
         };
         request.body(Full::from(body.unwrap_or_default())).context("failed to make a request")

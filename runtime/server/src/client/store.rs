@@ -24,7 +24,8 @@ use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
     Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobView, ListJobs, Page,
-    Push, Pushed, Query, QueryCursor, Signal, Signals, StateFilter, States, StoreError, TopicCounts,
+    Push, Pushed, Query, QueryCursor, Signal, Signals, StateDeleted, StateFilter, States, StoreError, TopicCounts,
+    VersionedState,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -250,16 +251,26 @@ fn searching(path: &str, fields: &[(&str, &str)], after: Option<&QueryCursor>) -
 
 #[async_trait]
 impl States for RemoteStore {
-    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError> {
         let question = Question::get(state_path(topic, key), "read the state of a key");
-        let wire::KeyState { state } = self.server.ask(question).await?;
-        Ok(state.map(|wire::Base64(bytes)| bytes))
+        let wire::KeyState { state, version } = self.server.ask(question).await?;
+        Ok(state.zip(version).map(|(wire::Base64(value), version)| VersionedState { value, version }))
     }
 
-    async fn delete_state(&self, topic: &TopicId, key: &str) -> Result<bool, StoreError> {
-        let question = Question::delete(state_path(topic, key), "delete the state of a key");
-        let wire::Changed { changed } = self.server.ask(question).await?;
-        Ok(changed)
+    async fn delete_state(
+        &self,
+        topic: &TopicId,
+        key: &str,
+        version: Option<u64>,
+    ) -> Result<StateDeleted, StoreError> {
+        const DOING: &str = "delete the state of a key";
+        let question = Question::delete(state_path(topic, key), DOING).if_version(version);
+        match self.server.ask_if_known(question).await? {
+            Ok(wire::Changed { changed: true }) => Ok(StateDeleted::Deleted),
+            Ok(wire::Changed { changed: false }) => Ok(StateDeleted::Missing),
+            Err(problem) if problem.code == Code::OtherVersion => Ok(StateDeleted::OtherVersion),
+            Err(problem) => Err(self.server.refused(DOING, &problem)),
+        }
     }
 }
 

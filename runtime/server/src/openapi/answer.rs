@@ -34,6 +34,12 @@ impl<T: JsonSchema> Answer for (StatusCode, Json<T>) {
     }
 }
 
+impl<T: JsonSchema> Answer for (HeaderMap, Json<T>) {
+    fn describe(operation: &mut Operation<'_>) {
+        Json::<T>::describe(operation);
+    }
+}
+
 impl<T: JsonSchema> Answer for (StatusCode, HeaderMap, Json<T>) {
     fn describe(operation: &mut Operation<'_>) {
         <(StatusCode, Json<T>)>::describe(operation);

@@ -292,6 +292,8 @@ pub(super) struct Changed {
 pub(super) struct KeyState {
     /// `null` if there is none.
     pub(super) state: Option<Base64>,
+    /// Grows by one with each change, also over deletions. `null` if there is no state.
+    pub(super) version: Option<u64>,
 }
 
 /// What `DELETE` of a topic does with its jobs.

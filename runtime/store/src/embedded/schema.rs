@@ -41,6 +41,8 @@ const STEPS: &[&str] = &[
          since        INTEGER NOT NULL,
          actor        TEXT
      ) STRICT;",
+    "-- Format 17: states have versions.
+     ALTER TABLE states ADD COLUMN version INTEGER NOT NULL DEFAULT 1;",
 ];
 
 /// Why a file is not used.

@@ -3,37 +3,43 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::fault::Done;
+use super::fault::{Done, Fault};
 use super::request::Weight;
-use super::row::{at, ms};
+use super::row::{at, ms, whole};
 use super::store::EmbeddedStore;
+use super::topic::row_count;
 use super::work::Work;
 use crate::clock::wait_ms;
-use crate::{StateWrite, States, StoreError, StoredState};
+use crate::{StateDeleted, StateWrite, States, StoreError, StoredState, VersionedState};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::outcome::StateChange;
+use gristmill_core::time::Timestamp;
 
-/// Sets a state, in place of an earlier one.
-const SET: &str = "INSERT INTO states (tenant, topic, key, value, until) VALUES (?1, ?2, ?3, ?4, ?5)
-                   ON CONFLICT (tenant, topic, key) DO UPDATE SET value = ?4, until = ?5";
+/// Sets a state, in place of an earlier one. One whose time is over is none, and was not swept yet.
+const SET: &str = "INSERT INTO states (tenant, topic, key, value, until, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                   ON CONFLICT (tenant, topic, key) DO UPDATE SET value = ?4, until = ?5,
+                       version = CASE WHEN until > ?6 THEN version + 1 ELSE ?6 END";
 
 /// A state whose time is not over.
-const FIND: &str = "SELECT value FROM states WHERE tenant = ?1 AND topic = ?2 AND key = ?3 AND until > ?4";
+const FIND: &str = "SELECT value, version FROM states WHERE tenant = ?1 AND topic = ?2 AND key = ?3 AND until > ?4";
 
 /// A state with its end.
-const EXPORT: &str = "SELECT value, until FROM states WHERE tenant = ?1 AND topic = ?2 AND key = ?3 AND until > ?4";
+const EXPORT: &str =
+    "SELECT value, version, until FROM states WHERE tenant = ?1 AND topic = ?2 AND key = ?3 AND until > ?4";
 
 /// Sets a state where there is none.
-const IMPORT: &str = "INSERT INTO states (tenant, topic, key, value, until) VALUES (?1, ?2, ?3, ?4, ?5)
-                      ON CONFLICT (tenant, topic, key) DO UPDATE SET value = ?4, until = ?5 WHERE until <= ?6";
+const IMPORT: &str = "INSERT INTO states (tenant, topic, key, value, until, version) VALUES (?1, ?2, ?3, ?4, ?5, ?7)
+                      ON CONFLICT (tenant, topic, key) DO UPDATE SET value = ?4, until = ?5, version = ?7
+                      WHERE until <= ?6";
 
 /// The keys that have a state.
 const KEYS: &str = "SELECT topic, key FROM states WHERE tenant = ?1 AND until > ?2";
 
-/// Deletes a state.
-const DELETE: &str = "DELETE FROM states WHERE tenant = ?1 AND topic = ?2 AND key = ?3 RETURNING until";
+/// Deletes a state, also one whose time is over; or, if ?4 is no null, only this version of it.
+const DELETE: &str = "DELETE FROM states WHERE tenant = ?1 AND topic = ?2 AND key = ?3 AND version = coalesce(?4, version)
+                      RETURNING until";
 
 /// Forgets states whose time is over, a bounded number.
 const EXPIRE: &str = "DELETE FROM states WHERE number IN
@@ -41,19 +47,20 @@ const EXPIRE: &str = "DELETE FROM states WHERE number IN
 
 #[async_trait]
 impl States for EmbeddedStore {
-    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError> {
         let (topic, key) = (topic.clone(), key.to_owned());
-        self.read("read the state of a key", move |connection, now| {
-            let mut find = connection.prepare_cached(FIND)?;
-            let names = params![topic.tenant.as_str(), topic.topic.as_str(), key, ms(now)];
-            Ok(find.query_row(names, |row| row.get(0)).optional()?)
-        })
-        .await
+        self.read("read the state of a key", move |connection, now| find(connection, &topic, &key, now)).await
     }
 
-    async fn delete_state(&self, topic: &TopicId, key: &str) -> Result<bool, StoreError> {
+    async fn delete_state(
+        &self,
+        topic: &TopicId,
+        key: &str,
+        version: Option<u64>,
+    ) -> Result<StateDeleted, StoreError> {
         let (topic, key) = (topic.clone(), key.to_owned());
-        self.write("delete the state of a key", Weight::default(), move |work| work.delete_state(&topic, &key)).await
+        let delete = move |work: &mut Work<'_>| work.delete_state(&topic, &key, version);
+        self.write("delete the state of a key", Weight::default(), delete).await
     }
 }
 
@@ -77,34 +84,49 @@ impl EmbeddedStore {
         self.read("read the state of a key", move |connection, now| {
             let mut find = connection.prepare_cached(EXPORT)?;
             let names = params![topic.tenant.as_str(), topic.topic.as_str(), key, ms(now)];
-            let state =
-                find.query_row(names, |row| Ok(StoredState { value: row.get(0)?, ttl: at(row.get(1)?).since(now) }));
+            let state = find.query_row(names, |row| {
+                Ok(StoredState { value: row.get(0)?, version: whole(row.get(1)?), ttl: at(row.get(2)?).since(now) })
+            });
             Ok(state.optional()?)
         })
         .await
     }
 }
 
+fn find(connection: &Connection, topic: &TopicId, key: &str, now: Timestamp) -> Done<Option<VersionedState>> {
+    let mut find = connection.prepare_cached(FIND)?;
+    let names = params![topic.tenant.as_str(), topic.topic.as_str(), key, ms(now)];
+    let read = |row: &Row<'_>| Ok(VersionedState { value: row.get(0)?, version: whole(row.get(1)?) });
+    Ok(find.query_row(names, read).optional()?)
+}
+
 impl Work<'_> {
     pub(super) fn import_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Done<bool> {
         let until = self.now().plus(state.ttl);
-        let names = params![topic.tenant.as_str(), topic.topic.as_str(), key, state.value, ms(until), ms(self.now())];
+        let StoredState { value, version, .. } = state;
+        let (now, version) = (ms(self.now()), row_count(*version));
+        let names = params![topic.tenant.as_str(), topic.topic.as_str(), key, value, ms(until), now, version];
         Ok(self.connection.prepare_cached(IMPORT)?.execute(names)? > 0)
     }
 
     pub(super) fn write_state(&self, topic: &TopicId, StateWrite { key, change, ttl }: &StateWrite) -> Done<()> {
-        let StateChange::Set(value) = change else { return self.delete_state(topic, key).map(drop) };
+        let StateChange::Set(value) = change else { return self.delete_state(topic, key, None).map(drop) };
         let until = self.now().plus(Duration::from_millis(wait_ms(*ttl)));
-        let names = params![topic.tenant.as_str(), topic.topic.as_str(), key, value, ms(until)];
+        let names = params![topic.tenant.as_str(), topic.topic.as_str(), key, value, ms(until), ms(self.now())];
         self.connection.prepare_cached(SET)?.execute(names)?;
         Ok(())
     }
 
-    fn delete_state(&self, topic: &TopicId, key: &str) -> Done<bool> {
+    fn delete_state(&self, topic: &TopicId, key: &str, version: Option<u64>) -> Done<StateDeleted> {
         let mut delete = self.connection.prepare_cached(DELETE)?;
-        let names = params![topic.tenant.as_str(), topic.topic.as_str(), key];
+        let names = params![topic.tenant.as_str(), topic.topic.as_str(), key, version.map(row_count)];
         let until: Option<i64> = delete.query_row(names, |row| row.get(0)).optional()?;
-        Ok(until.is_some_and(|until| until > ms(self.now())))
+        let is_another = || Ok::<_, Fault>(find(self.connection, topic, key, self.now())?.is_some());
+        Ok(match until {
+            Some(until) if until > ms(self.now()) => StateDeleted::Deleted,
+            None if version.is_some() && is_another()? => StateDeleted::OtherVersion,
+            _ => StateDeleted::Missing,
+        })
     }
 
     pub(super) fn expire_states(&self, limit: i64) -> Done<usize> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ResultView;
+use crate::{ResultView, VersionedState};
 use gristmill_core::job::Payload;
 use gristmill_core::outcome::{Failure, StateChange, Verdict};
 
@@ -56,8 +56,8 @@ const STATE_SET: u8 = b'1';
 /// The stored form of a state that was deleted.
 const STATE_DELETED: &[u8] = b"0";
 
-/// The stored form of a state; `None`: nothing, and the key goes. Where an earlier state may be found in another partition, a
-/// mark says that it was deleted.
+/// What a settlement says of a state: `settle.lua` puts its version behind the first byte. `None`: nothing, and the key goes. Where an earlier state
+/// may be found in another partition, a mark says that it was deleted.
 pub(super) fn write_state(change: &StateChange, may_be_elsewhere: bool) -> Option<Vec<u8>> {
     match change {
         StateChange::Set(value) => Some([&[STATE_SET], value.as_slice()].concat()),
@@ -65,9 +65,22 @@ pub(super) fn write_state(change: &StateChange, may_be_elsewhere: bool) -> Optio
     }
 }
 
+/// The stored form of a state, `1version bytes`.
+pub(super) fn stored_state(state: &VersionedState) -> Vec<u8> {
+    [&[STATE_SET], state.version.to_string().as_bytes(), b" ", &state.value].concat()
+}
+
 /// The state of what is stored; `None` if it was deleted.
-pub(super) fn read_state(mut stored: Vec<u8>) -> Option<Vec<u8>> {
-    (stored.first() == Some(&STATE_SET)).then(|| stored.split_off(1))
+pub(super) fn read_state(mut stored: Vec<u8>) -> Option<VersionedState> {
+    let space = stored.iter().position(|byte| *byte == b' ')?;
+    let value = stored.split_off(space + 1);
+    let version = std::str::from_utf8(stored.strip_prefix(&[STATE_SET])?).ok()?.trim_end().parse().ok()?;
+    Some(VersionedState { value, version })
+}
+
+/// Whether this is the stored form of a state, or the mark of one that was deleted, as far as its first bytes say.
+pub(super) fn is_state(stored: &[u8]) -> bool {
+    stored == STATE_DELETED || read_state(stored.to_vec()).is_some()
 }
 
 #[cfg(test)]
@@ -75,6 +88,19 @@ mod tests {
     use super::*;
     use gristmill_core::job::Payload;
     use gristmill_core::outcome::{FailureDetail, Reason};
+
+    #[test]
+    fn states_are_read_as_they_are_written() {
+        for value in [&b""[..], b" ", b"0", b"a b", &[0, 255, 32]] {
+            let state = VersionedState { value: value.to_vec(), version: 1_800_000_000_001 };
+            let stored = stored_state(&state);
+            assert!(is_state(&stored));
+            assert_eq!(read_state(stored), Some(state));
+        }
+        let marks = [&b"0"[..], b"", b"1", b"1 x", b"2 x", b"17", b"1-7 x", b"1\xff x"].map(|mark| mark.to_vec());
+        assert_eq!(marks.clone().map(read_state), [const { None }; 8]);
+        assert_eq!(marks.iter().filter(|mark| is_state(mark)).count(), 1, "the mark of a deleted one");
+    }
 
     #[test]
     fn results_are_read_as_they_are_written() {

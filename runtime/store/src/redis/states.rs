@@ -1,6 +1,6 @@
 //! What the jobs of a key leave for each other.
 //!
-//! A state is in the partition of its key's jobs, as [`write_state`](super::record::write_state) writes it. After its topic has been spread further, a state that was set
+//! A state is in the partition of its key's jobs, as `settle.lua` writes it and [`read_state`](super::record::read_state) reads it. After its topic has been spread further, a state that was set
 //! before is still where it was, and is found there until the next one is set; so a state that is deleted then leaves a mark.
 
 use std::collections::BTreeSet;
@@ -11,17 +11,17 @@ use redis::pipe;
 
 use super::keys::read_key;
 use super::partitions::RedisStore;
-use super::record::{read_state, write_state};
+use super::record::{read_state, stored_state};
 use super::scan::escaped;
+use super::script::{Call, script};
 use super::store::Partition;
-use crate::{States, StoreError, StoredState};
+use crate::{StateDeleted, States, StoreError, StoredState, VersionedState};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::outcome::StateChange;
 use gristmill_core::time::millis;
 
 #[async_trait]
 impl States for RedisStore {
-    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError> {
         for number in self.map().await?.of_key(topic, key) {
             if let Some(stored) = self.partition(number).stored_state(topic, key).await? {
                 return Ok(read_state(stored));
@@ -30,13 +30,27 @@ impl States for RedisStore {
         Ok(None)
     }
 
-    /// Earlier states go first: one that is left must not come back.
-    async fn delete_state(&self, topic: &TopicId, key: &str) -> Result<bool, StoreError> {
-        let was_there = self.state(topic, key).await?.is_some();
-        for number in self.map().await?.of_key(topic, key).into_iter().rev() {
-            self.partition(number).delete_state(topic, key).await?;
+    /// Earlier states go first: one that is left must not come back. What a job sets meanwhile stays.
+    async fn delete_state(
+        &self,
+        topic: &TopicId,
+        key: &str,
+        version: Option<u64>,
+    ) -> Result<StateDeleted, StoreError> {
+        let mut numbers = self.map().await?.of_key(topic, key).into_iter();
+        while let Some(number) = numbers.next() {
+            let partition = self.partition(number);
+            let Some(stored) = partition.stored_state(topic, key).await? else { continue };
+            let Some(present) = read_state(stored) else { break };
+            if version.is_some_and(|version| version != present.version) {
+                return Ok(StateDeleted::OtherVersion);
+            }
+            for earlier in numbers.rev() {
+                self.partition(earlier).delete_state(topic, key, None).await?;
+            }
+            return partition.delete_state(topic, key, version).await;
         }
-        Ok(was_there)
+        Ok(StateDeleted::Missing)
     }
 }
 
@@ -75,7 +89,7 @@ impl RedisStore {
             let (stored, ttl): (Option<Vec<u8>>, i64) = partition.link.query("read the state of a key", &get).await?;
             let Some(stored) = stored else { continue };
             let ttl = Duration::from_millis(u64::try_from(ttl).unwrap_or_default().max(1));
-            return Ok(read_state(stored).map(|value| StoredState { value, ttl }));
+            return Ok(read_state(stored).map(|VersionedState { value, version }| StoredState { value, version, ttl }));
         }
         Ok(None)
     }
@@ -86,9 +100,9 @@ impl RedisStore {
         }
         let number = self.map().await?.of_key(topic, key).first().copied().unwrap_or_default();
         let partition = self.partition(number);
-        let stored = write_state(&StateChange::Set(state.value.clone()), false);
+        let stored = stored_state(&VersionedState { value: state.value.clone(), version: state.version });
         let mut set = pipe();
-        set.cmd("SET").arg(partition.keys(&topic.tenant).state(&topic.topic, key)).arg(stored.unwrap_or_default());
+        set.cmd("SET").arg(partition.keys(&topic.tenant).state(&topic.topic, key)).arg(stored);
         set.arg("NX").arg("PX").arg(millis(state.ttl).max(1));
         let (set,): (Option<String>,) = partition.link.query("take the state of a key in", &set).await?;
         Ok(set.is_some())
@@ -103,10 +117,19 @@ impl Partition {
         Ok(stored)
     }
 
-    async fn delete_state(&self, topic: &TopicId, key: &str) -> Result<(), StoreError> {
-        let mut delete = pipe();
-        delete.cmd("DEL").arg(self.keys(&topic.tenant).state(&topic.topic, key));
-        let (_,): (u64,) = self.link.query("delete the state of a key", &delete).await?;
-        Ok(())
+    async fn delete_state(
+        &self,
+        topic: &TopicId,
+        key: &str,
+        version: Option<u64>,
+    ) -> Result<StateDeleted, StoreError> {
+        const DOING: &str = "delete the state of a key";
+        let mut call = Call::new(script!("delete_state.lua"), &[self.keys(&topic.tenant).state(&topic.topic, key)]);
+        call.arg(version.map(|version| version.to_string()).unwrap_or_default());
+        Ok(match self.reply(DOING, call).await?.number().map_err(self.misread(DOING))? {
+            0 => StateDeleted::Missing,
+            1 => StateDeleted::Deleted,
+            _ => StateDeleted::OtherVersion,
+        })
     }
 }

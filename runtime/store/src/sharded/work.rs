@@ -13,7 +13,7 @@ use super::store::ShardedStore;
 use crate::parts::{ask_by_store, if_available};
 use crate::{
     DeadLimits, FindWork, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Settle, Settled, Settlement, Signal,
-    States, StoreError, Sweep, Sweepable, Workers,
+    StateDeleted, States, StoreError, Sweep, Sweepable, VersionedState, Workers,
 };
 use gristmill_core::job::{JobId, Lease, Name, Progress, TopicId, WorkerId};
 
@@ -105,12 +105,17 @@ impl Leases for ShardedStore {
 /// The manifest refuses states where there are several stores, so no tenant that has some moves.
 #[async_trait]
 impl States for ShardedStore {
-    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError> {
         self.map().placed(&topic.tenant)?.1.state(topic, key).await
     }
 
-    async fn delete_state(&self, topic: &TopicId, key: &str) -> Result<bool, StoreError> {
-        self.map().placed(&topic.tenant)?.1.delete_state(topic, key).await
+    async fn delete_state(
+        &self,
+        topic: &TopicId,
+        key: &str,
+        version: Option<u64>,
+    ) -> Result<StateDeleted, StoreError> {
+        self.map().placed(&topic.tenant)?.1.delete_state(topic, key, version).await
     }
 }
 

@@ -60,7 +60,7 @@ impl World {
             self.ask(async |store| store.migrate(&tenant(), 100).await).await;
         }
         self.ask(async |store| store.state(&topic("keyed"), "k").await).await;
-        self.ask(async |store| store.delete_state(&topic("keyed"), "k").await).await;
+        self.ask(async |store| store.delete_state(&topic("keyed"), "k", None).await).await;
 
         self.push(&[job("limited"), job("limited")]).await;
         let of_tenant = TenantFleetLimits { max_running: Some(100), jobs_per_day: Some(100), fuel_per_hour: None };

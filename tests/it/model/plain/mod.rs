@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use gristmill::job::{Claim, Due, Job, JobId, JobSpec, Lease, Name, NewJob, Priority, TopicId, Unique, WorkerId};
 use gristmill::outcome::{Failure, Verdict};
-use gristmill::store::{ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement};
+use gristmill::store::{ClaimFrom, DeadLimits, JobState, Pushed, ResultView, Settled, Settlement, VersionedState};
 use gristmill::time::Timestamp;
 use gristmill::token::{Token, TokenId, TokenRequirement};
 use gristmill::topic::{KeyLimits, OnDead};
@@ -71,7 +71,7 @@ pub(in crate::model) struct Model {
     /// Results, and the attempts that were made.
     pub(in crate::model) results: BTreeMap<Key, (u32, ResultView)>,
     /// What the jobs of keys have left.
-    pub(in crate::model) states: BTreeMap<(TopicId, String), Vec<u8>>,
+    pub(in crate::model) states: BTreeMap<(TopicId, String), VersionedState>,
     /// Ids that were pushed again while a result was kept: whether that is still shown is left open.
     pub(in crate::model) blurred: BTreeSet<Key>,
     heartbeats: BTreeMap<WorkerId, Timestamp>,

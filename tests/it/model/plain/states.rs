@@ -1,7 +1,7 @@
 //! The rules of the states of keys.
 
 use gristmill::outcome::StateChange;
-use gristmill::store::{Settlement, StateWrite};
+use gristmill::store::{Settlement, StateWrite, VersionedState};
 
 use super::Model;
 
@@ -11,7 +11,10 @@ impl Model {
         let Some(StateWrite { key, change, .. }) = state else { return };
         let of = (lease.topic.clone(), key.clone());
         match change {
-            StateChange::Set(value) => drop(self.states.insert(of, value.clone())),
+            StateChange::Set(value) => {
+                let version = self.states.get(&of).map_or(self.now.as_millis(), |state| state.version + 1);
+                self.states.insert(of, VersionedState { value: value.clone(), version });
+            }
             StateChange::Delete => drop(self.states.remove(&of)),
         }
     }

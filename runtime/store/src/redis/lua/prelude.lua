@@ -157,6 +157,11 @@ local function lease_end(leases, extended, id, claim)
   return redis.call('ZSCORE', extended, id) or redis.call('ZSCORE', leases, holder) or nil
 end
 
+-- The version of the state of a key, as text: of what is stored as `1version bytes`. Nil: there is none, or it was deleted.
+local function state_version(key)
+  return string.match(redis.call('GETRANGE', key, 0, 20), '^1(%d+) ')
+end
+
 -- Counters are added up here and written once per script.
 local tally = {}
 local function count(topic, what, n)

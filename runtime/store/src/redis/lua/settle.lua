@@ -25,7 +25,7 @@
 --         leave states as well, or '', 1 if their fuel counts or '', number of its settlements
 --         then per settlement, one kind after the other: the wait in ms (retry snooze release); the failure (retry bury); the unique
 --         value; the result ('' if the verdict does not end the job), if the group keeps them; the fuel, if it counts; how many ms the state is kept, then the
---         state as it is stored ('': it is deleted), if they leave states
+--         state ('': it is deleted, '0': it is marked as deleted, '1' and its bytes), if they leave states
 --       then the follow-up jobs: see read_new
 -- Returns per settlement that is not simply done: its position, counted from 1; 2 if the job was cancelled meanwhile and is gone, 0
 -- if the lease is lost and nothing was changed.
@@ -234,11 +234,19 @@ local function remove_later(ours)
   for k, i in ipairs(ours) do gone[n + k] = ids[i] end
 end
 
--- Writes the states that completed jobs leave.
+-- Writes the states that completed jobs leave. The version of a new one begins with the time: so no deleted one's comes again.
 local function leave_states(group, ours)
   for _, i in ipairs(group.states and ours or {}) do
     local key, state = KEYS[group.state_keys + i], ARGV[group.states + i]
-    if state == '' then redis.call('DEL', key) else redis.call('SET', key, state, 'PX', ARGV[group.ttls + i]) end
+    if state == '' then
+      redis.call('DEL', key)
+    else
+      if string.sub(state, 1, 1) == '1' then
+        local version = state_version(key)
+        state = string.format('1%.0f ', version and version + 1 or now or clock(ARGV[1])) .. string.sub(state, 2)
+      end
+      redis.call('SET', key, state, 'PX', ARGV[group.ttls + i])
+    end
   end
 end
 

@@ -11,7 +11,7 @@ use super::server::{TestRedis, until};
 use crate::prelude::*;
 use crate::redis::{DEFAULT_PREFIX, RedisStore};
 use crate::tests::{bury, job, retry, tenant, topic, unique, with, worker};
-use crate::{Cancelled, ClaimFrom, Imported, PollTenant, Pushed, ScheduleChange, Settled, Settlement, StateWrite};
+use crate::{Cancelled, ClaimFrom, Imported, PollTenant, Pushed, ScheduleChange, Settled, Settlement, StateDeleted, StateWrite};
 use gristmill_core::job::{Ended, JobId, NewJob};
 use gristmill_core::outcome::{StateChange, Verdict};
 use gristmill_core::schedule::{Overlap, Schedule, ScheduleId};
@@ -109,20 +109,31 @@ async fn the_state_of_a_key_is_found_after_its_topic_is_spread_further_and_stays
         let settlement = Settlement { state, ..Settlement::of(&claim, Verdict::Ack(None), Duration::ZERO) };
         assert_eq!(redis.store.settle(&[settlement]).await.unwrap(), [Settled::Done]);
     };
-    let state = async || redis.store.state(&topic("mail"), "k").await.unwrap();
+    let versioned = async || redis.store.state(&topic("mail"), "k").await.unwrap();
+    let state = async || versioned().await.map(|state| state.value);
+    let delete = async |version| redis.store.delete_state(&topic("mail"), "k", version).await.unwrap();
     end(StateChange::Set(b"first".into())).await;
     redis.spread(3).await;
     assert_eq!(state().await.as_deref(), Some(&b"first"[..]));
+    let first = versioned().await.unwrap().version;
+    redis.pass(10);
     end(StateChange::Set(b"second".into())).await;
     assert_eq!(state().await.as_deref(), Some(&b"second"[..]));
+    assert!(versioned().await.unwrap().version > first);
+    assert_eq!(delete(Some(first)).await, StateDeleted::OtherVersion);
     end(StateChange::Delete).await;
     assert_eq!(state().await, None, "the first one does not come back");
     redis.spread(5).await;
     assert_eq!(state().await, None);
     end(StateChange::Set(b"third".into())).await;
-    assert!(redis.store.delete_state(&topic("mail"), "k").await.unwrap());
+    assert_eq!(delete(None).await, StateDeleted::Deleted);
     assert_eq!(state().await, None, "none of them comes back");
-    assert!(!redis.store.delete_state(&topic("mail"), "k").await.unwrap());
+    assert_eq!(delete(None).await, StateDeleted::Missing);
+    end(StateChange::Set(b"fourth".into())).await;
+    let fourth = versioned().await.unwrap().version;
+    redis.spread(7).await;
+    assert_eq!(delete(Some(fourth)).await, StateDeleted::Deleted, "where it was before the topic was spread further");
+    assert_eq!(state().await, None);
 }
 
 #[tokio::test]
