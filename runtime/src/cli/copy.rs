@@ -1,5 +1,6 @@
 //! `gristmill store copy`: everything that waits or is dead, from one store into another.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,15 +19,12 @@ use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{NewToken, Token, TokenLimits, TokenRequirement, TokenText};
 use gristmill_store::{
-    FoundToken, MovedJob, Pause, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, move_schedules,
-    move_states, pause_alike,
+    FoundToken, MovedJob, Pause, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, move_bills,
+    move_schedules, move_states, pause_alike,
 };
 
 /// How often the progress is printed.
 const NOTE_EVERY: Duration = Duration::from_secs(2);
-
-/// Bills are looked for that are at most so many days old.
-const BILL_DAYS: u32 = 1000;
 
 /// Move jobs from one store to another
 #[derive(Debug, clap::Args)]
@@ -43,8 +41,8 @@ enum Command {
     /// Move every waiting, delayed and dead job; interrupted, run it again: nothing is lost or doubled
     ///
     /// Each topic is paused in the old store while its jobs are moved. Schedules move, too; tokens are copied with their limits, and a paused topic
-    /// is paused in the new store. States of keys move, too. Running jobs stay where they are, and so do jobs that wait for other jobs or are
-    /// waited for, results, totals and bills: the command says how many. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
+    /// is paused in the new store. States of keys move, too, and bills, which are added to those of the new store. Running jobs stay where they are, and so
+    /// do jobs that wait for other jobs or are waited for, results and totals: the command says how many. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
     Copy(CopyArgs),
 }
 
@@ -67,6 +65,8 @@ struct CopyArgs {
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let Command::Copy(args) = args.command;
     let (from, to) = settings(global, &args)?;
+    let keep_bills = global.manifest_without_secrets()?.server.bill_retention;
+    let days = days_kept(keep_bills);
     let (from, to) = (open(&from).await?.store, open(&to).await?.store);
     let tokens = copy_tokens(&*from, &*to, &args.tenant).await?;
     let tenants = if args.tenant.is_empty() { from.tenants().await? } else { args.tenant };
@@ -96,25 +96,22 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         states += move_states(&*from, &*to, &from.keys_with_state(tenant).await?)
             .await
             .context("failed to move states of keys; run this again: each is in one of the stores")?;
-        let today = Day::of(Timestamp::now());
-        let days = Day::from_number(today.number().saturating_sub(BILL_DAYS))..=today;
-        bill_lines += from.bill(tenant, &days).await?.len();
+        bill_lines += move_bills(&*from, &*to, tenant, &days, keep_bills).await.context(
+            "failed to move the bill; run this again within an hour: what is on its way is in neither store, and is added once",
+        )?;
     }
     if !global.json {
         screen::line(&format!("moved {moved} {}", if moved == 1 { "job" } else { "jobs" }))?;
     } else if tokens + schedules + bill_lines > 0 || states > 0 {
         let counts =
-            json!({ "tokens": tokens, "schedules": schedules, "states": states, "bill_lines_left": bill_lines });
+            json!({ "tokens": tokens, "schedules": schedules, "states": states, "bill_lines": bill_lines });
         screen::document(&counts)?;
     }
     if !global.json && states > 0 {
         screen::line(&format!("moved {states} {} of keys", if states == 1 { "state" } else { "states" }))?;
     }
     if !global.json && bill_lines > 0 {
-        screen::note(&format!(
-            "{bill_lines} lines of bills stay in the old store: `gristmill bill --csv --store {}` shows them",
-            args.from
-        ));
+        screen::line(&format!("moved {bill_lines} {} of bills", if bill_lines == 1 { "line" } else { "lines" }))?;
     }
     if !global.json && schedules > 0 {
         screen::line(&format!("moved {schedules} {}", if schedules == 1 { "schedule" } else { "schedules" }))?;
@@ -123,6 +120,13 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         screen::line(&format!("copied {tokens} {}", if tokens == 1 { "token" } else { "tokens" }))?;
     }
     Ok(Exit::Done)
+}
+
+/// The days whose bills are kept for some time after them. The next one may have begun by the clock of a store.
+fn days_kept(keep: Duration) -> RangeInclusive<Day> {
+    let today = Day::of(Timestamp::now()).number();
+    let kept = u32::try_from(keep.as_secs() / 86_400).unwrap_or(u32::MAX);
+    Day::from_number(today.saturating_sub(kept))..=Day::from_number(today + 1)
 }
 
 /// Copies the valid tokens of these tenants, or all, with their limits: a server on the new store accepts whom one on the old

@@ -227,6 +227,22 @@ checks! {
         "a line of a bill makes no sense",
         "the bill of that day is wrong or cannot be shown",
         "remove the field by hand; the journal has every attempt";
+    KeyRateMalformed "key-rate-malformed":
+        "what is noted of the rate of a key makes no sense",
+        "jobs of the key start earlier or later than its rate asks, and the note may stay for ever",
+        "remove the entry by hand";
+    HeldBackMarkWrong "held-back-mark-wrong":
+        "a running job is marked as held back by the rate of its key",
+        "other jobs of the key wait behind it for longer than the rate asks",
+        "nothing: the mark goes with the job";
+    FollowUpStuck "follow-up-stuck":
+        "a follow-up job has been on its way to another partition for an hour, or cannot be read",
+        "it does not run",
+        "start a runner of the tenant; if the job cannot be read, update, or remove the entry by hand";
+    StateUnreadable "state-unreadable":
+        "the state of a key cannot be read, or its topic is none",
+        "jobs of the key find no state, and begin anew",
+        "delete the state";
     NoExpiry "no-expiry":
         "a result or a note that is kept for a time has no end",
         "it takes space for ever",

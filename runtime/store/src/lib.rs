@@ -42,6 +42,7 @@ mod job_query;
 #[cfg(any(feature = "redis", feature = "sharding"))]
 mod joined;
 mod list;
+mod move_bills;
 mod move_jobs;
 mod operations;
 #[cfg(any(feature = "redis", feature = "sharding"))]
@@ -89,6 +90,7 @@ pub use job_query::{
     dead_groups, find, scan,
 };
 pub use list::{BadCursor, Cursor, Page, StateFilter};
+pub use move_bills::move_bills;
 pub use move_jobs::{MovedJob, TopicMove, Unmoved, move_states, pause_alike};
 pub use placement::{Placement, PlacementRegistry, TenantPlacement, TenantPlacements};
 pub use progress::show_progress;
@@ -99,7 +101,7 @@ pub use schedules::{
 pub use settlement::{Settlement, StateWrite};
 pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
-pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, StoredState, Transfer};
+pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, StoredState, TakenBill, Transfer};
 pub use tree::{TreeCancelled, cancel_tree};
 pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 

@@ -10,12 +10,15 @@
 //! another kind answers [`Imported::Unreadable`], and the job stays in the old store. The unique value of a job that cannot
 //! be read is free in the new store, unless the stored form says it.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::bill::BillEntry;
 use super::contract::Store;
 use super::error::StoreError;
 use super::operations::operations;
-use gristmill_core::job::{Job, JobId, Name, TopicId};
+use gristmill_core::bill::{BillLine, Day};
+use gristmill_core::job::{Job, JobId, Name, TopicId, WorkerId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
@@ -49,6 +52,38 @@ operations! {
 
         /// Stores the state of a key that has none. Returns whether it had none; else nothing was changed.
         async fn import_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Result<bool, StoreError>;
+
+        /// Takes the bills of a tenant's days out of the store, to be added to those of another one: days with costs, in order. What was taken is
+        /// set aside, with the mark, until it is dropped; till then it is in no [bill](crate::Bills::bill), and each call answers with it again, as it
+        /// was and with the mark that it had. What is added meanwhile is taken when that has been dropped.
+        async fn take_bills(
+            &self,
+            tenant: &Name,
+            days: &RangeInclusive<Day>,
+            mark: u64,
+        ) -> Result<Vec<TakenBill>, StoreError>;
+
+        /// Drops what [`Transfer::take_bills`] has set aside, if it has this mark.
+        async fn drop_taken_bill(&self, tenant: &Name, day: Day, mark: u64) -> Result<(), StoreError>;
+    }
+}
+
+/// A day of a tenant's bill that was taken out of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenBill {
+    /// The day.
+    pub day: Day,
+    /// Says which it is: the same costs may be taken again, and be others.
+    pub mark: u64,
+    /// In order of topic.
+    pub lines: Vec<BillLine>,
+}
+
+impl TakenBill {
+    /// What adds it to the bill of another store, once however often it is added within an hour. `keep`: see [`BillEntry::keep`].
+    pub fn into_entry(self, tenant: &Name, keep: Duration) -> BillEntry {
+        let writer = WorkerId::new(&format!("bill-of-{}-{:016x}", self.day, self.mark));
+        BillEntry { tenant: tenant.clone(), writer, number: 1, lines: self.lines, keep, used_us: 0 }
     }
 }
 

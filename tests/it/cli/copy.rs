@@ -60,9 +60,13 @@ async fn jobs_go_to_redis_and_back_as_they_are() {
     project.run(&["push", "parking", "--id", "high", "--priority", "high", "--meta", "a=b", "--ttl", "1d"]).done();
     project.run(&["push", "parking", "--id", "delayed", "--delay", "1h", "--key", "k"]).done();
     let before = views(&project, &file);
+    let bill = |store: &str| project.run(&["--store", store, "bill", "--json"]).ended(0).documents();
+    let costs = bill(&file);
+    assert!(!costs.is_empty());
 
     let said = copy(&project, &file, &redis, &[]);
-    assert!(said.done().ends_with("moved 4 jobs\n"), "{}", said.text());
+    assert!(said.done().contains("\nmoved 4 jobs\nmoved 1 line of bills\n"), "{}", said.text());
+    assert_eq!((bill(&redis), bill(&file).len()), (costs, 0));
     assert!(said.text().contains("parking: moved 2 ready, 1 delayed, 0 dead\n"), "{}", said.text());
     assert_eq!(views(&project, &redis), before);
     assert_eq!(counts_of(&stats(&project, &file), "parking"), [0; 4]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill::bill::{BillLine, Cost, Day};
 use gristmill::job::{Name, WorkerId};
-use gristmill::store::BillEntry;
+use gristmill::store::{BillEntry, move_bills};
 use gristmill_tests::test_store::{TestStore, tenant, tenant_beside, topic, worker};
 
 super::cases![
@@ -19,6 +19,9 @@ super::cases![
     large_amounts_are_exact,
     a_bill_outlives_the_process,
     each_process_learns_what_all_have_used,
+    a_bill_moves_and_is_added_to_that_of_the_new_store,
+    a_move_of_a_bill_that_was_interrupted_adds_each_line_once,
+    costs_that_come_while_a_bill_moves_are_kept_for_the_next_time,
 ];
 
 /// The test's clock may be behind that of a server.
@@ -178,4 +181,56 @@ async fn each_process_learns_what_all_have_used(queue: TestStore) {
         _ => assert_eq!(answers, [5, 12, 12, 12, 1].map(Some), "an entry that comes again counts once"),
     }
     assert_eq!(bill(&queue, &tenant()).await, [], "what was used is no line of the bill");
+}
+
+async fn moved(from: &TestStore, to: &TestStore) -> usize {
+    let days = day(from, 0)..=day(from, 99);
+    move_bills(&*from.store, &*to.store, &tenant(), &days, KEEP).await.unwrap()
+}
+
+async fn a_bill_moves_and_is_added_to_that_of_the_new_store(queue: TestStore) {
+    let (to, today, next) = (queue.another().await, day(&queue, 0), day(&queue, 1));
+    let lines = vec![line("image", today, cost(1)), line("mail", today, cost(2)), line("mail", next, cost(4))];
+    add(&queue, &[entry(1, lines), of_tenant(&tenant_beside(), entry(1, vec![line("mail", today, cost(3))]))]).await;
+    add(&to, &[entry(1, vec![line("mail", today, cost(10))])]).await;
+    assert_eq!(moved(&queue, &to).await, 3);
+    let expected = [line("image", today, cost(1)), line("mail", today, cost(12)), line("mail", next, cost(4))];
+    assert_eq!(bill(&to, &tenant()).await, expected);
+    assert_eq!((bill(&queue, &tenant()).await, bill(&queue, &tenant_beside()).await.len()), (Vec::new(), 1));
+    assert_eq!(moved(&queue, &to).await, 0);
+    assert_eq!(bill(&to, &tenant()).await, expected);
+}
+
+async fn a_move_of_a_bill_that_was_interrupted_adds_each_line_once(mut queue: TestStore) {
+    let (to, today) = (queue.another().await, day(&queue, 0));
+    let lines = vec![line("image", today, cost(1)), line("mail", today, cost(2))];
+    add(&queue, &[entry(1, lines.clone())]).await;
+    let days = today..=today;
+    let taken = queue.store.take_bills(&tenant(), &days, u64::MAX).await.unwrap();
+    assert_eq!((taken.len(), taken[0].day, taken[0].mark, &taken[0].lines), (1, today, u64::MAX, &lines));
+    assert_eq!(bill(&queue, &tenant()).await, [], "it is on its way");
+    queue.reopen().await;
+    assert_eq!(queue.store.take_bills(&tenant(), &days, 7).await.unwrap(), taken, "as it was");
+    // It was added, and the answer was lost.
+    add(&to, &[taken[0].clone().into_entry(&tenant(), KEEP)]).await;
+    assert_eq!(moved(&queue, &to).await, 2);
+    assert_eq!((bill(&to, &tenant()).await, moved(&queue, &to).await), (lines, 0));
+    assert!(queue.store.fsck().await.unwrap().is_clean() && to.store.fsck().await.unwrap().is_clean());
+}
+
+async fn costs_that_come_while_a_bill_moves_are_kept_for_the_next_time(queue: TestStore) {
+    let (to, today) = (queue.another().await, day(&queue, 0));
+    let (first, second) = (line("mail", today, cost(1)), line("mail", today, cost(2)));
+    add(&queue, &[entry(1, vec![first.clone()])]).await;
+    let days = today..=today;
+    let taken = queue.store.take_bills(&tenant(), &days, 7).await.unwrap();
+    add(&queue, &[entry(2, vec![second.clone()])]).await;
+    assert_eq!(bill(&queue, &tenant()).await, [second]);
+    assert_eq!(queue.store.take_bills(&tenant(), &days, 8).await.unwrap(), taken);
+    queue.store.drop_taken_bill(&tenant(), today, 8).await.unwrap();
+    assert_eq!(queue.store.take_bills(&tenant(), &days, 9).await.unwrap(), taken, "none was taken with that mark");
+    assert_eq!(moved(&queue, &to).await, 1);
+    assert_eq!(bill(&to, &tenant()).await, [first]);
+    assert_eq!(moved(&queue, &to).await, 1);
+    assert_eq!(bill(&to, &tenant()).await, [line("mail", today, cost(3))], "equal or not, each is added");
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use gristmill::bill::{BillLine, Cost, Day};
 use gristmill::job::{JobId, NewJob, Priority, WorkerId};
-use gristmill::outcome::{Reason, Verdict};
+use gristmill::outcome::{Reason, StateChange, Verdict};
 use gristmill::schedule::{Schedule, ScheduleId};
 use gristmill::store::embedded::fsck_file;
-use gristmill::store::{BillEntry, Check, ClaimFrom, DeadLimits, ScheduleChange, Settlement};
+use gristmill::store::{BillEntry, Check, ClaimFrom, DeadLimits, ScheduleChange, Settlement, StateWrite};
 use gristmill::topic::{FleetLimits, KeyLimits, OnDead, Rate, TenantFleetLimits};
 use gristmill_tests::random::seeded;
 use gristmill_tests::test_store::{
@@ -85,6 +85,10 @@ async fn a_store_in_which_much_has_happened_has_no_damage(queue: TestStore) {
         let per_key = KeyLimits { max_running: 1, on_dead, rate };
         FleetLimits { per_key, ..FleetLimits::NONE }
     };
+    queue.push(&[keyed("state")]).await;
+    let claim = queue.claim_one().await;
+    let state = StateWrite { key: "state".into(), change: StateChange::Set(b"kept".to_vec()), ttl: Duration::from_secs(90) };
+    queue.settle_with(Settlement { state: Some(state), ..settlement(&claim, Verdict::Ack(None)) }).await;
     schedule(&queue, "hourly").await;
     let paused = schedule(&queue, "paused").await;
     queue.store.change_schedule(&paused, &ScheduleChange::Pause).await.unwrap();
@@ -290,6 +294,15 @@ const IN_REDIS: &[Damage] = &[
     (Check::RunningMiscounted, "HINCRBY|P counts|mail:running|1", "1 run, and 2 are noted"),
     (Check::RunningMiscounted, "HSET|P tenant|running|9", "1 run, and 9 are noted"),
     (Check::CountMalformed, "HSET|P counts|mail:acked|-1", "counts mail:acked"),
+    (Check::KeyRateMalformed, "ZADD|P key-rates|5|no-key", "key-rates no-key: `5`"),
+    (Check::KeyRateMalformed, "ZADD|P key-rates|inf|mail k", "topic mail, "),
+    (Check::HeldBackMarkWrong, "HSET|P keyed|running|00 k", "job running, "),
+    (Check::FollowUpStuck, "HSET|P outbox|late|nonsense", "job late, "),
+    (Check::StateUnreadable, "SET|P state:mail:k|nonsense|EX|3600", "state:mail:k: it begins with `nonsense`"),
+    (Check::StateUnreadable, "SET|P state:mail:k|1x|EX|3600", "state:mail:k: it begins with `1x`"),
+    (Check::StateUnreadable, "SET|P state:no topic:k|15 x|EX|3600", "`no topic` is no topic"),
+    (Check::NoExpiry, "SET|P state:mail:k|15 x", "state:mail:k"),
+    (Check::NoExpiry, "HSET|P bill-taken:2027-01-15|mail:fuel|1", "bill-taken:2027-01-15"),
     (Check::PauseMisnoted, "HSET|P pauses|mail|5 somebody", "topic mail, "),
     (Check::PauseMisnoted, "HSET|P pauses|held|yesterday", "pauses held: `yesterday`"),
     (Check::ScheduleUnreadable, "HSET|P schedules|mail/hourly|nonsense", "mail/hourly"),
@@ -340,6 +353,23 @@ const IN_A_FILE: &[Damage] = &[
     (Check::CountMalformed, "INSERT INTO totals VALUES (77, 'acked', 1)", "topic 77"),
     (Check::DetailWithoutJob, "INSERT INTO bodies VALUES (1, x'00')", "bodies 1"),
     (Check::DetailWithoutJob, "INSERT INTO ended VALUES (77, 1, 'complete', 1, 1, 1, ' a ')", "topic 77"),
+    (Check::KeyRateMalformed, "INSERT INTO key_rates VALUES ('acme', 'mail', 'k', -1)", "topic mail, key_rates k"),
+    (Check::HeldBackMarkWrong, "UPDATE job_rows SET slot = 2, key = 'k' WHERE id = 'running'", "job running, "),
+    (
+        Check::StateUnreadable,
+        "INSERT INTO states (tenant, topic, key, value, until, version) VALUES ('acme', 'mail', 'k', x'00', 5, 0)",
+        "topic mail, states k: its version is 0",
+    ),
+    (
+        Check::StateUnreadable,
+        "INSERT INTO states (tenant, topic, key, value, until) VALUES ('acme', 'no topic', 'k', x'00', 5)",
+        "topic no topic, states k",
+    ),
+    (
+        Check::BillMalformed,
+        "INSERT INTO taken_bills VALUES ('acme', 5, 'mail', 5, 1, -1, 1, 1, 1, 1, 1, '7')",
+        "topic mail, taken_bills 5",
+    ),
     (Check::PauseMisnoted, "UPDATE topics SET paused = 0 WHERE topic = 'held'", "topic held, pauses "),
     (Check::PauseMisnoted, "INSERT INTO pauses VALUES (77, 5, NULL)", "pauses 77"),
     (Check::LeaseWithoutJobs, "INSERT INTO batches VALUES (5, 5, 1, 'host-2', 1)", "`host-2`"),
@@ -382,6 +412,18 @@ async fn damage_in_a_file_is_found_and_named() {
 fn every_check_finds_something() {
     let found: BTreeSet<Check> = IN_REDIS.iter().chain(IN_A_FILE).map(|(check, ..)| *check).collect();
     assert_eq!(found, Check::ALL.iter().copied().collect());
+}
+
+/// The outbox of a partition has it until it is pushed to its own, for a moment: nothing but an hour shows that none pushes it.
+#[tokio::test]
+async fn a_follow_up_job_is_stuck_after_an_hour_and_not_before() {
+    let queue = filled(Kind::REDIS).await;
+    const COPY: &str = "redis.call('HSET', KEYS[2], 'late', redis.call('HGET', KEYS[1], 'ready')) return 1";
+    queue.redis::<i64>(&format!("EVAL|{COPY}|2|P jobs|P outbox")).await;
+    assert_eq!(findings(&queue).await, none());
+    queue.pass(3_600_001);
+    let found = findings(&queue).await;
+    assert_found(&found, (Check::FollowUpStuck, "an hour", "topic mail, job late, "));
 }
 
 /// What is repaired by the next claim is named until then.

@@ -11,7 +11,7 @@ use super::row::ms;
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::bill::KNOWN_FOR;
-use crate::{BillEntries, BillEntry, Bills, StoreError};
+use crate::{BillEntries, BillEntry, Bills, StoreError, TakenBill};
 use gristmill_core::bill::{BillLine, Cost, Day};
 use gristmill_core::job::{Name, TopicId};
 
@@ -36,9 +36,32 @@ const ADD: &str = "INSERT INTO bills (tenant, day, topic, until, attempts, fuel,
 const READ: &str = "SELECT day, topic, attempts, fuel, memory_kib_ms, run_us, bytes_in, bytes_out, requests FROM bills
                     WHERE tenant = ?1 AND day BETWEEN ?2 AND ?3 AND until > ?4 ORDER BY day, topic";
 
+/// The column of the mark among those of [`READ_TAKEN`].
+const MARK: usize = 2 + Cost::NAMES.len();
+
 /// Drops lines whose time is over, a bounded number.
 const EXPIRE: &str = "DELETE FROM bills WHERE (tenant, day, topic) IN
                           (SELECT tenant, day, topic FROM bills WHERE until <= ?1 ORDER BY until LIMIT ?2)";
+
+/// Sets the lines of days aside of which none is.
+const TAKE: &str = "INSERT INTO taken_bills (tenant, day, topic, until, attempts, fuel, memory_kib_ms, run_us, bytes_in, bytes_out, requests, mark)
+                    SELECT tenant, day, topic, until, attempts, fuel, memory_kib_ms, run_us, bytes_in, bytes_out, requests, ?5 FROM bills
+                    WHERE tenant = ?1 AND day BETWEEN ?2 AND ?3 AND until > ?4
+                        AND day NOT IN (SELECT day FROM taken_bills WHERE tenant = ?1)";
+
+/// Removes the lines that were set aside with a mark.
+const REMOVE_TAKEN: &str = "DELETE FROM bills WHERE tenant = ?1 AND day IN
+                                (SELECT day FROM taken_bills WHERE tenant = ?1 AND mark = ?2)";
+
+/// The lines of some days that are set aside.
+const READ_TAKEN: &str = "SELECT day, topic, attempts, fuel, memory_kib_ms, run_us, bytes_in, bytes_out, requests, mark FROM taken_bills
+                          WHERE tenant = ?1 AND day BETWEEN ?2 AND ?3 ORDER BY day, topic";
+
+/// Drops the lines of a day that are set aside.
+const DROP_TAKEN: &str = "DELETE FROM taken_bills WHERE tenant = ?1 AND day = ?2 AND mark = ?3";
+
+/// Drops all whose time is over. There are none, unless a copy was interrupted and not run again.
+const EXPIRE_TAKEN: &str = "DELETE FROM taken_bills WHERE until <= ?1";
 
 #[async_trait]
 impl Bills for EmbeddedStore {
@@ -93,8 +116,33 @@ impl Work<'_> {
         Ok(())
     }
 
+    pub(super) fn take_bills(&self, tenant: &Name, days: &RangeInclusive<Day>, mark: u64) -> Done<Vec<TakenBill>> {
+        let (of, first, last, mark) = (tenant.as_str(), days.start().number(), days.end().number(), mark.to_string());
+        self.connection.prepare_cached(TAKE)?.execute(params![of, first, last, ms(self.now()), mark])?;
+        self.connection.prepare_cached(REMOVE_TAKEN)?.execute(params![of, mark])?;
+        let mut select = self.connection.prepare_cached(READ_TAKEN)?;
+        let mut rows = select.query(params![of, first, last])?;
+        let mut taken: Vec<TakenBill> = Vec::new();
+        while let Some(row) = rows.next()? {
+            let line = read(row, tenant)?;
+            let mark = row.get::<_, String>(MARK)?.parse().unwrap_or_default();
+            match taken.last_mut().filter(|taken| taken.day == line.day) {
+                Some(taken) => taken.lines.push(line),
+                None => taken.push(TakenBill { day: line.day, mark, lines: vec![line] }),
+            }
+        }
+        Ok(taken)
+    }
+
+    pub(super) fn drop_taken_bill(&self, tenant: &Name, day: Day, mark: u64) -> Done<()> {
+        let mut drop_taken = self.connection.prepare_cached(DROP_TAKEN)?;
+        drop_taken.execute(params![tenant.as_str(), day.number(), mark.to_string()])?;
+        Ok(())
+    }
+
     /// Drops lines whose time is over, at most so many.
     pub(super) fn expire_bills(&self, limit: i64) -> Done<usize> {
+        self.connection.prepare_cached(EXPIRE_TAKEN)?.execute([ms(self.now())])?;
         Ok(self.connection.prepare_cached(EXPIRE)?.execute([ms(self.now()), limit])?)
     }
 }

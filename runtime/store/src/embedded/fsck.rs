@@ -83,6 +83,11 @@ const OF_JOBS: &[(Check, &str)] = &[
                   OR slot IS NOT NULL AND coalesce(key, '') = '')",
     ),
     (
+        Check::HeldBackMarkWrong,
+        "SELECT tenant, topic, id, 'job_rows ' || number, 'its key is `' || coalesce(key, '') || '`'
+         FROM jobs WHERE number > ?1 AND number <= ?2 AND state = 'running' AND slot = 2",
+    ),
+    (
         Check::ClaimMalformed,
         "SELECT tenant, topic, id, 'job_rows ' || number, attempts || ' attempts and ' || deliveries || ' deliveries'
          FROM jobs WHERE number > ?1 AND number <= ?2 AND (state = 'running' AND deliveries < 1 OR attempts > deliveries OR attempts < 0)",
@@ -208,6 +213,21 @@ const OF_ALL: &[(Check, &str)] = &[
         "SELECT own.tenant, NULL, own.waiter, 'links ' || own.waiter, own.members || ' are counted, and there are more' FROM links AS own
          WHERE own.job = '' AND own.members < (
              SELECT count(*) FROM links WHERE links.tenant = own.tenant AND links.waiter = own.waiter AND links.job <> '')",
+    ),
+    (
+        Check::KeyRateMalformed,
+        "SELECT tenant, topic, NULL, 'key_rates ' || key, 'its bucket is full again at ' || full_at || ' us' FROM key_rates
+         WHERE full_at NOT BETWEEN 0 AND 99999999999999000 OR key = ''",
+    ),
+    (
+        Check::StateUnreadable,
+        "SELECT tenant, topic, NULL, 'states ' || key, 'its version is ' || version FROM states
+         WHERE version < 1 OR topic = '' OR topic GLOB '*[^A-Za-z0-9_.-]*'",
+    ),
+    (
+        Check::BillMalformed,
+        "SELECT tenant, topic, NULL, 'taken_bills ' || day, 'an amount is negative' FROM taken_bills
+         WHERE min(day, until, attempts, fuel, memory_kib_ms, run_us, bytes_in, bytes_out, requests) < 0",
     ),
     (
         Check::PauseMisnoted,

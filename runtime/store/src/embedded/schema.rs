@@ -43,6 +43,22 @@ const STEPS: &[&str] = &[
      ) STRICT;",
     "-- Format 17: states have versions.
      ALTER TABLE states ADD COLUMN version INTEGER NOT NULL DEFAULT 1;",
+    "-- Format 18: lines of bills that were taken out of the file, to be added to those of another store, each with the mark with which it was.
+     CREATE TABLE taken_bills (
+         tenant        TEXT    NOT NULL,
+         day           INTEGER NOT NULL,
+         topic         TEXT    NOT NULL,
+         until         INTEGER NOT NULL,
+         attempts      INTEGER NOT NULL,
+         fuel          INTEGER NOT NULL,
+         memory_kib_ms INTEGER NOT NULL,
+         run_us        INTEGER NOT NULL,
+         bytes_in      INTEGER NOT NULL,
+         bytes_out     INTEGER NOT NULL,
+         requests      INTEGER NOT NULL,
+         mark          TEXT    NOT NULL,
+         PRIMARY KEY (tenant, day, topic)
+     ) STRICT, WITHOUT ROWID;",
 ];
 
 /// Why a file is not used.

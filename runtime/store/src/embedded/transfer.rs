@@ -1,5 +1,6 @@
 //! Moving jobs out of this store and into it.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,7 +21,8 @@ use super::unique::held_until;
 use super::work::Work;
 use crate::batch::parts;
 use crate::clock::{point_ms, wait_ms};
-use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace, StoredState, Transfer};
+use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace, StoredState, TakenBill, Transfer};
+use gristmill_core::bill::Day;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -151,6 +153,23 @@ impl Transfer for EmbeddedStore {
         let (topic, key, state) = (topic.clone(), key.to_owned(), state.clone());
         let weight = Weight { jobs: 1, bytes: state.value.len() };
         self.write("take the state of a key in", weight, move |work| work.import_state(&topic, &key, &state)).await
+    }
+
+    async fn take_bills(
+        &self,
+        tenant: &Name,
+        days: &RangeInclusive<Day>,
+        mark: u64,
+    ) -> Result<Vec<TakenBill>, StoreError> {
+        let (tenant, days) = (tenant.clone(), days.clone());
+        let take = move |work: &mut Work<'_>| work.take_bills(&tenant, &days, mark);
+        self.write("take a bill out", Weight::default(), take).await
+    }
+
+    async fn drop_taken_bill(&self, tenant: &Name, day: Day, mark: u64) -> Result<(), StoreError> {
+        let tenant = tenant.clone();
+        let drop_taken = move |work: &mut Work<'_>| work.drop_taken_bill(&tenant, day, mark);
+        self.write("drop a bill that has moved", Weight::default(), drop_taken).await
     }
 }
 

@@ -14,12 +14,16 @@ use super::script::{Call, script};
 use super::store::Partition;
 use crate::bill::KNOWN_FOR;
 use crate::clock::{point_ms, wait_ms};
-use crate::{BillEntries, BillEntry, Bills, StoreError};
+use crate::{BillEntries, BillEntry, Bills, StoreError, TakenBill};
 use gristmill_core::bill::{BillLine, Cost, Day};
 use gristmill_core::job::{Name, TopicId};
 
 const READ: &str = "read a bill";
 const ADD: &str = "add to a bill";
+const TAKE: &str = "take a bill out";
+
+/// The field of a bill that was taken out that has its mark. No topic has such a name.
+const MARK: &str = "";
 
 /// How many days are read in one round trip.
 const DAYS: usize = 32;
@@ -76,6 +80,44 @@ impl Partition {
             }
         }
         Ok(lines)
+    }
+}
+
+impl Partition {
+    pub(super) async fn take_bills(
+        &self,
+        tenant: &Name,
+        days: &RangeInclusive<Day>,
+        mark: u64,
+    ) -> Result<Vec<TakenBill>, StoreError> {
+        let (keys, mut taken) = (self.keys(tenant), Vec::new());
+        let days: Vec<Day> = (days.start().number()..=days.end().number()).map(Day::from_number).collect();
+        for days in days.chunks(DAYS) {
+            let mut ask = pipe();
+            for day in days {
+                ask.cmd("EXISTS").arg(keys.bill(*day)).arg(keys.taken_bill(*day));
+            }
+            let found: Vec<u64> = self.link.query(TAKE, &ask).await?;
+            for (day, _) in days.iter().zip(found).filter(|(_, found)| *found > 0) {
+                let mut call = Call::new(script!("take_bill.lua"), &[keys.bill(*day), keys.taken_bill(*day)]);
+                call.arg(mark.to_string());
+                let mut reply = self.reply(TAKE, call).await?;
+                let mut fields = BTreeMap::new();
+                while !reply.is_empty() {
+                    let mut field = || Ok((reply.text()?, reply.text()?.parse().unwrap_or_default()));
+                    fields.extend([field().map_err(self.misread(TAKE))?]);
+                }
+                let Some(mark) = fields.remove(MARK) else { continue };
+                taken.push(TakenBill { day: *day, mark, lines: read(tenant, *day, &fields).collect() });
+            }
+        }
+        Ok(taken)
+    }
+
+    pub(super) async fn drop_taken_bill(&self, tenant: &Name, day: Day, mark: u64) -> Result<(), StoreError> {
+        let mut call = Call::new(script!("drop_bill.lua"), &[self.keys(tenant).taken_bill(day)]);
+        call.arg(mark.to_string());
+        self.is_one("drop a bill that has moved", call).await.map(drop)
     }
 }
 

@@ -74,6 +74,11 @@ impl Keys {
         self.key_of("bill", &day.to_string())
     }
 
+    /// HASH: what was taken of the bill of a day, to be added to that of another store; the field '' → the mark with which it was.
+    pub(super) fn taken_bill(&self, day: Day) -> String {
+        self.key_of("bill-taken", &day.to_string())
+    }
+
     /// STRING: the number of the last entry that a process added to the bill.
     pub(super) fn billed(&self, writer: &WorkerId) -> String {
         self.key_of("billed", writer.as_str())
@@ -262,13 +267,14 @@ const OTHER_NAMES_OF: &[(&str, &str)] = &[
     ("ready-low", "LIST"),
     ("processing", "LIST"),
     ("bill", "HASH"),
+    ("bill-taken", "HASH"),
     ("billed", "STRING"),
     ("settled", "STRING"),
     ("state", "STRING"),
 ];
 
 /// The names of partitions' keys that expire.
-const EXPIRING: &[&str] = &["ended", "progress", "result", "bill", "billed", "used", "settled", "state"];
+const EXPIRING: &[&str] = &["ended", "progress", "result", "bill", "bill-taken", "billed", "used", "settled", "state"];
 
 /// The keys of all tenants, behind the prefix, and those whose names begin so; each with its type.
 const ALL_TENANTS: &[(&str, &str)] = &[

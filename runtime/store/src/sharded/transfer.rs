@@ -1,10 +1,13 @@
 //! Both ends of a move of jobs, as if the shards were one store.
 
+use std::ops::RangeInclusive;
+
 use async_trait::async_trait;
 
 use super::store::ShardedStore;
 use crate::parts::ask_by_store;
-use crate::{Imported, StoreError, StoredJob, StoredState, Transfer};
+use crate::{Imported, StoreError, StoredJob, StoredState, TakenBill, Transfer};
+use gristmill_core::bill::Day;
 use gristmill_core::job::{JobId, Name, TopicId};
 
 #[async_trait]
@@ -57,5 +60,18 @@ impl Transfer for ShardedStore {
 
     async fn import_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Result<bool, StoreError> {
         self.map().placed(&topic.tenant)?.1.import_state(topic, key, state).await
+    }
+
+    async fn take_bills(
+        &self,
+        tenant: &Name,
+        days: &RangeInclusive<Day>,
+        mark: u64,
+    ) -> Result<Vec<TakenBill>, StoreError> {
+        self.map().placed(tenant)?.1.take_bills(tenant, days, mark).await
+    }
+
+    async fn drop_taken_bill(&self, tenant: &Name, day: Day, mark: u64) -> Result<(), StoreError> {
+        self.map().placed(tenant)?.1.drop_taken_bill(tenant, day, mark).await
     }
 }

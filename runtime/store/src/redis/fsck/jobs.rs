@@ -115,7 +115,7 @@ impl Facts {
 type JobCheck = fn(&Stored, &Facts) -> Option<(Check, String)>;
 
 /// Each says what is wrong with a job, if that is.
-const CHECKS: [JobCheck; 11] = [
+const CHECKS: [JobCheck; 12] = [
     |_, facts| {
         let is_nowhere = facts.places().is_empty();
         is_nowhere.then(|| (Check::JobInNoPlace, format!("its claims are `{}`", facts.claim)))
@@ -139,6 +139,10 @@ const CHECKS: [JobCheck; 11] = [
         let place = facts.keyed.split(' ').next().filter(|_| !facts.keyed.is_empty())?;
         let needs_slot = ["0", "00"].contains(&place) && (facts.runs() || !facts.lines.is_empty());
         (needs_slot && !facts.holds_slot).then(|| (Check::JobMissesKeySlot, format!("`keyed` says `{}`", facts.keyed)))
+    },
+    |_, facts| {
+        let is_marked = facts.runs() && facts.keyed.starts_with("00 ");
+        is_marked.then(|| (Check::HeldBackMarkWrong, format!("`keyed` says `{}`", facts.keyed)))
     },
     |_, facts| {
         let (deliveries, attempts, _) = claim_fields(&facts.claim);

@@ -7,9 +7,13 @@ use redis::pipe;
 use super::{DOING, Found, shown};
 use crate::redis::keys::{KnownKey, partitions, read_key, tenants_key};
 use crate::redis::partitions::RedisStore;
+use crate::redis::record::is_state;
 use crate::redis::scan::escaped;
 use crate::{Check, Finding, FsckReport, StoreError};
 use gristmill_core::job::Name;
+
+/// How many bytes of a state are read, less one: as many as its version may take.
+const STATE_BYTES: usize = 20;
 
 /// The partitions of tenants, by the number that they have.
 type Partitions = BTreeMap<(Name, u32), Found>;
@@ -55,6 +59,37 @@ impl RedisStore {
             let (kind, ttl) = (kind.map_err(Into::into), ttl.map_err(Into::into));
             let misread = self.server.misread(DOING);
             self.look_at_key(&shown(key), &kind.map_err(&misread)?, ttl.map_err(&misread)?, found, report);
+        }
+        self.look_at_states(&keys, report).await
+    }
+
+    /// Whether states among these keys can be read, by their first bytes. A key of another type has been found already.
+    async fn look_at_states(&self, keys: &[Vec<u8>], report: &mut FsckReport) -> Result<(), StoreError> {
+        let names: Vec<String> = keys.iter().map(|key| shown(key)).collect();
+        let read = |name: &String| {
+            let (tenant, _, kind, of) = read_key(&self.server.prefix, name)?.partition?;
+            (kind == "state").then(|| (name.clone(), tenant, of.split_once(':').unwrap_or((of, "")).0.to_owned()))
+        };
+        let states: Vec<(String, Name, String)> = names.iter().filter_map(read).collect();
+        if states.is_empty() {
+            return Ok(());
+        }
+        let mut ask = pipe();
+        for (name, ..) in &states {
+            ask.cmd("GETRANGE").arg(name).arg(0).arg(STATE_BYTES);
+        }
+        let answers = self.server.link.query_each(DOING, ask).await?;
+        for ((name, tenant, topic), answer) in states.into_iter().zip(answers) {
+            let Ok(stored) = answer.and_then(redis::from_redis_value::<Vec<u8>>) else { continue };
+            let detail = if topic.parse::<Name>().is_err() {
+                format!("`{topic}` is no topic")
+            } else if stored.is_empty() || is_state(&stored) {
+                // It has expired, or can be read.
+                continue;
+            } else {
+                format!("it begins with `{}`", shown(&stored))
+            };
+            report.found(Finding::at(Check::StateUnreadable, name, detail).of(&tenant, Some(&topic), None));
         }
         Ok(())
     }

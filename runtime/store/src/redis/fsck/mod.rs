@@ -85,6 +85,8 @@ impl Look<'_> {
         self.counts(&found.bills).await?;
         self.running().await?;
         self.pauses().await?;
+        self.key_rates().await?;
+        self.outbox().await?;
         self.schedules().await
     }
 

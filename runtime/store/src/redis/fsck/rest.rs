@@ -1,20 +1,28 @@
 //! Unique values, slots of keys, counts, bills and schedules.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use redis::{RedisResult, pipe};
 
 use super::{Bytes, DOING, Look, Scan, shown};
 use crate::fsck::schedule_problem;
+use crate::redis::envelope;
 use crate::redis::inspect::read_pause;
 use crate::redis::keys::counter;
 use crate::redis::script::{Call, script};
 use crate::{Check, StoreError};
-use gristmill_core::job::Name;
+use gristmill_core::job::{BadJobId, Name};
 use gristmill_core::time::Timestamp;
 
 /// How many entries `claims` may have, so that one script may count the running jobs among them.
 const CLAIMS: usize = 20_000;
+
+/// The last time that a bucket may be full again at, µs: a time that never comes.
+const LAST_US: f64 = 99_999_999_999_999_000.0;
+
+/// How long a follow-up job may be on its way.
+const STUCK_AFTER: Duration = Duration::from_secs(3600);
 
 /// The member of `due` that stands for the schedules.
 const SCHEDULES: &str = "@schedules";
@@ -136,6 +144,59 @@ impl Look<'_> {
             self.found(Check::RunningMiscounted, (of_topic, None), place, detail);
         }
         Ok(())
+    }
+
+    /// When the buckets of keys are full again.
+    pub(super) async fn key_rates(&mut self) -> Result<(), StoreError> {
+        let (key, mut cursor) = (self.keys.key_rates(), 0);
+        loop {
+            let (next, members) = self.scan(Scan::Sorted, &key, cursor).await?;
+            self.report.look("entries", members.len());
+            for (member, full_at) in members {
+                let (member, full_at) = (shown(&member), shown(&full_at));
+                let topic = member.split_once(' ').filter(|(topic, key)| topic.parse::<Name>().is_ok() && !key.is_empty());
+                let is_time = full_at.parse::<f64>().is_ok_and(|full_at| (0.0..=LAST_US).contains(&full_at));
+                if topic.is_none() || !is_time {
+                    let topic = topic.map(|(topic, _)| topic);
+                    self.found(Check::KeyRateMalformed, (topic, None), format!("{key} {member}"), format!("`{full_at}`"));
+                }
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Follow-up jobs on their way to another partition. A poll of any runner pushes what is still there after half a minute.
+    pub(super) async fn outbox(&mut self) -> Result<(), StoreError> {
+        let (key, mut cursor) = (self.keys.outbox(), 0);
+        let mut ask = pipe();
+        ask.cmd("HLEN").arg(&key).cmd("TIME");
+        let (_, time): (u64, _) = self.query(&ask).await?;
+        let now = self.partition.now(time);
+        loop {
+            let (next, entries) = self.scan(Scan::LargeHash, &key, cursor).await?;
+            self.report.look("follow-up jobs", entries.len());
+            for (id, stored) in entries {
+                let id = shown(&id);
+                let read = id.parse().map_err(|error: BadJobId| error.to_string());
+                let read = read.and_then(|id| envelope::read(self.tenant, id, &stored).map_err(|error| error.to_string()));
+                let (topic, detail) = match read {
+                    Err(problem) => (None, problem),
+                    Ok(job) if now.since(job.enqueued_at) > STUCK_AFTER => {
+                        (Some(job.spec.topic.topic), format!("it was enqueued at {}", job.enqueued_at))
+                    }
+                    Ok(_) => continue,
+                };
+                let topic = topic.as_ref().map(Name::as_str);
+                self.found(Check::FollowUpStuck, (topic, Some(&id)), key.clone(), detail);
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// Whether the topics of which it is noted who paused them are paused.

@@ -1,10 +1,13 @@
 //! Moving jobs to and from another store: out of all partitions, and each into its own.
 
+use std::ops::RangeInclusive;
+
 use async_trait::async_trait;
 
 use super::RedisStore;
 use crate::parts::ask_by_store;
-use crate::{Imported, StoreError, StoredJob, StoredState, Transfer};
+use crate::{Imported, StoreError, StoredJob, StoredState, TakenBill, Transfer};
+use gristmill_core::bill::Day;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -68,6 +71,19 @@ impl Transfer for RedisStore {
 
     async fn import_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Result<bool, StoreError> {
         self.add_state(topic, key, state).await
+    }
+
+    async fn take_bills(
+        &self,
+        tenant: &Name,
+        days: &RangeInclusive<Day>,
+        mark: u64,
+    ) -> Result<Vec<TakenBill>, StoreError> {
+        self.first().take_bills(tenant, days, mark).await
+    }
+
+    async fn drop_taken_bill(&self, tenant: &Name, day: Day, mark: u64) -> Result<(), StoreError> {
+        self.first().drop_taken_bill(tenant, day, mark).await
     }
 }
 
