@@ -165,6 +165,7 @@ async fn a_paused_topic_says_who_paused_it_and_since_when(mut queue: TestStore) 
 async fn who_paused_a_topic_is_forgotten_with_the_pause(queue: TestStore) {
     pause_by(&queue, "alice", true).await;
     pause_by(&queue, "bob", false).await;
+    assert!(queue.store.fsck().await.unwrap().is_clean());
     queue.push(&[job("mail")]).await;
     assert_eq!(queue.counts("mail").await.pause, None);
     queue.pass(7000);
