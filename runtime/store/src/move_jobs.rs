@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::error::StoreError;
 use super::counts::Pause;
+use super::error::StoreError;
 use super::inspect::Control;
 use super::transfer::{Imported, StoredJob, StoredPlace, Transfer};
 use gristmill_core::job::{JobId, TopicId};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
-use redis::{from_redis_value, pipe};
+use redis::{RedisResult, from_redis_value, pipe};
 
 use super::keys::counter;
 use super::partitions::RedisStore;
@@ -104,8 +104,11 @@ impl Partition {
                 let mut reply = self.reply(TAKE, call).await?;
                 let mut fields = BTreeMap::new();
                 while !reply.is_empty() {
-                    let mut field = || Ok((reply.text()?, reply.text()?.parse().unwrap_or_default()));
-                    fields.extend([field().map_err(self.misread(TAKE))?]);
+                    let mut field = || -> RedisResult<(String, u64)> {
+                        Ok((reply.text()?, reply.text()?.parse().unwrap_or_default()))
+                    };
+                    let (name, amount) = field().map_err(self.misread(TAKE))?;
+                    fields.insert(name, amount);
                 }
                 let Some(mark) = fields.remove(MARK) else { continue };
                 taken.push(TakenBill { day: *day, mark, lines: read(tenant, *day, &fields).collect() });

@@ -12,7 +12,7 @@ use crate::redis::inspect::read_pause;
 use crate::redis::keys::counter;
 use crate::redis::script::{Call, script};
 use crate::{Check, StoreError};
-use gristmill_core::job::{BadJobId, Name};
+use gristmill_core::job::{JobId, Name};
 use gristmill_core::time::Timestamp;
 
 /// How many entries `claims` may have, so that one script may count the running jobs among them.
@@ -180,7 +180,7 @@ impl Look<'_> {
             self.report.look("follow-up jobs", entries.len());
             for (id, stored) in entries {
                 let id = shown(&id);
-                let read = id.parse().map_err(|error: BadJobId| error.to_string());
+                let read = id.parse::<JobId>().map_err(|error| error.to_string());
                 let read = read.and_then(|id| envelope::read(self.tenant, id, &stored).map_err(|error| error.to_string()));
                 let (topic, detail) = match read {
                     Err(problem) => (None, problem),
