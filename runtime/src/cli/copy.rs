@@ -103,8 +103,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     if !global.json {
         screen::line(&format!("moved {moved} {}", if moved == 1 { "job" } else { "jobs" }))?;
     } else if tokens + schedules + bill_lines > 0 || states > 0 {
-        let counts =
-            json!({ "tokens": tokens, "schedules": schedules, "states": states, "bill_lines": bill_lines });
+        let counts = json!({ "tokens": tokens, "schedules": schedules, "states": states, "bill_lines": bill_lines });
         screen::document(&counts)?;
     }
     if !global.json && states > 0 {

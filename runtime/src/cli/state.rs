@@ -57,7 +57,8 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         let of_key = format!("the state of the key `{}` in `{topic}`", screen::clean(key));
         if global.json {
             let is_other = done == StateDeleted::OtherVersion;
-            let document = json!({ "tenant": tenant, "topic": name, "key": key, "deleted": deleted, "other_version": is_other });
+            let document =
+                json!({ "tenant": tenant, "topic": name, "key": key, "deleted": deleted, "other_version": is_other });
             screen::document(&document)?;
         } else {
             match done {
@@ -75,7 +76,9 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     if global.json {
         let encoded = state.as_ref().map(|state| STANDARD.encode(&state.value));
         let version = state.as_ref().map(|state| state.version);
-        screen::document(&json!({ "tenant": tenant, "topic": name, "key": key, "state": encoded, "version": version }))?;
+        screen::document(
+            &json!({ "tenant": tenant, "topic": name, "key": key, "state": encoded, "version": version }),
+        )?;
     } else if let Some(state) = &state {
         screen::result(&state.value)?;
         if !global.quiet {

@@ -87,7 +87,8 @@ async fn a_store_in_which_much_has_happened_has_no_damage(queue: TestStore) {
     };
     queue.push(&[keyed("state")]).await;
     let claim = queue.claim_one().await;
-    let state = StateWrite { key: "state".into(), change: StateChange::Set(b"kept".to_vec()), ttl: Duration::from_secs(90) };
+    let state =
+        StateWrite { key: "state".into(), change: StateChange::Set(b"kept".to_vec()), ttl: Duration::from_secs(90) };
     queue.settle_with(Settlement { state: Some(state), ..settlement(&claim, Verdict::Ack(None)) }).await;
     schedule(&queue, "hourly").await;
     let paused = schedule(&queue, "paused").await;

@@ -351,7 +351,12 @@ async fn a_state_that_is_set_again_has_no_version_that_it_had_before(queue: Test
     set(&queue, b"by a job").await;
     assert!(version(&queue).await > last);
     let claim = running(&queue).await;
-    queue.settle_with(Settlement { state: write("k", b"brief", Duration::from_millis(40)), ..settlement(&claim, Verdict::Ack(None)) }).await;
+    queue
+        .settle_with(Settlement {
+            state: write("k", b"brief", Duration::from_millis(40)),
+            ..settlement(&claim, Verdict::Ack(None))
+        })
+        .await;
     let last = version(&queue).await;
     // Some stores' states go by the server's own clock: hence both times pass.
     queue.pass(40);

@@ -359,7 +359,10 @@ mod tests {
     fn a_ready_job_waits_for_its_topic_before_it_waits_in_line() {
         let stopped = why(JobState::Ready, Some(3), paused(), Some(1.0));
         assert_eq!((stopped.reason, stopped.expected_in), (WhyReason::TopicIdle, None), "nothing moves");
-        assert_eq!(stopped.detail, "ready: 3 jobs of its topic stand before it, and its topic is paused: `gristmill resume mail`");
+        assert_eq!(
+            stopped.detail,
+            "ready: 3 jobs of its topic stand before it, and its topic is paused: `gristmill resume mail`"
+        );
         let waits = why(JobState::Ready, Some(3), None, Some(2.0));
         assert_eq!((waits.reason, waits.ahead, waits.expected_in), (WhyReason::InLine, Some(3), Some(2000)));
         let first = why(JobState::Ready, Some(0), None, Some(0.0));

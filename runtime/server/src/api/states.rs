@@ -54,7 +54,8 @@ async fn delete(
         StateDeleted::Deleted => Ok(Json(wire::Changed { changed: true })),
         StateDeleted::Missing => Ok(Json(wire::Changed { changed: false })),
         StateDeleted::OtherVersion => {
-            let detail = "the state of the key has changed since, so it was not deleted: look at it again for its version";
+            let detail =
+                "the state of the key has changed since, so it was not deleted: look at it again for its version";
             Err(Problem::new(Code::OtherVersion, detail))
         }
     }
@@ -86,7 +87,8 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
 
 impl Argument for IfMatch {
     fn describe(operation: &mut Operation<'_>) {
-        let description = "Deletes this version only, as `ETag` has it; any other is left, and the answer is `other-version`.";
+        let description =
+            "Deletes this version only, as `ETag` has it; any other is left, and the answer is `other-version`.";
         operation.in_header("If-Match", description, json!({ "type": "string", "pattern": "^\"[0-9]+\"$" }));
         operation.fails(Code::BadRequest);
     }

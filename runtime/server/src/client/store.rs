@@ -257,12 +257,7 @@ impl States for RemoteStore {
         Ok(state.zip(version).map(|(wire::Base64(value), version)| VersionedState { value, version }))
     }
 
-    async fn delete_state(
-        &self,
-        topic: &TopicId,
-        key: &str,
-        version: Option<u64>,
-    ) -> Result<StateDeleted, StoreError> {
+    async fn delete_state(&self, topic: &TopicId, key: &str, version: Option<u64>) -> Result<StateDeleted, StoreError> {
         const DOING: &str = "delete the state of a key";
         let question = Question::delete(state_path(topic, key), DOING).if_version(version);
         match self.server.ask_if_known(question).await? {

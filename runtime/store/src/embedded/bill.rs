@@ -54,7 +54,8 @@ const REMOVE_TAKEN: &str = "DELETE FROM bills WHERE tenant = ?1 AND day IN
                                 (SELECT day FROM taken_bills WHERE tenant = ?1 AND mark = ?2)";
 
 /// The lines of some days that are set aside.
-const READ_TAKEN: &str = "SELECT day, topic, attempts, fuel, memory_kib_ms, run_us, bytes_in, bytes_out, requests, mark FROM taken_bills
+const READ_TAKEN: &str =
+    "SELECT day, topic, attempts, fuel, memory_kib_ms, run_us, bytes_in, bytes_out, requests, mark FROM taken_bills
                           WHERE tenant = ?1 AND day BETWEEN ?2 AND ?3 ORDER BY day, topic";
 
 /// Drops the lines of a day that are set aside.

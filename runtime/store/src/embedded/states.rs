@@ -38,7 +38,8 @@ const IMPORT: &str = "INSERT INTO states (tenant, topic, key, value, until, vers
 const KEYS: &str = "SELECT topic, key FROM states WHERE tenant = ?1 AND until > ?2";
 
 /// Deletes a state, also one whose time is over; or, if ?4 is no null, only this version of it.
-const DELETE: &str = "DELETE FROM states WHERE tenant = ?1 AND topic = ?2 AND key = ?3 AND version = coalesce(?4, version)
+const DELETE: &str =
+    "DELETE FROM states WHERE tenant = ?1 AND topic = ?2 AND key = ?3 AND version = coalesce(?4, version)
                       RETURNING until";
 
 /// Forgets states whose time is over, a bounded number.
@@ -52,12 +53,7 @@ impl States for EmbeddedStore {
         self.read("read the state of a key", move |connection, now| find(connection, &topic, &key, now)).await
     }
 
-    async fn delete_state(
-        &self,
-        topic: &TopicId,
-        key: &str,
-        version: Option<u64>,
-    ) -> Result<StateDeleted, StoreError> {
+    async fn delete_state(&self, topic: &TopicId, key: &str, version: Option<u64>) -> Result<StateDeleted, StoreError> {
         let (topic, key) = (topic.clone(), key.to_owned());
         let delete = move |work: &mut Work<'_>| work.delete_state(&topic, &key, version);
         self.write("delete the state of a key", Weight::default(), delete).await

@@ -73,12 +73,7 @@ impl Partition {
         Ok(in_order(answers))
     }
 
-    pub(super) async fn set_paused(
-        &self,
-        topic: &TopicId,
-        paused: bool,
-        by: Option<&str>,
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn set_paused(&self, topic: &TopicId, paused: bool, by: Option<&str>) -> Result<bool, StoreError> {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.waiting();
         names.extend(keys.row(&topic.topic));

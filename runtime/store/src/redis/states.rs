@@ -31,12 +31,7 @@ impl States for RedisStore {
     }
 
     /// Earlier states go first: one that is left must not come back. What a job sets meanwhile stays.
-    async fn delete_state(
-        &self,
-        topic: &TopicId,
-        key: &str,
-        version: Option<u64>,
-    ) -> Result<StateDeleted, StoreError> {
+    async fn delete_state(&self, topic: &TopicId, key: &str, version: Option<u64>) -> Result<StateDeleted, StoreError> {
         let mut numbers = self.map().await?.of_key(topic, key).into_iter();
         while let Some(number) = numbers.next() {
             let partition = self.partition(number);
@@ -118,12 +113,7 @@ impl Partition {
         Ok(stored)
     }
 
-    async fn delete_state(
-        &self,
-        topic: &TopicId,
-        key: &str,
-        version: Option<u64>,
-    ) -> Result<StateDeleted, StoreError> {
+    async fn delete_state(&self, topic: &TopicId, key: &str, version: Option<u64>) -> Result<StateDeleted, StoreError> {
         const DOING: &str = "delete the state of a key";
         let mut call = Call::new(script!("delete_state.lua"), &[self.keys(&topic.tenant).state(&topic.topic, key)]);
         call.arg(version.map(|version| version.to_string()).unwrap_or_default());

@@ -9,9 +9,7 @@ use async_trait::async_trait;
 use super::shard::Shard;
 use super::store::ShardedStore;
 use crate::parts::if_available;
-use crate::{
-    Control, Placement, Query, StoreError, TenantPlacement, TenantPlacements, TopicCounts, pause_alike,
-};
+use crate::{Control, Placement, Query, StoreError, TenantPlacement, TenantPlacements, TopicCounts, pause_alike};
 use gristmill_config::HOME;
 use gristmill_core::job::{Name, TopicId, WorkerId};
 

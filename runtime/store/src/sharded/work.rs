@@ -109,12 +109,7 @@ impl States for ShardedStore {
         self.map().placed(&topic.tenant)?.1.state(topic, key).await
     }
 
-    async fn delete_state(
-        &self,
-        topic: &TopicId,
-        key: &str,
-        version: Option<u64>,
-    ) -> Result<StateDeleted, StoreError> {
+    async fn delete_state(&self, topic: &TopicId, key: &str, version: Option<u64>) -> Result<StateDeleted, StoreError> {
         self.map().placed(&topic.tenant)?.1.delete_state(topic, key, version).await
     }
 }

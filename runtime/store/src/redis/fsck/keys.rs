@@ -80,7 +80,7 @@ impl RedisStore {
         }
         let answers = self.server.link.query_each(DOING, ask).await?;
         for ((name, tenant, topic), answer) in states.into_iter().zip(answers) {
-            let Ok(stored) = answer.and_then(redis::from_redis_value::<Vec<u8>>) else { continue };
+            let Ok(redis::Value::BulkString(stored)) = answer else { continue };
             let detail = if topic.parse::<Name>().is_err() {
                 format!("`{topic}` is no topic")
             } else if stored.is_empty() || is_state(&stored) {

@@ -154,11 +154,17 @@ impl Look<'_> {
             self.report.look("entries", members.len());
             for (member, full_at) in members {
                 let (member, full_at) = (shown(&member), shown(&full_at));
-                let topic = member.split_once(' ').filter(|(topic, key)| topic.parse::<Name>().is_ok() && !key.is_empty());
+                let topic =
+                    member.split_once(' ').filter(|(topic, key)| topic.parse::<Name>().is_ok() && !key.is_empty());
                 let is_time = full_at.parse::<f64>().is_ok_and(|full_at| (0.0..=LAST_US).contains(&full_at));
                 if topic.is_none() || !is_time {
                     let topic = topic.map(|(topic, _)| topic);
-                    self.found(Check::KeyRateMalformed, (topic, None), format!("{key} {member}"), format!("`{full_at}`"));
+                    self.found(
+                        Check::KeyRateMalformed,
+                        (topic, None),
+                        format!("{key} {member}"),
+                        format!("`{full_at}`"),
+                    );
                 }
             }
             cursor = next;
@@ -181,7 +187,8 @@ impl Look<'_> {
             for (id, stored) in entries {
                 let id = shown(&id);
                 let read = id.parse::<JobId>().map_err(|error| error.to_string());
-                let read = read.and_then(|id| envelope::read(self.tenant, id, &stored).map_err(|error| error.to_string()));
+                let read =
+                    read.and_then(|id| envelope::read(self.tenant, id, &stored).map_err(|error| error.to_string()));
                 let (topic, detail) = match read {
                     Err(problem) => (None, problem),
                     Ok(job) if now.since(job.enqueued_at) > STUCK_AFTER => {

@@ -11,7 +11,9 @@ use super::server::{TestRedis, until};
 use crate::prelude::*;
 use crate::redis::{DEFAULT_PREFIX, RedisStore};
 use crate::tests::{bury, job, retry, tenant, topic, unique, with, worker};
-use crate::{Cancelled, ClaimFrom, Imported, PollTenant, Pushed, ScheduleChange, Settled, Settlement, StateDeleted, StateWrite};
+use crate::{
+    Cancelled, ClaimFrom, Imported, PollTenant, Pushed, ScheduleChange, Settled, Settlement, StateDeleted, StateWrite,
+};
 use gristmill_core::job::{Ended, JobId, NewJob};
 use gristmill_core::outcome::{StateChange, Verdict};
 use gristmill_core::schedule::{Overlap, Schedule, ScheduleId};
