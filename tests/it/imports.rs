@@ -101,7 +101,8 @@ fn uses(text: &str) -> Vec<(bool, Vec<String>)> {
     for statement in lines.split(';') {
         let Some(at) = statement.rfind("use ") else { continue };
         let before = statement[..at].lines().last().unwrap_or_default().trim();
-        if !(before.is_empty() || before.starts_with("pub")) {
+        // Words may end so, too: `pub struct Pause {`.
+        if !(before.is_empty() || before == "pub" || before.starts_with("pub(") && before.ends_with(')')) {
             continue;
         }
         expand(statement[at + 4..].trim(), &[], &mut |path| found.push((before.starts_with("pub"), path)));
