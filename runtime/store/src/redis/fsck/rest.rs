@@ -19,7 +19,7 @@ use gristmill_core::time::Timestamp;
 const CLAIMS: usize = 20_000;
 
 /// The last time that a bucket may be full again at, µs: a time that never comes.
-const LAST_US: f64 = 99_999_999_999_999_000.0;
+const LAST_US: f64 = 1e17;
 
 /// How long a follow-up job may be on its way.
 const STUCK_AFTER: Duration = Duration::from_secs(3600);
