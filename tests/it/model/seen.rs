@@ -93,7 +93,7 @@ impl Model {
                 dead: 0,
                 oldest_ready,
                 paused,
-                pause: paused.then(|| Pause { since: topic.paused_at, by: None }),
+                pause: paused.then_some(Pause { since: topic.paused_at, by: None }),
                 limited: topic.at_limit.then_some(LimitReached::MaxRunning),
                 totals,
             };

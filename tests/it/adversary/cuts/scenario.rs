@@ -12,7 +12,7 @@ use gristmill::outcome::{Reason, Verdict};
 use gristmill::schedule::{Schedule, ScheduleId};
 use gristmill::store::{
     BillEntry, ClaimFrom, DeadLimits, Placement, PlacementRegistry, PollTenant, ScheduleChange, Settled, Settlement,
-    StateFilter, StoreError, Transfer,
+    StateFilter, StoreError, TakenBill, Transfer,
 };
 use gristmill::time::Timestamp;
 use gristmill::token::{NewToken, Scope, TokenLimits, TokenText};
@@ -339,8 +339,9 @@ impl World {
         assert!(self.ask(async |store| store.lock_move(&tenant(), &worker(), LEASE).await).await);
     }
 
-    /// What is added to a bill is added once, however often it was sent.
+    /// What is added to a bill is added once, however often it was sent, and taken out of it once.
     async fn bill(&self) {
+        const MARK: u64 = 5;
         let day = Day::of(Timestamp::now());
         let line = BillLine { topic: topic("mail"), day, cost: Cost::of_amounts([1; 7]) };
         for number in [1, 2] {
@@ -349,7 +350,12 @@ impl World {
             self.ask(async |store| store.add_to_bills(&entries).await?.remove(0)).await;
         }
         let bill = self.ask(async |store| store.bill(&tenant(), &(day..=day)).await).await;
-        assert_eq!(bill, [BillLine { cost: Cost::of_amounts([2; 7]), ..line }]);
+        let sum = BillLine { cost: Cost::of_amounts([2; 7]), ..line };
+        assert_eq!(bill, [sum.clone()]);
+        let taken = self.ask(async |store| store.take_bills(&tenant(), &(day..=day), MARK).await).await;
+        assert_eq!(taken, [TakenBill { day, mark: MARK, lines: vec![sum] }]);
+        self.ask(async |store| store.drop_taken_bill(&tenant(), day, MARK).await).await;
+        assert_eq!(self.ask(async |store| store.take_bills(&tenant(), &(day..=day), MARK).await).await, []);
     }
 
     /// Those of the jobs that wait in the topic.
