@@ -351,7 +351,7 @@ impl World {
         }
         let bill = self.ask(async |store| store.bill(&tenant(), &(day..=day)).await).await;
         let sum = BillLine { cost: Cost::of_amounts([2; 7]), ..line };
-        assert_eq!(bill, [sum.clone()]);
+        assert_eq!(bill, std::slice::from_ref(&sum));
         let taken = self.ask(async |store| store.take_bills(&tenant(), &(day..=day), MARK).await).await;
         assert_eq!(taken, [TakenBill { day, mark: MARK, lines: vec![sum] }]);
         self.ask(async |store| store.drop_taken_bill(&tenant(), day, MARK).await).await;
