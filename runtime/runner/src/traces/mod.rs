@@ -72,7 +72,7 @@ impl Traces {
     }
 
     /// The context of an attempt that a pull worker begins, whose spans are to be below it. If the context is sampled, sends the span `receive` that it
-    /// names. Never waits, as [`Traces::record`].
+    /// names. Never waits: what the exporter has no room for is counted and dropped.
     pub fn receive(&self, claim: &Claim) -> TraceContext {
         let place = self.0.choice.place(claim);
         if place.context.sampled {
