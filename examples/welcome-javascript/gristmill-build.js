@@ -8,7 +8,7 @@ import { basename, resolve } from 'node:path';
 import { build } from 'esbuild';
 
 // Beside the project's own files; of the examples in Gristmill's repository, its own.
-const CONTRACT = ['wit/job.wit', '../../wit/job.wit'].find(existsSync);
+const CONTRACT = ['gristmill-guest/wit/job.wit', '../../guest-sdk/javascript/wit/job.wit'].find(existsSync);
 
 /** Interfaces of WASI. `componentize` makes a trap of all that is called `wasi`, so until it is done these have another name. */
 const WASI = `

@@ -147,7 +147,7 @@ async fn served(project: &Path) {
     assert_eq!(String::from_utf8_lossy(&push.stdout), greeting, "{}", String::from_utf8_lossy(&push.stderr));
 }
 
-/// What a new project has is what the example has, but for what is built there; with the contract, and in Rust the SDK.
+/// What a new project has is what the example has, but for what is built there, and the language's SDK.
 #[test]
 fn a_new_project_has_every_file_of_its_example() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -156,10 +156,10 @@ fn a_new_project_has_every_file_of_its_example() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let Some(language) = name.strip_prefix("welcome-") else { continue };
         let mut expected = files(&root.join("examples").join(&name));
-        expected.insert("wit/job.wit".to_owned());
-        if language == "rust" {
-            expected.extend(files(&root.join("guest-sdk")).iter().map(|file| format!("gristmill-guest/{file}")));
-        }
+        let sdk = root.join("guest-sdk").join(if language == "typescript" { "javascript" } else { language });
+        expected.extend(
+            files(&sdk).iter().filter(|file| *file != "wit/README.md").map(|file| format!("gristmill-guest/{file}")),
+        );
         let folder = TempDir::with_prefix("gristmill-").unwrap();
         let project = folder.path().join("welcome");
         let new = std::process::Command::new(program())

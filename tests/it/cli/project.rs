@@ -79,7 +79,10 @@ fn a_minimal_project_has_the_files_of_the_full_one_and_passes_its_tests() {
         );
         let project = folder.path().join(&name);
         let manifest = std::fs::read_to_string(project.join("gristmill.toml")).unwrap();
-        assert!(manifest.contains(&format!("[topics.{name}]")) && project.join("wit/job.wit").exists(), "{manifest}");
+        assert!(
+            manifest.contains(&format!("[topics.{name}]")) && project.join("gristmill-guest/wit/job.wit").exists(),
+            "{manifest}"
+        );
         assert!(!project.join("src/tests.rs").exists());
         if let Some([program, arguments @ ..]) = test {
             let output = Command::new(program).args(arguments).current_dir(&project).output().unwrap();
@@ -114,17 +117,20 @@ fn an_update_replaces_the_sdk_of_a_project_and_nothing_else() {
         let (before, settings) = (read(sdk), read("handler.toml") + "# mine\n");
         write(sdk, "old");
         write("handler.toml", &settings);
-        std::fs::remove_file(project.join("wit/job.wit")).unwrap();
+        std::fs::remove_file(project.join("gristmill-guest/wit/job.wit")).unwrap();
         let (done, said) = update(&[]);
+        let mut updated = [sdk, "gristmill-guest/wit/job.wit"];
+        updated.sort();
+        let [first, second] = updated;
         let begin =
-            format!("would be updated: {sdk}\nwould be updated: wit/job.wit\nyours, and not changed: handler.toml. ");
+            format!("would be updated: {first}\nwould be updated: {second}\nyours, and not changed: handler.toml. ");
         assert!(
             done && said.starts_with(&begin) && said.ends_with("nothing was written: add --yes to do it\n"),
             "{said}"
         );
         assert_eq!(read(sdk), "old");
         let (done, said) = update(&["--yes"]);
-        assert!(done && said.starts_with(&format!("updated: {sdk}\nupdated: wit/job.wit\n")), "{said}");
+        assert!(done && said.starts_with(&format!("updated: {first}\nupdated: {second}\n")), "{said}");
         assert_eq!((read(sdk), read("handler.toml")), (before, settings));
 
         for path in [sdk, others, handler, "README.md", "gristmill.toml"] {

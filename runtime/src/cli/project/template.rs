@@ -1,4 +1,4 @@
-//! The files of a new project: those of `examples/welcome-*`, with another name in them.
+//! The files of a new project: those of `examples/welcome-*`, with another name in them, and the language's package of `guest-sdk/`.
 
 use super::language::Language;
 
@@ -8,14 +8,14 @@ const EXAMPLE: &str = "welcome";
 const NAMED: [&str; 7] =
     ["handler.toml", "gristmill.toml", "README.md", "Cargo.toml", "package.json", "go.mod", ".gitignore"];
 
-/// Where the examples find in this repository what a project has in its own folder.
-const CONTRACT: (&str, &str) = ("../../wit", "wit");
-const GUEST_SDK: (&str, &str) = ("../../guest-sdk", "gristmill-guest");
+/// The folder of the SDK in a project, until the packages are published.
+const SDK: &str = "gristmill-guest";
 
-/// What the SDK takes from this repository's workspace.
+/// What the crate takes from this repository's workspace.
 const LINTS: &str = "[lints]\nworkspace = true\n\n";
 
-const WIT: &str = include_str!("../../../../wit/job.wit");
+/// In each package a link to it.
+const CONTRACT: (&str, &str) = ("wit/job.wit", include_str!("../../../../wit/job.wit"));
 
 type Files = &'static [(&'static str, &'static str)];
 
@@ -44,7 +44,7 @@ pub(super) fn minimal_files(language: Language, name: &str) -> Vec<(String, Stri
 pub(super) fn is_sdk(path: &str) -> bool {
     let own = ["assembly/", "fake.zig", "json.", "names.mjs", "tests/host.mjs", "wasm.zig"];
     let is_named = path.starts_with("gristmill") && path != "gristmill.toml";
-    is_named || path.starts_with("wit/") || own.iter().any(|own| path.starts_with(own)) && path != "assembly/handler.ts"
+    is_named || own.iter().any(|own| path.starts_with(own)) && path != "assembly/handler.ts"
 }
 
 /// What says how the handler is built, beside what its author adds.
@@ -55,22 +55,31 @@ pub(super) fn is_build_setting(path: &str) -> bool {
 }
 
 fn of(example: &[(&str, &str)], language: Language, name: &str) -> Vec<(String, String)> {
-    let mut files: Vec<_> =
-        example.iter().map(|(path, text)| ((*path).to_owned(), rendered(path, text, name))).collect();
-    files.push(("wit/job.wit".to_owned(), WIT.to_owned()));
-    if language == Language::Rust {
-        // Until it is published, a project has a copy of its own.
-        files.extend(RUST_SDK.iter().map(|(path, text)| (format!("{}/{path}", GUEST_SDK.1), text.replace(LINTS, ""))));
-    }
-    files
+    let (package, sdk) = sdk(language);
+    let own = example.iter().map(|(path, text)| ((*path).to_owned(), rendered(path, text, name, package)));
+    let sdk = sdk.iter().chain([&CONTRACT]).map(|(path, text)| (format!("{SDK}/{path}"), text.replace(LINTS, "")));
+    own.chain(sdk).collect()
 }
 
-fn rendered(path: &str, text: &str, name: &str) -> String {
+/// `package`: where this repository has the SDK.
+fn rendered(path: &str, text: &str, name: &str, package: &str) -> String {
     if !NAMED.contains(&path) {
         return text.to_owned();
     }
-    let text = text.replace(EXAMPLE, name);
-    [CONTRACT, GUEST_SDK].iter().fold(text, |text, (here, there)| text.replace(here, there))
+    text.replace(EXAMPLE, name).replace(&format!("../../{package}"), SDK)
+}
+
+/// The language's package, and its files.
+fn sdk(language: Language) -> (&'static str, Files) {
+    match language {
+        Language::Rust => ("guest-sdk/rust", RUST_SDK),
+        Language::JavaScript | Language::TypeScript => ("guest-sdk/javascript", &[]),
+        Language::Python => ("guest-sdk/python", &[]),
+        Language::Go => ("guest-sdk/go", &[]),
+        Language::C => ("guest-sdk/c", &[]),
+        Language::AssemblyScript => ("guest-sdk/assemblyscript", &[]),
+        Language::Zig => ("guest-sdk/zig", &[]),
+    }
 }
 
 fn example(language: Language) -> Files {
@@ -111,7 +120,7 @@ const RUST: Files = files!("examples/welcome-rust":
     ".cargo/config.toml" ".gitignore" "Cargo.toml" "README.md" "gristmill.toml" "handler.toml" "src/lib.rs"
     "src/tests.rs");
 
-const RUST_SDK: Files = files!("guest-sdk":
+const RUST_SDK: Files = files!("guest-sdk/rust":
     "Cargo.toml" "src/bindings.rs" "src/config.rs" "src/context.rs" "src/export.rs" "src/failure.rs" "src/host.rs"
     "src/http.rs" "src/job.rs" "src/lib.rs" "src/log.rs" "src/outcome.rs" "src/payload.rs" "src/queue.rs" "src/state.rs" "src/testing/answer.rs" "src/testing/fake.rs"
     "src/testing/host.rs" "src/testing/job.rs" "src/testing/mod.rs" "src/testing/run.rs");

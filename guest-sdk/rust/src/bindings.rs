@@ -1,7 +1,7 @@
 //! What wit-bindgen makes of `wit/job.wit`. The only generated code; everything else wraps it.
 
 wit_bindgen::generate!({
-    path: "../wit",
+    path: "wit",
     world: "job-handler",
     additional_derives: [PartialEq],
     // `handler!` expands in the author's crate, and finds the macro and the types here.
@@ -12,7 +12,7 @@ wit_bindgen::generate!({
 /// Requests over HTTP. A world of its own, so that a component which sends none imports nothing of it.
 pub mod http {
     wit_bindgen::generate!({
-        path: "../wit",
+        path: "wit",
         inline: "
             package gristmill:http-only;
             world http-only { import gristmill:job/http@0.1.0; }
@@ -26,7 +26,7 @@ pub mod http {
 /// The state of the job's key. A world of its own for the same reason.
 pub mod state {
     wit_bindgen::generate!({
-        path: "../wit",
+        path: "wit",
         inline: "
             package gristmill:state-only;
             world state-only { import gristmill:job/state@0.1.0; }
@@ -40,7 +40,7 @@ pub mod state {
 /// The optional export. A world of its own, because a component that exports `check` must implement it.
 pub mod self_test {
     wit_bindgen::generate!({
-        path: "../wit",
+        path: "wit",
         inline: "
             package gristmill:self-test-only;
             world self-test-only { export gristmill:job/self-test@0.1.0; }
