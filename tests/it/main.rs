@@ -7,6 +7,7 @@ mod adapters;
 mod admission;
 mod adversary;
 mod bill;
+mod bindings;
 mod browser;
 mod budgets;
 mod cli;

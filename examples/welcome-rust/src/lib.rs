@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gristmill_guest::{Failure, Job, Json, NewJob, OrFail, Priority, config, handler, log};
+use gristmill_guest::{Failure, Job, Json, NewJob, Priority, config, handler, log};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
