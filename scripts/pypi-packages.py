@@ -55,7 +55,7 @@ GRANTS = '[handlers]\ncompile-timeout = "30m"\n[topics.packages]\nclock = true\n
 
 HANDLER = """
 import importlib
-from gristmill import Json, handler
+from gristmill_guest import Json, handler
 
 uses = {}
 for at in range(COUNT):
@@ -103,8 +103,8 @@ def main() -> None:
     here = "import json, handler\nprint(json.dumps([handler.attempt(use) for use in handler.uses.values()]))"
     expected = json.loads(run(".venv/bin/python", "-c", here))
     found = json.loads(run(gristmill, "invoke", "handlers/packages.wasm", "--topic", "packages", "--data", "{}"))
-    installed = json.loads(run(".venv/bin/pip", "list", "--format", "json"))
-    versions = {package["name"].lower(): package["version"] for package in installed}
+    installed = "import importlib.metadata as m, json\nprint(json.dumps({package.name.lower(): package.version for package in m.distributions()}))"
+    versions = json.loads(run(".venv/bin/python", "-c", installed))
     print("| package | works |\n|---|---|")
     for (package, *_), there, here in zip(PACKAGES, found, expected):
         name = package.partition("==")[0]

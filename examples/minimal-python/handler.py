@@ -1,4 +1,4 @@
-from gristmill import Job, handler, log
+from gristmill_guest import Job, handler, log
 
 
 @handler

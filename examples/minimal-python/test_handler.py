@@ -1,6 +1,6 @@
 import unittest
 
-from gristmill_testing import Host
+from gristmill_guest.testing import Host
 from handler import greet
 
 

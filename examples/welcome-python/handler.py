@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from gristmill import Job, Reject, Retry, config, enqueue, handler, log
+from gristmill_guest import Job, Reject, Retry, config, enqueue, handler, log
 
 WHITE_SPACE = " \t\r\n"
 PLANS = ("free", "pro")

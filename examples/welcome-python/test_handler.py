@@ -2,8 +2,8 @@ import json
 import unittest
 from datetime import timedelta
 
-from gristmill import Links, NoAnswer, Payload, Reject, Response, Retry, enqueue, http, state
-from gristmill_testing import NOW, Host
+from gristmill_guest import Links, NoAnswer, Payload, Reject, Response, Retry, enqueue, http, state
+from gristmill_guest.testing import NOW, Host
 from handler import welcome
 
 ADA = {"email": "ada@example.org", "name": "Ada"}

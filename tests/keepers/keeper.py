@@ -1,4 +1,4 @@
-from gristmill import Job, Retry, checkpoint, handler, progress, state
+from gristmill_guest import Job, Retry, checkpoint, handler, progress, state
 
 
 def deep(calls: int) -> int:

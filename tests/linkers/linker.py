@@ -1,6 +1,6 @@
 from typing import Optional
 
-from gristmill import Job, Reject, enqueue, handler
+from gristmill_guest import Job, Reject, enqueue, handler
 
 
 @handler

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from gristmill import Job, handler, http
+from gristmill_guest import Job, handler, http
 
 
 @handler

@@ -9,7 +9,7 @@ import urllib.request
 
 import requests
 
-from gristmill import Job, handler
+from gristmill_guest import Job, handler
 
 HEADERS = {"X-Kept": "1"}
 

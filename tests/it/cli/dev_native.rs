@@ -28,14 +28,14 @@ attempts = 1
 const PROJECT: &str = r#"
 name = "mill"
 language = "python"
-native = "python3 -B -m gristmill_native handler"
+native = "PYTHONPATH=gristmill-guest python3 -B -m gristmill_guest.native handler"
 build = ["false"]
 component = "build/mill.wasm"
 "#;
 
 const HANDLER: &str = r#"
 import logging, os, sys, threading
-from gristmill import *
+from gristmill_guest import *
 
 SERVES = "first"
 done = 0
@@ -72,6 +72,8 @@ def mill(job):
             enqueue("nowhere")
         case "crash":
             return wheat
+        case "flour":
+            enqueue("mill", 7)
         case "exit":
             os._exit(3)
         case "loop":
@@ -194,6 +196,7 @@ async fn a_handler_has_all_that_a_component_has() {
         ("count", "(no-key): "),
         ("nowhere", "(enqueue-failed): the tenant has no topic"),
         ("crash", "NameError: name 'wheat' is not defined (handler.py:"),
+        ("flour", "a dict, a list, or Json(value) (handler.py:"),
         ("exit", "(process-ended): the handler's process: it ended with exit status: 3"),
     ];
     for (body, message) in failures {

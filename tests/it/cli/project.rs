@@ -64,11 +64,11 @@ fn a_minimal_project_has_the_files_of_the_full_one_and_passes_its_tests() {
     for (language, test) in [
         ("rs", None),
         ("ts", None),
-        ("js", Some(["node", "--test", "handler.test.js"].as_slice())),
-        ("py", Some(["python3", "-m", "unittest"].as_slice())),
-        ("go", Some(["go", "test", "."].as_slice())),
-        ("c", Some(["sh", "-c", "clang handler_test.c handler.c json.c -o test && ./test"].as_slice())),
-        ("zig", Some(["zig", "test", "handler_test.zig", "--cache-dir", "cache"].as_slice())),
+        ("js", Some("node --test handler.test.js")),
+        ("py", Some("PYTHONPATH=gristmill-guest python3 -m unittest")),
+        ("go", Some("go test .")),
+        ("c", Some("clang handler_test.c handler.c json.c -o test && ./test")),
+        ("zig", Some("zig test handler_test.zig --cache-dir cache")),
         ("as", None),
     ] {
         let name = format!("hello-{language}");
@@ -84,8 +84,8 @@ fn a_minimal_project_has_the_files_of_the_full_one_and_passes_its_tests() {
             "{manifest}"
         );
         assert!(!project.join("src/tests.rs").exists());
-        if let Some([program, arguments @ ..]) = test {
-            let output = Command::new(program).args(arguments).current_dir(&project).output().unwrap();
+        if let Some(test) = test {
+            let output = Command::new("sh").args(["-c", test]).current_dir(&project).output().unwrap();
             assert!(output.status.success(), "{language}: {output:?}");
         }
     }
@@ -100,7 +100,7 @@ fn an_update_replaces_the_sdk_of_a_project_and_nothing_else() {
         ("rust", "gristmill-guest/src/http.rs", "gristmill-guest/Cargo.toml", "src/lib.rs"),
         ("js", "gristmill-web/fetch.js", "gristmill-build.js", "handler.js"),
         ("ts", "gristmill.ts", "gristmill-testing.ts", "handler.ts"),
-        ("py", "gristmill_host.py", "gristmill.py", "handler.py"),
+        ("py", "gristmill-guest/gristmill_guest/_http.py", "gristmill-guest/pyproject.toml", "handler.py"),
         ("go", "gristmill/state.go", "gristmill/fake.go", "handler.go"),
         ("c", "json.c", "gristmill_fake.h", "handler.c"),
         ("as", "assembly/wire.ts", "tests/host.mjs", "assembly/handler.ts"),

@@ -60,7 +60,10 @@ async fn sends_what_is_granted(component: &Component, topic: &Topic, server: &Se
 async fn urllib_http_client_and_requests_of_python() {
     require(&["python3"]);
     let source = include_str!("../../requests/libraries.py");
-    let files = [("handler.py", source), ("requirements.txt", "componentize-py==0.25.1\nrequests==2.34.2\n")];
+    let files = [
+        ("handler.py", source),
+        ("requirements.txt", "componentize-py==0.25.1\n--editable ./gristmill-guest\nrequests==2.34.2\n"),
+    ];
     let (_folder, component, topic) = adapted("python", &files, GRANTS).await;
     assert_eq!(topic.lacks(component.demands()), []);
     let server = Server::start(answer).await;

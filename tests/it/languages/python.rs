@@ -7,10 +7,11 @@ use super::{require, unbuilt_project};
 
 /// What the line of the build says that looks at the handler before `componentize-py` does. None: it found nothing.
 fn said(project: &Path, handler: &str) -> Option<String> {
-    let handler = format!("{handler}\nfrom gristmill import handler\n\n@handler\ndef go(job):\n    pass\n");
+    let handler = format!("{handler}\nfrom gristmill_guest import handler\n\n@handler\ndef go(job):\n    pass\n");
     std::fs::write(project.join("handler.py"), handler).unwrap();
-    let check = ["-B", "-m", "gristmill_testing", "handler"];
-    let output = Command::new("python3").args(check).current_dir(project).output().unwrap();
+    let check = ["-B", "-m", "gristmill_guest.check", "handler"];
+    let output =
+        Command::new("python3").args(check).env("PYTHONPATH", "gristmill-guest").current_dir(project).output().unwrap();
     (!output.status.success()).then(|| String::from_utf8(output.stderr).unwrap())
 }
 

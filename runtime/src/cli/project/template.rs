@@ -5,8 +5,16 @@ use super::language::Language;
 /// The name that the examples have. It stands in these files as the handler's name and nothing else; all others are
 /// copied as they are.
 const EXAMPLE: &str = "welcome";
-const NAMED: [&str; 7] =
-    ["handler.toml", "gristmill.toml", "README.md", "Cargo.toml", "package.json", "go.mod", ".gitignore"];
+const NAMED: [&str; 8] = [
+    "handler.toml",
+    "gristmill.toml",
+    "README.md",
+    "Cargo.toml",
+    "package.json",
+    "go.mod",
+    "requirements.txt",
+    ".gitignore",
+];
 
 /// The folder of the SDK in a project, until the packages are published.
 const SDK: &str = "gristmill-guest";
@@ -74,7 +82,7 @@ fn sdk(language: Language) -> (&'static str, Files) {
     match language {
         Language::Rust => ("guest-sdk/rust", RUST_SDK),
         Language::JavaScript | Language::TypeScript => ("guest-sdk/javascript", &[]),
-        Language::Python => ("guest-sdk/python", &[]),
+        Language::Python => ("guest-sdk/python", PYTHON_SDK),
         Language::Go => ("guest-sdk/go", &[]),
         Language::C => ("guest-sdk/c", &[]),
         Language::AssemblyScript => ("guest-sdk/assemblyscript", &[]),
@@ -139,8 +147,16 @@ const TYPESCRIPT: Files = files!("examples/welcome-typescript":
     "handler.test.ts" "handler.toml" "handler.ts" "package.json" "tsconfig.json");
 
 const PYTHON: Files = files!("examples/welcome-python":
-    ".gitignore" "README.md" "gristmill.py" "gristmill.toml" "gristmill_component.py" "gristmill_host.py" "gristmill_native.py" "gristmill_native_http.py" "gristmill_testing.py" "gristmill_web.py" "handler.py"
-    "handler.toml" "requirements.txt" "test_handler.py");
+    ".gitignore" "README.md" "gristmill.toml" "handler.py" "handler.toml" "requirements.txt" "test_handler.py");
+
+const PYTHON_SDK: Files = files!("guest-sdk/python":
+    "README.md" "_build.py" "gristmill_guest/__init__.py" "gristmill_guest/_attempt.py"
+    "gristmill_guest/_component_host.py" "gristmill_guest/_context.py" "gristmill_guest/_failure.py"
+    "gristmill_guest/_host.py" "gristmill_guest/_http.py"
+    "gristmill_guest/_job.py" "gristmill_guest/_native_http.py" "gristmill_guest/_payload.py"
+    "gristmill_guest/_queue.py" "gristmill_guest/_sockets.py" "gristmill_guest/_state.py" "gristmill_guest/check.py"
+    "gristmill_guest/component.py" "gristmill_guest/job.wit" "gristmill_guest/native.py" "gristmill_guest/py.typed"
+    "gristmill_guest/testing.py" "pyproject.toml");
 
 const GO: Files = files!("examples/welcome-go":
     ".gitignore" "README.md" "go.mod" "gristmill.toml" "gristmill/attempt.go" "gristmill/fake.go"

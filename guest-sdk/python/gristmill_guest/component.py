@@ -1,6 +1,6 @@
 """What the component is made of: `handler.py`, after what CPython lacks in a component. Nothing else imports this."""
 
-import gristmill_web  # first, for the packages that the handler imports
+from . import _sockets  # first, for the packages that the handler imports
 
 from handler import Handler  # noqa: F401 (the component's builder looks for it here)
 
@@ -8,4 +8,4 @@ try:
     import gristmill_later  # noqa: F401 (made by the build: nothing can be imported later)
 except ModuleNotFoundError:
     pass
-gristmill_web.replace_sockets()
+_sockets.replace_sockets()

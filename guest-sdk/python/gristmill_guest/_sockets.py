@@ -3,7 +3,7 @@
 There are no sockets in a component, and no TLS. What a library writes to a socket is read here as a request, sent by the runner under the topic's
 grants, and its answer is what the library reads. Anything else that it tries with a socket is an `OSError`.
 
-Only `gristmill_component` imports this, before the handler's modules.
+Only `component` imports this, before the handler's modules.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ import io
 import sys
 import types
 from typing import Any, Callable, Optional
+
+from . import _host
+from ._failure import Reject, http_failure
+from ._http import Request, Response
 
 _NO_SOCKETS = "a component has no sockets: it can send requests over HTTP, to the hosts that the manifest grants its topic"
 
@@ -117,8 +121,6 @@ class Socket:
 
 def _exchange(sent: bytes, peer: tuple[str, int], is_secure: bool, timeout: Optional[float]) -> bytes:
     """The bytes of the answer to a request in HTTP/1.1."""
-    import gristmill
-
     head, _, body = sent.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     method, target, version = (first.split(" ") + ["", ""])[:3]
@@ -131,8 +133,8 @@ def _exchange(sent: bytes, peer: tuple[str, int], is_secure: bool, timeout: Opti
     url = target if "://" in target else f"{'https' if is_secure else 'http'}://{host}:{port}{target}"
     kept = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
     limit = None if timeout is None else max(1, round(timeout * 1000))
-    request = gristmill.Request(method, url, kept, body or None, limit, 0)
-    answer = gristmill.Response(**gristmill._host.send(request, _failed))
+    request = Request(method, url, kept, body or None, limit, 0)
+    answer = Response(**_host.current.send(request, _failed))
     return _written(answer, method)
 
 
@@ -157,12 +159,10 @@ def _written(answer: Any, method: str) -> bytes:
 
 def _failed(kind: str, about: Any) -> Exception:
     """What the contract says in place of an answer, as an error that libraries know. `failure` is what it makes of an attempt."""
-    import gristmill
-
-    failure = gristmill._http_failure(kind, about)
+    failure = http_failure(kind, about)
     if kind == "HttpError_Timeout":
         error: OSError = TimeoutError(errno.ETIMEDOUT, failure.message)
-    elif isinstance(failure, gristmill.Reject):
+    elif isinstance(failure, Reject):
         error = PermissionError(errno.EACCES, failure.message)
     else:
         error = ConnectionRefusedError(errno.ECONNREFUSED, failure.message)

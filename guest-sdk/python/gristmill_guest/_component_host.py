@@ -1,6 +1,6 @@
-"""The runner's side of `gristmill`, inside a component: turns its calls into those of the generated bindings.
+"""The runner's side, inside a component: turns the SDK's calls into those of the generated bindings.
 
-Only `gristmill` imports this. `wit_world` exists only while a component is built and when it runs.
+`wit_world` exists only while a component is built and when it runs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from typing import Any, Callable, Optional
 from componentize_py_types import Err
 from wit_world import exports
 from wit_world.imports import config, context, log, queue, types
+
+from ._failure import Failure, Reject
+from ._job import Job
+from ._payload import Snooze, millis
 
 try:
     from wit_world.imports import state
@@ -96,7 +100,7 @@ def set_state(
 
 def _of_state(function: str, given: tuple[Any, ...], refused: Any, unavailable: Any) -> Any:
     if state is None:
-        raise RuntimeError("this component keeps no state: write `from gristmill import state` where it is used")
+        raise RuntimeError("this component keeps no state: write `from gristmill_guest import state` where it is used")
     try:
         return getattr(state, function)(*given)
     except Err as error:
@@ -110,7 +114,7 @@ def _of_state(function: str, given: tuple[Any, ...], refused: Any, unavailable: 
 def send(request: Any, failed: Callable[[str, Any], Exception]) -> dict[str, Any]:
     if http is None:
         raise PermissionError(
-            "this component sends no requests: the build found nothing that does; to have it send some, write `from gristmill import http`"
+            "this component sends no requests: the build found nothing that does; to have it send some, write `from gristmill_guest import http`"
         )
     try:
         answer = http.send(http.Request(**vars(request)))
@@ -121,31 +125,29 @@ def send(request: Any, failed: Callable[[str, Any], Exception]) -> dict[str, Any
 
 def exported(attempt: Callable[[Any], Any]) -> type:
     """The class that the component exports. `attempt` makes an ending of a job."""
-    import gristmill  # here, since `gristmill` imports this module
-
     class Handler(exports.Handler):
         def handle(self, job: types.Job) -> types.Outcome:
             fields = {name: value for name, value in vars(job).items() if name != "body"}
             body, content_type = job.body.data, job.body.content_type
-            ending = attempt(gristmill.Job(**fields, body=body, content_type=content_type))
+            ending = attempt(Job(**fields, body=body, content_type=content_type))
             # What was printed without a line's end is a line too, and nothing flushes it after this.
             sys.stdout.flush()
             sys.stderr.flush()
-            if isinstance(ending, gristmill.Snooze):
-                return types.Outcome_Snooze(gristmill._millis(ending.wait))
-            if isinstance(ending, gristmill.Failure):
-                raise Err(_failure(ending, gristmill))
+            if isinstance(ending, Snooze):
+                return types.Outcome_Snooze(millis(ending.wait))
+            if isinstance(ending, Failure):
+                raise Err(_failure(ending))
             return types.Outcome_Complete(_wire(ending))
 
     return Handler
 
 
-def _failure(failure: Any, gristmill: Any) -> types.Failure:
+def _failure(failure: Failure) -> types.Failure:
     detail = types.FailureDetail(failure.code, failure.message, _wire(failure.context))
-    if isinstance(failure, gristmill.Reject):
+    if isinstance(failure, Reject):
         return types.Failure_Reject(detail)
     after = getattr(failure, "after", None)
-    return types.Failure_Retry((detail, None if after is None else gristmill._millis(after)))
+    return types.Failure_Retry((detail, None if after is None else millis(after)))
 
 
 def _wire(payload: Any) -> Optional[types.Payload]:

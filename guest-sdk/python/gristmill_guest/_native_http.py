@@ -1,4 +1,4 @@
-"""Requests over HTTP on plain CPython, for `gristmill_native`."""
+"""Requests over HTTP on plain CPython, for `native`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The runner's side of `gristmill` on plain CPython, for `gristmill dev --native`. No component has it.
+"""The runner's side on plain CPython, for `gristmill dev --native`. No component has it.
 
-The runner starts `python -m gristmill_native handler`, and talks to it over standard input and output: one JSON document a line. It sends a job;
+The runner starts `python -m gristmill_guest.native handler`, and talks to it over standard input and output: one JSON document a line. It sends a job;
 what this process says until the end of that is a log line, or a question, which is answered with one line.
 """
 
@@ -16,6 +16,11 @@ import threading
 import time
 from base64 import b64decode, b64encode
 from typing import Any, Callable, Iterator, Optional
+
+from . import _host, check
+from ._failure import Failure, Reject
+from ._job import Job
+from ._payload import Snooze, millis
 
 #: Files below it are the author's.
 PROJECT = os.getcwd() + "/"
@@ -102,9 +107,9 @@ def _state_error(refused: Any, unavailable: Any) -> Callable[[str, str], Excepti
 
 
 def send(request: Any, failed: Callable[[str, Any], Exception]) -> dict:
-    import gristmill_native_http  # it takes long to import
+    from . import _native_http  # it takes long to import
 
-    return gristmill_native_http.send(request, failed)
+    return _native_http.send(request, failed)
 
 
 def exported(attempt: Callable[[Any], Any]) -> Any:
@@ -202,12 +207,11 @@ def _machine_time() -> int:
 def _jobs() -> Iterator[Any]:
     """The runner's jobs, until it has no more."""
     global _job, _clock_offset
-    import gristmill
 
     while (asked := _next()) is not None:
         _job, spec = asked, asked["job"]["spec"]
         _clock_offset = asked["now_ms"] - _machine_time()
-        yield gristmill.Job(
+        yield Job(
             id=spec["id"],
             tenant=spec["tenant"],
             topic=spec["topic"],
@@ -227,23 +231,21 @@ def _jobs() -> Iterator[Any]:
 def _end(ending: Any) -> None:
     """Says how the attempt ended."""
     global _job
-    import gristmill
-
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, _Lines):
             stream.end()
     with _lock:
         _job = None
-        if isinstance(ending, gristmill.Snooze):
-            return _say("snooze", ms=gristmill._millis(ending.wait))
-        if not isinstance(ending, gristmill.Failure):
+        if isinstance(ending, Snooze):
+            return _say("snooze", ms=millis(ending.wait))
+        if not isinstance(ending, Failure):
             return _say("complete", result=ending and _payload(ending.data, ending.content_type))
         context = ending.context and _payload(ending.context.data, ending.context.content_type)
         detail = {"code": _text(ending.code), "message": _text(ending.message), "context": context}
-        if isinstance(ending, gristmill.Reject):
+        if isinstance(ending, Reject):
             return _say("reject", detail=detail)
         after = getattr(ending, "after", None)
-        _say("retry", detail=detail, after_ms=None if after is None else gristmill._millis(after))
+        _say("retry", detail=detail, after_ms=None if after is None else millis(after))
 
 
 def _take_pipes() -> None:
@@ -267,19 +269,16 @@ def _leave_pipes() -> None:
 
 def _load(name: str) -> Callable[[Any], Any]:
     """Imports the handler's module; ends the process if it has none, with what CPython says of it."""
-    import gristmill_testing
-
     try:
         module = importlib.import_module(name)
     except BaseException as error:
-        gristmill_testing.fail(error)
-    return gristmill_testing.exported_by(module, name)
+        check.fail(error)
+    return check.exported_by(module, name)
 
 
 def main(name: str) -> None:
     _take_pipes()
-    # The author's modules and `gristmill` find this one instead of that of a component.
-    sys.modules["gristmill_host"] = sys.modules[__name__]
+    _host.current = sys.modules[__name__]
     os.register_at_fork(after_in_child=_leave_pipes)
     # Before the author's modules, as in a component: there `logging.basicConfig` changes nothing then.
     logging.basicConfig(level=logging.DEBUG, format="%(message)s", handlers=[_ToHost()])
