@@ -3,7 +3,7 @@ package main
 import (
 	"log/slog"
 
-	"handler/gristmill"
+	gristmill "github.com/gristmill/gristmill/guest-sdk/go"
 )
 
 func init() { gristmill.Handle(greet) }

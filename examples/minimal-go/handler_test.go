@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"handler/gristmill"
+	gristmill "github.com/gristmill/gristmill/guest-sdk/go"
 )
 
 func TestItGreets(t *testing.T) {

@@ -2,4 +2,6 @@ module handler
 
 go 1.27
 
-ignore ./gristmill/nethttp // it is compiled only for handlers that import it
+require github.com/gristmill/gristmill/guest-sdk/go v0.1.0
+
+replace github.com/gristmill/gristmill/guest-sdk/go => ./../../guest-sdk/go

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"handler/gristmill"
+	gristmill "github.com/gristmill/gristmill/guest-sdk/go"
 )
 
 const (

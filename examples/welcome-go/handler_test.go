@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"handler/gristmill"
+	gristmill "github.com/gristmill/gristmill/guest-sdk/go"
 )
 
 const ada = `{"email":"ada@example.org","name":"Ada"}`

@@ -3,7 +3,7 @@ package main
 import (
 	"strconv"
 
-	"handler/gristmill"
+	gristmill "github.com/gristmill/gristmill/guest-sdk/go"
 )
 
 func init() { gristmill.Handle(count) }

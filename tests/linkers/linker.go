@@ -1,6 +1,6 @@
 package main
 
-import "handler/gristmill"
+import gristmill "github.com/gristmill/gristmill/guest-sdk/go"
 
 func init() { gristmill.Handle(link) }
 func main() {}

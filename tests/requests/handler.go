@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"handler/gristmill"
+	gristmill "github.com/gristmill/gristmill/guest-sdk/go"
 )
 
 func init() { gristmill.Handle(handle) }

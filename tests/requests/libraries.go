@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"handler/gristmill"
-	_ "handler/gristmill/nethttp"
+	gristmill "github.com/gristmill/gristmill/guest-sdk/go"
+	_ "github.com/gristmill/gristmill/guest-sdk/go/nethttp"
 )
 
 func init() { gristmill.Handle(handle) }

@@ -101,7 +101,7 @@ fn an_update_replaces_the_sdk_of_a_project_and_nothing_else() {
         ("js", "gristmill-web/fetch.js", "gristmill-build.js", "handler.js"),
         ("ts", "gristmill.ts", "gristmill-testing.ts", "handler.ts"),
         ("py", "gristmill-guest/gristmill_guest/_http.py", "gristmill-guest/pyproject.toml", "handler.py"),
-        ("go", "gristmill/state.go", "gristmill/fake.go", "handler.go"),
+        ("go", "gristmill-guest/state.go", "gristmill-guest/go.mod", "handler.go"),
         ("c", "json.c", "gristmill_fake.h", "handler.c"),
         ("as", "assembly/wire.ts", "tests/host.mjs", "assembly/handler.ts"),
         ("zig", "wasm.zig", "fake.zig", "handler.zig"),

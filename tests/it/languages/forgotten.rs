@@ -22,7 +22,7 @@ function welcom() {}
 ", "Error: handle(undefined): give it the function that does the jobs\n    at handle (gristmill.js:";
     typescript: "node" "npm", "handler.ts" = "export {};", "handler";
     python: "python3", "handler.py" = "import gristmill_guest", "write @handler above the function";
-    go: "go", "handler.go" = "package main\n\nimport _ \"handler/gristmill\"\n\nfunc main() {}\n", "no handler: call gristmill.Handle in an init function";
+    go: "go", "handler.go" = "package main\n\nimport _ \"github.com/gristmill/gristmill/guest-sdk/go\"\n\nfunc main() {}\n", "no handler: call gristmill.Handle in an init function";
     c: "clang" "wasm-ld", "handler.c" = "#include \"gristmill.h\"\n", "gm_handle";
     assemblyscript: "node" "npm", "assembly/handler.ts" = "export function handel(): void {}", "handle";
     zig: "zig", "handler.zig" = "pub const panic = @import(\"gristmill.zig\").panic;\n", "handler";

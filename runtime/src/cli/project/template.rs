@@ -83,7 +83,7 @@ fn sdk(language: Language) -> (&'static str, Files) {
         Language::Rust => ("guest-sdk/rust", RUST_SDK),
         Language::JavaScript | Language::TypeScript => ("guest-sdk/javascript", &[]),
         Language::Python => ("guest-sdk/python", PYTHON_SDK),
-        Language::Go => ("guest-sdk/go", &[]),
+        Language::Go => ("guest-sdk/go", GO_SDK),
         Language::C => ("guest-sdk/c", &[]),
         Language::AssemblyScript => ("guest-sdk/assemblyscript", &[]),
         Language::Zig => ("guest-sdk/zig", &[]),
@@ -159,10 +159,11 @@ const PYTHON_SDK: Files = files!("guest-sdk/python":
     "gristmill_guest/testing.py" "pyproject.toml");
 
 const GO: Files = files!("examples/welcome-go":
-    ".gitignore" "README.md" "go.mod" "gristmill.toml" "gristmill/attempt.go" "gristmill/fake.go"
-    "gristmill/gristmill.go" "gristmill/http.go" "gristmill/log.go" "gristmill/nethttp/nethttp.go" "gristmill/queue.go" "gristmill/state.go" "gristmill/wasm.go"
-    "handler.go" "handler.toml"
-    "handler_test.go");
+    ".gitignore" "README.md" "go.mod" "gristmill.toml" "handler.go" "handler.toml" "handler_test.go");
+
+const GO_SDK: Files = files!("guest-sdk/go":
+    "README.md" "attempt.go" "fake.go" "go.mod" "gristmill.go" "http.go" "log.go" "nethttp/nethttp.go" "queue.go"
+    "state.go" "wasm.go");
 
 const C: Files = files!("examples/welcome-c":
     ".gitignore" "README.md" "gristmill.c" "gristmill.h" "gristmill.toml" "gristmill_fake.h" "handler.c"

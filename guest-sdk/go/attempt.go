@@ -56,8 +56,15 @@ func (f *Failure) Unwrap() error { return errors.Unwrap(f.cause) }
 // handler is the one that [Handle] was given; a component without it is refused before it gets jobs.
 var handler Handler
 
-// Handle says which function does the jobs. Call it once, in an init function.
-func Handle(h Handler) { handler = h }
+// project is the folder that has the file that calls [Handle], as the compiler calls it.
+var project string
+
+// Handle says which function does the jobs. Call it once, in an init function of the handler's own module.
+func Handle(h Handler) {
+	handler = h
+	_, file, _, _ := runtime.Caller(1)
+	project = path.Dir(file) + "/"
+}
 
 // ending is how an attempt ended: a failure, a wait, or else complete.
 type ending struct {
@@ -105,7 +112,7 @@ func panicked(cause any, stack string) *Failure {
 }
 
 // trace is what a stack has between the call of panic and this package's call of the handler, without offsets in the code, and the
-// innermost place in it that is the author's: in the handler's module, beside this package.
+// innermost place in it that is the author's: in the project, outside of this package.
 func trace(stack string) (trimmed, place string) {
 	lines := strings.Split(strings.TrimSpace(stack), "\n")
 	var kept []string
@@ -120,7 +127,7 @@ func trace(stack string) (trimmed, place string) {
 			return strings.Join(kept, "\n"), place
 		}
 		short := strings.TrimPrefix(file, project)
-		if place == "" && short != file && !strings.HasPrefix(short, "gristmill/") {
+		if place == "" && short != file && !strings.HasPrefix(file, ownFolder) {
 			place = short
 		}
 		kept = append(kept, function, "\t"+short)
@@ -128,13 +135,12 @@ func trace(stack string) (trimmed, place string) {
 	return strings.Join(kept, "\n"), place
 }
 
-// ownPackage is the path of this package, such as handler/gristmill, and project the folder that has it in a folder of its own, as the
-// compiler calls it.
+// ownPackage is the path of this package, and ownFolder where its files are, as the compiler calls it.
 var (
 	ownPackage = reflect.TypeFor[Job]().PkgPath()
-	project    = func() string {
+	ownFolder  = func() string {
 		_, file, _, _ := runtime.Caller(0)
-		return path.Dir(path.Dir(file)) + "/"
+		return path.Dir(file) + "/"
 	}()
 )
 

@@ -1,6 +1,6 @@
 // Package nethttp has net/http, and every library that uses it, send through the runner. Import it for that, once:
 //
-//	import _ "handler/gristmill/nethttp"
+//	import _ "github.com/gristmill/gristmill/guest-sdk/go/nethttp"
 //
 // It is a package of its own because net/http adds 7 MB to a component, and because what imports it runs only in topics that grant requests.
 package nethttp
@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"handler/gristmill"
+	gristmill "github.com/gristmill/gristmill/guest-sdk/go"
 )
 
 func init() { http.DefaultTransport = Transport{} }

@@ -1,0 +1,3 @@
+module github.com/gristmill/gristmill/guest-sdk/go
+
+go 1.27
