@@ -67,7 +67,7 @@ fn a_minimal_project_has_the_files_of_the_full_one_and_passes_its_tests() {
         ("js", Some("node --test handler.test.js")),
         ("py", Some("PYTHONPATH=gristmill-guest python3 -m unittest")),
         ("go", Some("go test .")),
-        ("c", Some("clang handler_test.c handler.c json.c -o test && ./test")),
+        ("c", Some("clang -I gristmill-guest handler_test.c handler.c gristmill-guest/json.c -o test && ./test")),
         ("zig", Some("zig test handler_test.zig --cache-dir cache")),
         ("as", None),
     ] {
@@ -102,7 +102,7 @@ fn an_update_replaces_the_sdk_of_a_project_and_nothing_else() {
         ("ts", "gristmill.ts", "gristmill-testing.ts", "handler.ts"),
         ("py", "gristmill-guest/gristmill_guest/_http.py", "gristmill-guest/pyproject.toml", "handler.py"),
         ("go", "gristmill-guest/state.go", "gristmill-guest/go.mod", "handler.go"),
-        ("c", "json.c", "gristmill_fake.h", "handler.c"),
+        ("c", "gristmill-guest/json.c", "gristmill-guest/gristmill_fake.h", "handler.c"),
         ("as", "assembly/wire.ts", "tests/host.mjs", "assembly/handler.ts"),
         ("zig", "wasm.zig", "fake.zig", "handler.zig"),
     ] {

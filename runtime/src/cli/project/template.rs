@@ -50,7 +50,7 @@ pub(super) fn minimal_files(language: Language, name: &str) -> Vec<(String, Stri
 
 /// What a handler does not change: what connects its language to the contract.
 pub(super) fn is_sdk(path: &str) -> bool {
-    let own = ["assembly/", "fake.zig", "json.", "names.mjs", "tests/host.mjs", "wasm.zig"];
+    let own = ["assembly/", "fake.zig", "names.mjs", "tests/host.mjs", "wasm.zig"];
     let is_named = path.starts_with("gristmill") && path != "gristmill.toml";
     is_named || own.iter().any(|own| path.starts_with(own)) && path != "assembly/handler.ts"
 }
@@ -84,7 +84,7 @@ fn sdk(language: Language) -> (&'static str, Files) {
         Language::JavaScript | Language::TypeScript => ("guest-sdk/javascript", &[]),
         Language::Python => ("guest-sdk/python", PYTHON_SDK),
         Language::Go => ("guest-sdk/go", GO_SDK),
-        Language::C => ("guest-sdk/c", &[]),
+        Language::C => ("guest-sdk/c", C_SDK),
         Language::AssemblyScript => ("guest-sdk/assemblyscript", &[]),
         Language::Zig => ("guest-sdk/zig", &[]),
     }
@@ -166,8 +166,10 @@ const GO_SDK: Files = files!("guest-sdk/go":
     "state.go" "wasm.go");
 
 const C: Files = files!("examples/welcome-c":
-    ".gitignore" "README.md" "gristmill.c" "gristmill.h" "gristmill.toml" "gristmill_fake.h" "handler.c"
-    "handler.toml" "handler_test.c" "json.c" "json.h");
+    ".gitignore" "README.md" "gristmill.toml" "handler.c" "handler.toml" "handler_test.c");
+
+const C_SDK: Files = files!("guest-sdk/c":
+    "README.md" "gristmill.c" "gristmill.h" "gristmill_fake.h" "json.c" "json.h");
 
 const ASSEMBLYSCRIPT: Files = files!("examples/welcome-assemblyscript":
     ".gitignore" "README.md" "asconfig.json" "assembly/glue.ts" "assembly/gristmill.ts" "assembly/handler.ts"
