@@ -1,5 +1,5 @@
 const std = @import("std");
-const fake = @import("fake.zig");
+const fake = @import("gristmill").fake;
 const greet = @import("handler.zig").greet;
 
 test "it greets" {

@@ -1,7 +1,7 @@
 //! The handler of signups: checks one, greets, and sees to a reminder three days later.
 
 const std = @import("std");
-const gristmill = @import("gristmill.zig");
+const gristmill = @import("gristmill");
 const Allocator = std.mem.Allocator;
 const Ending = gristmill.Ending;
 

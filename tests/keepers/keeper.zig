@@ -1,5 +1,5 @@
 const std = @import("std");
-const gristmill = @import("gristmill.zig");
+const gristmill = @import("gristmill");
 pub const panic = gristmill.panic;
 
 comptime {

@@ -1,6 +1,6 @@
 //! Sends the request that its body names, such as `GET http://…`; the result is what came back.
 const std = @import("std");
-const gristmill = @import("gristmill.zig");
+const gristmill = @import("gristmill");
 
 pub const panic = gristmill.panic;
 comptime {

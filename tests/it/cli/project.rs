@@ -68,7 +68,13 @@ fn a_minimal_project_has_the_files_of_the_full_one_and_passes_its_tests() {
         ("py", Some("PYTHONPATH=gristmill-guest python3 -m unittest")),
         ("go", Some("go test .")),
         ("c", Some("clang -I gristmill-guest handler_test.c handler.c gristmill-guest/json.c -o test && ./test")),
-        ("zig", Some("zig test handler_test.zig --cache-dir cache")),
+        (
+            "zig",
+            Some(
+                "zig test --dep gristmill -Mroot=handler_test.zig -Mgristmill=gristmill-guest/gristmill.zig \
+                 --cache-dir cache",
+            ),
+        ),
         ("as", None),
     ] {
         let name = format!("hello-{language}");
@@ -104,7 +110,7 @@ fn an_update_replaces_the_sdk_of_a_project_and_nothing_else() {
         ("go", "gristmill-guest/state.go", "gristmill-guest/go.mod", "handler.go"),
         ("c", "gristmill-guest/json.c", "gristmill-guest/gristmill_fake.h", "handler.c"),
         ("as", "assembly/wire.ts", "tests/host.mjs", "assembly/handler.ts"),
-        ("zig", "wasm.zig", "fake.zig", "handler.zig"),
+        ("zig", "gristmill-guest/wasm.zig", "gristmill-guest/fake.zig", "handler.zig"),
     ] {
         let (made, said) = new(folder.path(), &[language, "--lang", language]);
         assert!(made, "{said}");

@@ -25,7 +25,7 @@ function welcom() {}
     go: "go", "handler.go" = "package main\n\nimport _ \"github.com/gristmill/gristmill/guest-sdk/go\"\n\nfunc main() {}\n", "no handler: call gristmill.Handle in an init function";
     c: "clang" "wasm-ld", "handler.c" = "#include \"gristmill.h\"\n", "gm_handle";
     assemblyscript: "node" "npm", "assembly/handler.ts" = "export function handel(): void {}", "handle";
-    zig: "zig", "handler.zig" = "pub const panic = @import(\"gristmill.zig\").panic;\n", "handler";
+    zig: "zig", "handler.zig" = "pub const panic = @import(\"gristmill\").panic;\n", "handler";
 }
 
 fn is_refused(language: &str, file: &str, source: &str, said: &str) {

@@ -50,7 +50,7 @@ pub(super) fn minimal_files(language: Language, name: &str) -> Vec<(String, Stri
 
 /// What a handler does not change: what connects its language to the contract.
 pub(super) fn is_sdk(path: &str) -> bool {
-    let own = ["assembly/", "fake.zig", "names.mjs", "tests/host.mjs", "wasm.zig"];
+    let own = ["assembly/", "names.mjs", "tests/host.mjs"];
     let is_named = path.starts_with("gristmill") && path != "gristmill.toml";
     is_named || own.iter().any(|own| path.starts_with(own)) && path != "assembly/handler.ts"
 }
@@ -86,7 +86,7 @@ fn sdk(language: Language) -> (&'static str, Files) {
         Language::Go => ("guest-sdk/go", GO_SDK),
         Language::C => ("guest-sdk/c", C_SDK),
         Language::AssemblyScript => ("guest-sdk/assemblyscript", &[]),
-        Language::Zig => ("guest-sdk/zig", &[]),
+        Language::Zig => ("guest-sdk/zig", ZIG_SDK),
     }
 }
 
@@ -177,5 +177,7 @@ const ASSEMBLYSCRIPT: Files = files!("examples/welcome-assemblyscript":
     "tests/handler.test.mjs" "tests/host.mjs");
 
 const ZIG: Files = files!("examples/welcome-zig":
-    ".gitignore" "README.md" "fake.zig" "gristmill.toml" "gristmill.zig" "handler.toml" "handler.zig"
-    "handler_test.zig" "wasm.zig");
+    ".gitignore" "README.md" "gristmill.toml" "handler.toml" "handler.zig" "handler_test.zig");
+
+const ZIG_SDK: Files = files!("guest-sdk/zig":
+    "README.md" "build.zig" "build.zig.zon" "fake.zig" "gristmill.zig" "wasm.zig");

@@ -2,7 +2,7 @@
 //!
 //! A handler is one function. It gets a job and says how the attempt ended; an error is a retry, with the code `error`.
 //!
-//!     const gristmill = @import("gristmill.zig");
+//!     const gristmill = @import("gristmill");
 //!     pub const panic = gristmill.panic;
 //!     comptime {
 //!         gristmill.exportHandler(handle);
@@ -19,7 +19,10 @@ const std = @import("std");
 const Allocator = std.mem.Allocator;
 
 /// The runner, or what stands for it in a test.
-const host = if (builtin.cpu.arch.isWasm()) @import("wasm.zig") else @import("fake.zig");
+const host = if (builtin.cpu.arch.isWasm()) @import("wasm.zig") else fake;
+
+/// Stands for the runner in tests.
+pub const fake = @import("fake.zig");
 
 /// Bytes and the format they are in: a media type such as `application/json`; null means opaque octets.
 pub const Payload = struct {
