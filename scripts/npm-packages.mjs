@@ -72,7 +72,7 @@ for (const [at, [name, version, imported, expression, before = '']] of PACKAGES.
   const row = { name, version, file, grants: '', size: '', verdict: '' };
   rows.push(row);
   try {
-    build(`import use from './${file}';\nimport { handle, json } from './gristmill.js';\nexport const handler = handle(async () => json(await use()));\n`);
+    build(`import use from './${file}';\nimport { handle, json } from 'gristmill-guest';\nexport const handler = handle(async () => json(await use()));\n`);
     row.size = statSync(join(project, 'build/packages.wasm')).size;
     const imports = readFileSync(join(project, 'build/wit/world.wit'), 'utf8');
     row.grants = ['http', 'random'].filter((grant) => imports.includes(`/${grant}@`)).join(', ');
@@ -84,7 +84,7 @@ for (const [at, [name, version, imported, expression, before = '']] of PACKAGES.
 const works = rows.filter(({ verdict }) => !verdict);
 build(`
 ${works.map(({ file }, at) => `import use${at} from './${file}';`).join('\n')}
-import { handle, json } from './gristmill.js';
+import { handle, json } from 'gristmill-guest';
 const attempt = async (use) => { try { return { value: await use() }; } catch (error) { return { error: String(error) }; } };
 export const handler = handle(async () => json([${works.map((_, at) => `await attempt(use${at})`).join(', ')}]));
 `);
@@ -103,5 +103,5 @@ process.exitCode = rows.every(({ verdict }) => verdict === 'yes') ? 0 : 1;
 
 function build(handler) {
   writeFileSync(join(project, 'handler.js'), handler);
-  run('node', ['gristmill-build.js']);
+  run('node_modules/.bin/gristmill-build', []);
 }

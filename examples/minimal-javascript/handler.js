@@ -1,8 +1,8 @@
-import { handle, log } from './gristmill.js';
+import { handle, log } from 'gristmill-guest';
 
 export const handler = handle(greet);
 
-/** @param {import('./gristmill.js').Job} job */
+/** @param {import('gristmill-guest').Job} job */
 export function greet(job) {
   const { name } = job.json();
   log.info('greet', { attempt: job.attempt });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Host } from './gristmill-testing.js';
+import { Host } from 'gristmill-guest/testing';
 import { greet } from './handler.js';
 
 test('it greets', () => {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Payload } from './gristmill.ts';
-import { Host } from './gristmill-testing.ts';
+import { Payload } from 'gristmill-guest';
+import { Host } from 'gristmill-guest/testing';
 import { greet } from './handler.ts';
 
 test('it greets', () => {

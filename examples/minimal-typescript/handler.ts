@@ -1,5 +1,5 @@
-import { handle, log } from './gristmill.ts';
-import type { Job } from './gristmill.ts';
+import { handle, log } from 'gristmill-guest';
+import type { Job } from 'gristmill-guest';
 
 export const handler = handle(greet);
 

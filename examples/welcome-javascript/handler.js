@@ -1,12 +1,12 @@
 /** Welcomes people who sign up, and asks after them three days later. */
-import { Reject, Retry, config, enqueue, handle, log } from './gristmill.js';
+import { Reject, Retry, config, enqueue, handle, log } from 'gristmill-guest';
 
 const SECOND = 1000;
 const DAY = 24 * 60 * 60 * SECOND;
 
 export const handler = handle(welcome);
 
-/** @param {import('./gristmill.js').Job} job */
+/** @param {import('gristmill-guest').Job} job */
 export function welcome(job) {
   const { email, name, plan, reminder } = checked(job.json());
   const domain = email.slice(email.indexOf('@') + 1);

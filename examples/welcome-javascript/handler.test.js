@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Payload, Reject, Retry, enqueue, state } from './gristmill.js';
-import { Host, NOW } from './gristmill-testing.js';
+import { Payload, Reject, Retry, enqueue, state } from 'gristmill-guest';
+import { Host, NOW } from 'gristmill-guest/testing';
 import { welcome } from './handler.js';
 
 const ADA = { email: 'ada@example.org', name: 'Ada' };

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Payload, Reject, Retry, enqueue, state } from './gristmill.ts';
-import type { Ending, Job } from './gristmill.ts';
-import { Host, NOW } from './gristmill-testing.ts';
+import { Payload, Reject, Retry, enqueue, state } from 'gristmill-guest';
+import type { Ending, Job } from 'gristmill-guest';
+import { Host, NOW } from 'gristmill-guest/testing';
 import { welcome } from './handler.ts';
 
 const ADA = { email: 'ada@example.org', name: 'Ada' };

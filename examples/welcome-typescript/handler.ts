@@ -1,6 +1,6 @@
 /** Welcomes people who sign up, and asks after them three days later. */
-import { Reject, Retry, config, enqueue, handle, log } from './gristmill.ts';
-import type { Job } from './gristmill.ts';
+import { Reject, Retry, config, enqueue, handle, log } from 'gristmill-guest';
+import type { Job } from 'gristmill-guest';
 
 const SECOND = 1000;
 const DAY = 24 * 60 * 60 * SECOND;

@@ -8,6 +8,7 @@ mod javascript;
 mod keeper;
 mod libraries;
 mod linker;
+mod packages;
 mod programs;
 mod python;
 mod requests;

@@ -1,6 +1,6 @@
 // What a handler may do beside the contract: `tests/it/languages/javascript.rs` says what each of these comes to.
-import '#clock';
-import { handle, log } from './gristmill.js';
+import 'gristmill-guest/clock';
+import { handle, log } from 'gristmill-guest';
 
 const sleep = (millis) => new Promise((done) => setTimeout(done, millis));
 const atBuildTime = (async () => {
@@ -65,7 +65,7 @@ const modes = {
       await Array.fromAsync(count(2), (number) => number * 10),
       String(await Promise.any([]).catch((error) => error)),
       Object.prototype.toString.call(promise), Promise.name, (async () => {})() instanceof Promise,
-      typeof (await import('./gristmill-web/url.js')).URL,
+      typeof (await import('./gristmill-guest/web/url.js')).URL,
     ];
   },
 

@@ -1,4 +1,4 @@
-import { Retry, handle, snooze } from './gristmill.js';
+import { Retry, handle, snooze } from 'gristmill-guest';
 
 const sleep = (millis) => new Promise((done) => setTimeout(done, millis));
 

@@ -1,8 +1,8 @@
-// `URL` and `URLSearchParams` of the JavaScript project, compared with those of Node.js.
+// `URL` and `URLSearchParams` of the JavaScript SDK, compared with those of Node.js.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import * as own from '../../examples/welcome-javascript/gristmill-web/url.js';
+import * as own from '../../guest-sdk/javascript/web/url.js';
 
 const bases = [
   undefined, 'http://a.example/b/c/d;p?q#f', 'https://u:p@h.example:8443/x/', 'file:///etc/x', 'mailto:a@b', 'foo://h/p/q', 'foo:/p/q',

@@ -1,4 +1,4 @@
-import { checkpoint, handle, progress, Retry, state } from './gristmill.js';
+import { checkpoint, handle, progress, Retry, state } from 'gristmill-guest';
 
 const deep = (calls) => deep(calls + 1) + 1;
 

@@ -1,4 +1,4 @@
-import { checkpoint, handle, progress, Retry, state } from './gristmill.ts';
+import { checkpoint, handle, progress, Retry, state } from 'gristmill-guest';
 
 const deep = (calls: number): number => deep(calls + 1) + 1;
 

@@ -1,4 +1,4 @@
-import { Reject, enqueue, handle } from './gristmill.js';
+import { Reject, enqueue, handle } from 'gristmill-guest';
 
 export const handler = handle((job) => {
   const { topic } = job;

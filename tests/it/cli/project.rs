@@ -57,6 +57,10 @@ fn run(folder: &Path, command: &str, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), String::from_utf8(output.stderr).unwrap())
 }
 
+/// As npm does, which fetches other packages, too.
+const LINKED: &str =
+    "mkdir node_modules && ln -s ../gristmill-guest node_modules/gristmill-guest && node --test handler.test.js";
+
 #[test]
 fn a_minimal_project_has_the_files_of_the_full_one_and_passes_its_tests() {
     crate::languages::require(&["node", "python3", "go", "clang", "zig"]);
@@ -64,7 +68,7 @@ fn a_minimal_project_has_the_files_of_the_full_one_and_passes_its_tests() {
     for (language, test) in [
         ("rs", None),
         ("ts", None),
-        ("js", Some("node --test handler.test.js")),
+        ("js", Some(LINKED)),
         ("py", Some("PYTHONPATH=gristmill-guest python3 -m unittest")),
         ("go", Some("go test .")),
         ("c", Some("clang -I gristmill-guest handler_test.c handler.c gristmill-guest/json.c -o test && ./test")),
@@ -104,8 +108,8 @@ fn an_update_replaces_the_sdk_of_a_project_and_nothing_else() {
     let folder = TempDir::with_prefix("gristmill-").unwrap();
     for (language, sdk, others, handler) in [
         ("rust", "gristmill-guest/src/http.rs", "gristmill-guest/Cargo.toml", "src/lib.rs"),
-        ("js", "gristmill-web/fetch.js", "gristmill-build.js", "handler.js"),
-        ("ts", "gristmill.ts", "gristmill-testing.ts", "handler.ts"),
+        ("js", "gristmill-guest/web/fetch.js", "gristmill-guest/build.js", "handler.js"),
+        ("ts", "gristmill-guest/index.js", "gristmill-guest/types/index.d.ts", "handler.ts"),
         ("py", "gristmill-guest/gristmill_guest/_http.py", "gristmill-guest/pyproject.toml", "handler.py"),
         ("go", "gristmill-guest/state.go", "gristmill-guest/go.mod", "handler.go"),
         ("c", "gristmill-guest/json.c", "gristmill-guest/gristmill_fake.h", "handler.c"),

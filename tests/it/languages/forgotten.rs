@@ -15,11 +15,11 @@ macro_rules! forgotten {
 forgotten! {
     rust: "cargo", "src/lib.rs" = "use gristmill_guest as _;", "handler";
     javascript: "node" "npm", "handler.js" = "
-import { handle } from './gristmill.js';
+import { handle } from 'gristmill-guest';
 function welcome() {}
 export const handler = handle(welcom());
 function welcom() {}
-", "Error: handle(undefined): give it the function that does the jobs\n    at handle (gristmill.js:";
+", "Error: handle(undefined): give it the function that does the jobs\n    at handle (gristmill-guest/index.js:";
     typescript: "node" "npm", "handler.ts" = "export {};", "handler";
     python: "python3", "handler.py" = "import gristmill_guest", "write @handler above the function";
     go: "go", "handler.go" = "package main\n\nimport _ \"github.com/gristmill/gristmill/guest-sdk/go\"\n\nfunc main() {}\n", "no handler: call gristmill.Handle in an init function";

@@ -111,7 +111,7 @@ async fn typescript_has_promises_timers_and_the_webs_names() {
 async fn an_async_handler_needs_no_grants_until_a_timer_has_to_wait() {
     require(&["node", "npm"]);
     let handler = "
-        import { handle } from './gristmill.js';
+        import { handle } from 'gristmill-guest';
         const sleep = (millis) => new Promise((done) => setTimeout(done, millis));
         let jobs = 0;
         export const handler = handle(async (job) => {
@@ -138,7 +138,7 @@ async fn an_async_handler_needs_no_grants_until_a_timer_has_to_wait() {
     let (outcome, _) = ended(&component, &topic, "3600000").await;
     let Outcome::Reject(detail) = outcome else { panic!("{outcome:?}") };
     assert_eq!(detail.code, "no-clock");
-    assert!(detail.message.contains("`import '#clock';`"), "{detail:?}");
+    assert!(detail.message.contains("`import 'gristmill-guest/clock';`"), "{detail:?}");
 }
 
 #[test]

@@ -25,12 +25,8 @@ fn project() -> TempDir {
     let folder = unbuilt_project("javascript");
     let project = folder.path().join("welcome");
     replace(&project, "package.json", r#""private": true,"#, r#""private": true, "engine": "starlingmonkey","#);
-    replace(
-        &project,
-        "package.json",
-        r#""componentize-qjs": "0.4.5""#,
-        r#""@bytecodealliance/componentize-js": "0.23.0""#,
-    );
+    let package = r#""dependencies": { "@bytecodealliance/componentize-js": "0.23.0","#;
+    replace(&project, "package.json", r#""dependencies": {"#, package);
     std::fs::write(project.join("gristmill.toml"), GRANTS).unwrap();
     folder
 }

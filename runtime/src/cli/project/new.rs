@@ -1,6 +1,8 @@
 //! `gristmill new`: a folder in which to write a handler.
 
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -102,7 +104,12 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    std::fs::write(path, text)
+    std::fs::write(path, text)?;
+    // A package's program. npm would do it, and version control show that as a change.
+    if text.starts_with("#!") {
+        std::fs::set_permissions(path, Permissions::from_mode(0o755))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

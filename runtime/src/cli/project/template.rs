@@ -81,7 +81,7 @@ fn rendered(path: &str, text: &str, name: &str, package: &str) -> String {
 fn sdk(language: Language) -> (&'static str, Files) {
     match language {
         Language::Rust => ("guest-sdk/rust", RUST_SDK),
-        Language::JavaScript | Language::TypeScript => ("guest-sdk/javascript", &[]),
+        Language::JavaScript | Language::TypeScript => ("guest-sdk/javascript", JAVASCRIPT_SDK),
         Language::Python => ("guest-sdk/python", PYTHON_SDK),
         Language::Go => ("guest-sdk/go", GO_SDK),
         Language::C => ("guest-sdk/c", C_SDK),
@@ -135,16 +135,16 @@ const RUST_SDK: Files = files!("guest-sdk/rust":
     "src/testing/host.rs" "src/testing/job.rs" "src/testing/mod.rs" "src/testing/run.rs");
 
 const JAVASCRIPT: Files = files!("examples/welcome-javascript":
-    ".gitignore" "README.md" "gristmill-build.js" "gristmill-component.js" "gristmill-host.js" "gristmill-testing.js"
-    "gristmill-web/clock.js" "gristmill-web/clone.js" "gristmill-web/crypto.js" "gristmill-web/events.js" "gristmill-web/fetch.js"
-    "gristmill-web/globals.js" "gristmill-web/loop.js" "gristmill-web/quickjs.js" "gristmill-web/starlingmonkey.js" "gristmill-web/url.js" "gristmill.js" "gristmill.toml" "handler.js"
-    "handler.test.js" "handler.toml" "package.json");
+    ".gitignore" "README.md" "gristmill.toml" "handler.js" "handler.test.js" "handler.toml" "package.json");
 
 const TYPESCRIPT: Files = files!("examples/welcome-typescript":
-    ".gitignore" "README.md" "gristmill-build.js" "gristmill-component.ts" "gristmill-host.ts" "gristmill-testing.ts"
-    "gristmill-web/clock.js" "gristmill-web/clone.js" "gristmill-web/crypto.js" "gristmill-web/events.js" "gristmill-web/fetch.js"
-    "gristmill-web/globals.js" "gristmill-web/loop.js" "gristmill-web/quickjs.js" "gristmill-web/starlingmonkey.js" "gristmill-web/url.js" "gristmill.toml" "gristmill.ts"
-    "handler.test.ts" "handler.toml" "handler.ts" "package.json" "tsconfig.json");
+    ".gitignore" "README.md" "gristmill.toml" "handler.test.ts" "handler.toml" "handler.ts" "package.json"
+    "tsconfig.json");
+
+const JAVASCRIPT_SDK: Files = files!("guest-sdk/javascript":
+    "README.md" "build.js" "component.js" "host.js" "index.js" "package.json" "testing.js" "types/index.d.ts"
+    "types/testing.d.ts" "web/clock.js" "web/clone.js" "web/crypto.js" "web/events.js" "web/fetch.js"
+    "web/globals.js" "web/loop.js" "web/quickjs.js" "web/starlingmonkey.js" "web/url.js");
 
 const PYTHON: Files = files!("examples/welcome-python":
     ".gitignore" "README.md" "gristmill.toml" "handler.py" "handler.toml" "requirements.txt" "test_handler.py");

@@ -1,5 +1,5 @@
 /**
- * The runner's side of `gristmill.js`, inside a component: the contract's functions. What the engine lacks is in `gristmill-web/`.
+ * The runner's side of `index.js`, inside a component: the contract's functions. What the engine lacks is in `web/`.
  *
  * The build runs all modules once, with no runner around them, and freezes what they made. So nothing here calls the
  * runner until the first job.
@@ -9,8 +9,8 @@ import * as context from 'gristmill:job/context@0.1.0';
 import * as logging from 'gristmill:job/log@0.1.0';
 import * as queue from 'gristmill:job/queue@0.1.0';
 import * as kept from 'gristmill:job/state@0.1.0';
-import { frames, fromU64, run, setUp, toU64 } from './gristmill-web/quickjs.js';
-import { Failure, Reject, Retry, Snooze, describe } from './gristmill.js';
+import { frames, fromU64, run, setUp, toU64 } from '#engine';
+import { Failure, Reject, Retry, Snooze, describe } from './index.js';
 
 export const { get, secret } = config;
 export const { isCancelled, progress } = context;
@@ -92,18 +92,18 @@ export function traced(error) {
       const [file, number] = last ? last.slice(1) : first.split(':');
       if (files[file] === undefined) return whole;
       const found = `${files[file]}:${number}`;
-      place ||= files[file].startsWith('gristmill') ? '' : found;
+      place ||= files[file].startsWith('gristmill-guest/') ? '' : found;
       return `(${found})`;
     }),
   );
   // Neither this library's own, nor those of the helpers that the build adds for `async` functions.
-  const own = sourced.filter((frame) => !/\((gristmill[\w-]*(\/\w+)?\.[jt]s:\d+|\/build\/\S*)\)$| (next|throw) \(native\)$/.test(frame));
+  const own = sourced.filter((frame) => !/\((gristmill-guest\/\S+|\/build\/\S*)\)$| (next|throw) \(native\)$/.test(frame));
   return { stack: own.join('\n').trimEnd(), place };
 }
 
 setUp({
   describe,
   wait(millis) {
-    throw new Reject('no-clock', `a timer of ${millis} ms cannot be waited for: add \`import '#clock';\` and grant \`clock = true\``);
+    throw new Reject('no-clock', `a timer of ${millis} ms cannot be waited for: add \`import 'gristmill-guest/clock';\` and grant \`clock = true\``);
   },
 });

@@ -6,7 +6,7 @@
  */
 const EnginePromise = globalThis.Promise;
 
-/** What the loop needs of the runner; `gristmill-host.js` sets it. */
+/** What the loop needs of the runner; `host.js` sets it. */
 export const runner = {
   /** False while the component is built. */
   running: false,

@@ -1,4 +1,4 @@
-/** Makes timers wait. A handler with `import '#clock';` needs the grant `clock = true`. */
+/** Makes timers wait. A handler with `import 'gristmill-guest/clock';` needs the grant `clock = true`. */
 import { subscribeDuration } from 'host:clocks/monotonic-clock@0.2.0';
 import { runner } from './loop.js';
 

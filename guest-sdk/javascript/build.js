@@ -1,14 +1,18 @@
+#!/usr/bin/env node
 /**
- * Makes the component: `build/NAME.wasm`, with NAME from `package.json`.
+ * Makes the component of the project in this folder: `build/NAME.wasm`, with NAME from its `package.json`.
  *
  * What the handler and its packages do not use is left out of it: only a handler that mentions `fetch` imports requests over HTTP.
  */
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { basename, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
-// Beside the project's own files; of the examples in Gristmill's repository, its own.
-const CONTRACT = ['gristmill-guest/wit/job.wit', '../../guest-sdk/javascript/wit/job.wit'].find(existsSync);
+/** The folder of this package. */
+const PACKAGE = fileURLToPath(new URL('.', import.meta.url));
+// A link in this package's sources, which `npm pack` leaves out: a packed one has a copy.
+const CONTRACT = [join(PACKAGE, 'wit/job.wit'), join(PACKAGE, 'job.wit')].find(existsSync);
 
 /** Interfaces of WASI. `componentize` makes a trap of all that is called `wasi`, so until it is done these have another name. */
 const WASI = `
@@ -22,15 +26,17 @@ package host:clocks@0.2.0 {
 }`;
 const { name, engine = 'quickjs' } = JSON.parse(readFileSync('package.json', 'utf8'));
 const isQuickJs = engine === 'quickjs';
-if (!isQuickJs && engine !== 'starlingmonkey') {
-  console.error(`package.json: "engine" is "${engine}": allowed are "quickjs" and "starlingmonkey"`);
-  process.exit(1);
-}
+if (!isQuickJs && engine !== 'starlingmonkey') fail(`package.json: "engine" is "${engine}": allowed are "quickjs" and "starlingmonkey"`);
+const handler = ['handler.ts', 'handler.js'].find(existsSync) ?? fail(`there is no handler.js and no handler.ts in ${process.cwd()}`);
 const { imports, places } = await bundle();
 try {
   await component(imports);
 } catch (error) {
-  console.error(inSources(error, places));
+  fail(inSources(error, places));
+}
+
+function fail(problem) {
+  console.error(problem);
   process.exit(1);
 }
 
@@ -39,19 +45,19 @@ async function bundle() {
   let output;
   try {
     output = await build({
-      entryPoints: ['./gristmill-component'],
+      entryPoints: [join(PACKAGE, 'component.js')],
       outfile: 'build/handler.js',
       bundle: true,
       format: 'esm',
       // Packages have files for a browser in place of those that need Node.js.
       platform: 'browser',
-      // Chooses the runner's side of `#host`, in package.json.
-      conditions: ['component', 'module'],
+      // Chooses the runner's side and the engine's in package.json of this package.
+      conditions: ['component', engine, 'module'],
       // Of these, the names that are mentioned.
-      inject: isQuickJs ? ['gristmill-web/globals.js'] : [],
-      plugins: [{ name: 'gristmill', setup: leaveOut }],
-      define: { 'process.env.NODE_ENV': '"production"', global: 'globalThis' },
-      // `gristmill-web/loop.js` runs the promises that these become.
+      inject: isQuickJs ? [join(PACKAGE, 'web/globals.js')] : [],
+      plugins: [{ name: 'gristmill', setup: resolved }],
+      define: { 'process.env.NODE_ENV': '"production"', global: 'globalThis', HANDLER_FILE: JSON.stringify(handler) },
+      // `web/loop.js` runs the promises that these become.
       supported: isQuickJs ? { 'async-await': false, 'async-generator': false, 'for-await': false } : {},
       sourcemap: 'external',
       sourcesContent: false,
@@ -81,15 +87,10 @@ function inSources({ message }, { files, lines }) {
   });
 }
 
-/** What the contract and the web's names bring is left out where it is not used. */
-function leaveOut({ onResolve }) {
-  if (!isQuickJs) {
-    onResolve({ filter: /^(#clock|.*\/quickjs\.js)$/ }, () => ({ path: resolve('gristmill-web/starlingmonkey.js'), sideEffects: false }));
-  }
+/** Where the project's handler is, and the runner's interfaces. Those that are not used are left out. */
+function resolved({ onResolve }) {
+  onResolve({ filter: /^#handler$/ }, () => ({ path: resolve(handler) }));
   onResolve({ filter: /^(gristmill|host):/ }, ({ path }) => ({ path, external: true, sideEffects: false }));
-  onResolve({ filter: /^\.\/(crypto|events|fetch|clone|url)\.js$/ }, ({ path, resolveDir }) => {
-    return basename(resolveDir) === 'gristmill-web' ? { path: resolve(resolveDir, path), sideEffects: false } : undefined;
-  });
 }
 
 /** Makes the component of `build/handler.js`, which imports these interfaces besides what every handler may. */
@@ -141,7 +142,13 @@ function lines({ sources, mappings }) {
     }
     return parts.join(',');
   });
-  return { files: sources.map((path) => path.replace(/^\.\.\//, '')), lines: places.join('\n') };
+  return { files: sources.map(named), lines: places.join('\n') };
+}
+
+/** A source's path in the project. This package is where npm put it: in `node_modules`, or in a folder to which that has a link. */
+function named(source) {
+  const path = resolve('build', source);
+  return path.startsWith(PACKAGE) ? `gristmill-guest/${relative(PACKAGE, path)}` : relative('', path);
 }
 
 /** The numbers of a segment of a source map, as its standard writes them. */

@@ -1,11 +1,11 @@
-/** What the component exports. The build fails if `handler.js` has no handler to be called. */
+/** What the component exports. The build fails if the project's file has no handler to be called. */
 // First: it brings what the engine lacks, for the packages that the handler imports.
 import '#host';
-import { drain } from './gristmill-web/quickjs.js';
-import { handler } from './handler.js';
+import { drain } from '#engine';
+import { handler } from '#handler';
 
 if (typeof handler?.handle !== 'function') {
-  throw new TypeError('`handler` in handler.js cannot be called: write `export const handler = handle(yourFunction)`');
+  throw new TypeError(`\`handler\` in ${HANDLER_FILE} cannot be called: write \`export const handler = handle(yourFunction)\``);
 }
 // What the modules began is done at build time, and costs the jobs nothing.
 drain();

@@ -1,89 +1,94 @@
-/** A fake runner for tests: {@link Host} grants, refuses and remembers. No WebAssembly and no server. */
-import { Failure, Job, Payload, Reject, Snooze, attempt, json, text } from './gristmill.js';
+/** A fake runner for tests: `types/testing.d.ts` says what it has. */
+import { Failure, Job, Payload, Reject, Snooze, attempt, json, text } from './index.js';
 
-/** The fake clock stands still: 2026-01-01T00:00:00Z. */
+/** @import { Ending, HandlerFunction, Level, WireJob, WireNewJob } from 'gristmill-guest' */
+/** @import { Given, LogLine, Ran } from 'gristmill-guest/testing' */
+
+/** 2026-01-01T00:00:00Z. */
 export const NOW = 1_767_225_600_000;
 
-/**
- * What the handler finds, and what it did. Every topic but the denied may be enqueued to.
- *
- *     const host = new Host({ config: { greylist: 'example.net' } });
- *     const ending = host.run(welcome, { email: 'ada@example.org', name: 'Ada' });
- */
 export class Host {
-  /** @type {object[]} */ enqueued = [];
-  /** @type {{ level: string, message: string, fields: [string, string][] }[]} */ logs = [];
+  /** @type {WireNewJob[]} */ enqueued = [];
+  /** @type {LogLine[]} */ logs = [];
   /** @type {Uint8Array | null} */ checkpoint = null;
   /** @type {{ basisPoints: number, note: string | null }[]} */ progress = [];
+  /** @type {string | null} */ key = null;
 
-  /**
-   * @param {object} [given]
-   * @param {Record<string, string>} [given.config]
-   * @param {Record<string, Uint8Array>} [given.secrets]
-   * @param {number} [given.now]
-   * @param {number} [given.fuel]
-   * @param {boolean} [given.cancelled]
-   * @param {string[]} [given.denied] topics that may not be enqueued to
-   * @param {Uint8Array | null} [given.state] of the job's key; after an attempt, what that left if it completed
-   * @param {number} [given.stateLimit] the most bytes that a state may have
-   * @param {(request: Request) => Response | Promise<Response>} [given.fetch] answers requests; without it, none is granted
-   */
-  constructor(given = {}) {
-    const nothing = { config: {}, secrets: {}, now: NOW, fuel: 1e12, cancelled: false, denied: [], fetch: refused };
-    Object.assign(this, { ...nothing, state: null, stateLimit: 65_536 }, given);
+  /** @param {Given} [given] */
+  constructor({
+    config = {}, secrets = {}, now = NOW, fuel = 1e12, cancelled = false, denied = [], state = null, stateLimit = 65_536, fetch = refused,
+  } = {}) {
+    this.config = config;
+    this.secrets = secrets;
+    this.now = now;
+    this.fuel = fuel;
+    this.cancelled = cancelled;
+    this.denied = denied;
+    this.state = state;
+    this.stateLimit = stateLimit;
+    this.fetch = fetch;
   }
 
   /**
-   * One attempt at a job: the payload, the `Snooze`, null, or the `Retry` or `Reject` that ended it; of an `async` handler a promise
-   * of that. Meanwhile `fetch` is this host's: run one at a time.
-   *
-   * @param {import('./gristmill.js').HandlerFunction} work
-   * @param {string | Uint8Array | Payload | object} body text, bytes, or an object for JSON
-   * @param {Record<string, unknown>} [given] what else the job has, as in `{ attempt: 2 }`
+   * @template {ReturnType<HandlerFunction>} R
+   * @param {(job: Job) => R} work
+   * @param {string | Uint8Array | Payload | object} body
+   * @param {Partial<Omit<WireJob, 'body'>>} [given]
+   * @returns {Ran<R>}
    */
   run(work, body, given = {}) {
     const times = { enqueuedAt: this.now, dueAt: this.now, deadline: this.now + 30_000 };
     const names = { id: `01K${'0'.repeat(23)}`, tenant: 'default', topic: 'test', metadata: [], key: null };
+    /** @type {WireJob} */
     const job = { ...names, ...times, attempt: 1, maxAttempts: 5, checkpoint: null, ...given, body: payload(body) };
-    const before = [current, globalThis.fetch];
     const { state } = this;
-    const restore = (ending) => {
+    const [host, fetch] = [current, globalThis.fetch];
+    const restore = (/** @type {Ending} */ ending) => {
       if (ending instanceof Failure || ending instanceof Snooze) this.state = state;
-      [current, globalThis.fetch] = before;
+      [current, globalThis.fetch] = [host, fetch];
       return ending;
     };
     current = this;
     this.key = job.key;
     globalThis.fetch = async (input, init) => this.fetch(new Request(input, init));
     const ending = attempt(work, new Job(job));
-    return ending instanceof Promise ? ending.then(restore) : restore(ending);
+    return /** @type {Ran<R>} */ (ending instanceof Promise ? ending.then(restore) : restore(ending));
   }
 }
 
-/** @param {Request} request */
+/** @param {Request} request @returns {never} */
 function refused({ url }) {
   const cause = { payload: { tag: 'denied', val: `this host answers no requests to ${url}` } };
   throw new TypeError(`fetch failed: ${cause.payload.val}`, { cause });
 }
 
+/** @param {string | Uint8Array | Payload | object} body */
 function payload(body) {
   if (body instanceof Payload) return body;
   if (body instanceof Uint8Array) return new Payload(body);
   return typeof body === 'string' ? text(body) : json(body);
 }
 
-let current;
+let current = new Host();
 
-// What `gristmill.js` finds under `#host` outside a component.
-export const exported = (attempt) => ({ handle: attempt });
-export const traced = ({ stack }) => ({ stack: stack.slice(stack.indexOf('\n') + 1), place: '' });
+// What `index.js` finds under `#host` outside a component.
+
+/** @param {(job: WireJob) => Ending | Promise<Ending>} attempt @param {(error: unknown) => Failure} _failed */
+export const exported = (attempt, _failed) => ({ handle: attempt });
+/** @param {Error} error */
+export const traced = ({ stack = '' }) => ({ stack: stack.slice(stack.indexOf('\n') + 1), place: '' });
+/** @param {string} name @returns {string | undefined} */
 export const get = (name) => current.config[name];
+/** @param {string} name @returns {Uint8Array | undefined} */
 export const secret = (name) => current.secrets[name];
 export const now = () => current.now;
 export const fuelRemaining = () => current.fuel;
 export const isCancelled = () => current.cancelled;
-export const enabled = () => true;
+/** @param {Level} _level */
+export const enabled = (_level) => true;
+/** @param {Uint8Array} state */
 export const checkpoint = (state) => void (current.checkpoint = state);
+/** @param {number} basisPoints @param {string | null} note */
 export const progress = (basisPoints, note) => void current.progress.push({ basisPoints, note });
 
 export function getState() {
@@ -91,6 +96,7 @@ export function getState() {
   return current.state;
 }
 
+/** @param {Uint8Array | null} value */
 export function setState(value) {
   getState();
   if (value && value.length > current.stateLimit) {
@@ -99,11 +105,13 @@ export function setState(value) {
   current.state = value;
 }
 
+/** @param {Level} level @param {string} message @param {[string, string][]} fields */
 export function emit(level, message, fields) {
   current.logs.push({ level, message, fields });
   if (level === 'error') console.error(message, ...fields.map(([, value]) => value));
 }
 
+/** @param {WireNewJob} job @returns {string} */
 export function enqueue(job) {
   if (current.denied.includes(job.topic)) {
     throw new Reject('enqueue-failed', `this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`);

@@ -1,1 +1,0 @@
-../welcome-javascript/gristmill-build.js
