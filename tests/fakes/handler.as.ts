@@ -1,5 +1,5 @@
-// Calls all that the runner offers, for the tests of `tests/host.mjs`.
-import { Ending, Job, Payload, Request, checkpoint, complete, fuelRemaining, isCancelled, progress, secret, send } from "./gristmill";
+// Calls all that the runner offers, for the tests of `gristmill-guest-assemblyscript/testing`.
+import { Ending, Job, Payload, Request, checkpoint, complete, fuelRemaining, isCancelled, progress, secret, send } from "gristmill-guest-assemblyscript";
 
 function text(bytes: Uint8Array | null): string {
   return bytes ? String.UTF8.decodeUnsafe(bytes.dataStart, bytes.length) : "none";

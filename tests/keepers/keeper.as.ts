@@ -1,4 +1,4 @@
-import { checkpoint, Ending, Job, Payload, complete, progress, retry, setState, state } from "./gristmill";
+import { checkpoint, Ending, Job, Payload, complete, progress, retry, setState, state } from "gristmill-guest-assemblyscript";
 
 function deep(calls: i32): i32 {
   return deep(calls + 1) + 1;

@@ -1,4 +1,4 @@
-import { Ending, Job, NewJob, Payload, complete, enqueue, reject } from "./gristmill";
+import { Ending, Job, NewJob, Payload, complete, enqueue, reject } from "gristmill-guest-assemblyscript";
 
 function linked(job: Job, body: string, after: string[], batch: string | null): NewJob {
   const made = new NewJob(job.topic, Payload.text(body));

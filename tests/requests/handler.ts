@@ -1,5 +1,5 @@
 // Sends the request that its body names, such as `GET http://…`; the result is what came back.
-import { Ending, Job, Payload, Request, complete, send } from "./gristmill";
+import { Ending, Job, Payload, Request, complete, send } from "gristmill-guest-assemblyscript";
 
 export function handle(job: Job): Ending {
   const body = String.UTF8.decodeUnsafe(job.body.data.dataStart, job.body.data.length);

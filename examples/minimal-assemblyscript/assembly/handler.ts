@@ -1,5 +1,5 @@
-import { Ending, Job, Payload, complete, info, reject } from "./gristmill";
-import { Json, Type, object, quote } from "./json";
+import { Ending, Job, Payload, complete, info, reject } from "gristmill-guest-assemblyscript";
+import { Json, Type, object, quote } from "gristmill-guest-assemblyscript/json";
 
 export function handle(job: Job): Ending {
   const body = Json.parse(job.body.data);

@@ -1,7 +1,7 @@
 // The handler of signups: checks one, greets, and sees to a reminder three days later.
 
-import { Answer, Ending, Job, NewJob, Payload, Priority, complete, config, enqueue, info, now, reject, retry } from "./gristmill";
-import { Json, Type, object, quote } from "./json";
+import { Answer, Ending, Job, NewJob, Payload, Priority, complete, config, enqueue, info, now, reject, retry } from "gristmill-guest-assemblyscript";
+import { Json, Type, object, quote } from "gristmill-guest-assemblyscript/json";
 
 const GREYLIST_DELAY: u64 = 30_000;
 const REMINDER_DELAY: u64 = 3 * 24 * 3600_000;

@@ -50,9 +50,7 @@ pub(super) fn minimal_files(language: Language, name: &str) -> Vec<(String, Stri
 
 /// What a handler does not change: what connects its language to the contract.
 pub(super) fn is_sdk(path: &str) -> bool {
-    let own = ["assembly/", "names.mjs", "tests/host.mjs"];
-    let is_named = path.starts_with("gristmill") && path != "gristmill.toml";
-    is_named || own.iter().any(|own| path.starts_with(own)) && path != "assembly/handler.ts"
+    path.starts_with(SDK)
 }
 
 /// What says how the handler is built, beside what its author adds.
@@ -85,7 +83,7 @@ fn sdk(language: Language) -> (&'static str, Files) {
         Language::Python => ("guest-sdk/python", PYTHON_SDK),
         Language::Go => ("guest-sdk/go", GO_SDK),
         Language::C => ("guest-sdk/c", C_SDK),
-        Language::AssemblyScript => ("guest-sdk/assemblyscript", &[]),
+        Language::AssemblyScript => ("guest-sdk/assemblyscript", ASSEMBLYSCRIPT_SDK),
         Language::Zig => ("guest-sdk/zig", ZIG_SDK),
     }
 }
@@ -172,9 +170,11 @@ const C_SDK: Files = files!("guest-sdk/c":
     "README.md" "gristmill.c" "gristmill.h" "gristmill_fake.h" "json.c" "json.h");
 
 const ASSEMBLYSCRIPT: Files = files!("examples/welcome-assemblyscript":
-    ".gitignore" "README.md" "asconfig.json" "assembly/glue.ts" "assembly/gristmill.ts" "assembly/handler.ts"
-    "assembly/json.ts" "assembly/wire.ts" "gristmill.toml" "handler.toml" "names.mjs" "package.json"
-    "tests/handler.test.mjs" "tests/host.mjs");
+    ".gitignore" "README.md" "asconfig.json" "assembly/handler.ts" "gristmill.toml" "handler.toml" "package.json"
+    "tests/handler.test.mjs");
+
+const ASSEMBLYSCRIPT_SDK: Files = files!("guest-sdk/assemblyscript":
+    "README.md" "glue.ts" "index.ts" "json.ts" "names.mjs" "package.json" "testing.mjs" "wire.ts");
 
 const ZIG: Files = files!("examples/welcome-zig":
     ".gitignore" "README.md" "gristmill.toml" "handler.toml" "handler.zig" "handler_test.zig");

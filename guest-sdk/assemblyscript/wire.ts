@@ -2,7 +2,7 @@
 // its length, an option is a byte that says whether there is a value and then the value, a record is its fields in turn.
 // What is handed over lies outside the collector's reach, and is freed by `release`.
 
-import { Answer, Ending, Job, Kind, NewJob, Pairs, Payload, Request, Response, State, reject, retry } from "./gristmill";
+import { Answer, Ending, Job, Kind, NewJob, Pairs, Payload, Request, Response, State, reject, retry } from "./index";
 
 @external("gristmill:job/context@0.1.0", "now")
 export declare function now(): u64;

@@ -1,7 +1,7 @@
-// What the runner calls. The compiler starts here; names.mjs renames the first two.
+// What the runner calls. The compiler starts here, in the project's node_modules; names.mjs renames the first two.
 
-import { handle as handler } from "./handler";
-import { readJob, realloc, release, writeEnding } from "./wire";
+import { handle as handler } from "../../assembly/handler";
+import { readJob, realloc, release, writeEnding } from "gristmill-guest-assemblyscript/wire";
 
 export function handle(at: usize): usize {
   const job = readJob(at);

@@ -4,7 +4,7 @@ export function afterCompile(module) {
     ["handle", "gristmill:job/handler@0.1.0#handle"],
     ["postHandle", "cabi_post_gristmill:job/handler@0.1.0#handle"],
   ]) {
-    module.addFunctionExport(`assembly/glue/${name}`, contract);
+    module.addFunctionExport(`node_modules/gristmill-guest-assemblyscript/glue/${name}`, contract);
     module.removeExport(name);
   }
 }

@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 
-const module = new WebAssembly.Module(readFileSync(new URL("../build/test.wasm", import.meta.url)));
+const module = new WebAssembly.Module(readFileSync("build/test.wasm"));
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
 

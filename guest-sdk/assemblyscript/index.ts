@@ -1,6 +1,6 @@
 // What a handler of Gristmill, the job runner, is written with.
 //
-// A handler is one function, `handle` in handler.ts. It gets a job and says how the attempt ended:
+// A handler is one function, `handle` in assembly/handler.ts. It gets a job and says how the attempt ended:
 //
 //   export function handle(job: Job): Ending {
 //     info("order", [["id", job.id]]);
