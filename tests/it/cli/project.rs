@@ -155,3 +155,23 @@ fn an_update_replaces_the_sdk_of_a_project_and_nothing_else() {
     let (done, said) = run(folder.path(), "update", &[]);
     assert!(!done && said.contains("`language = \"cobol\"` in ./handler.toml is none of those"), "{said}");
 }
+
+#[test]
+fn a_project_whose_sdk_is_beside_its_handler_keeps_it_and_is_told_how_to_move() {
+    let folder = TempDir::with_prefix("gristmill-").unwrap();
+    assert!(new(folder.path(), &["former", "--lang", "js"]).0);
+    let project = folder.path().join("former");
+    std::fs::rename(project.join("gristmill-guest/index.js"), project.join("gristmill.js")).unwrap();
+    std::fs::remove_dir_all(project.join("gristmill-guest")).unwrap();
+    std::fs::write(project.join("package.json"), "{}").unwrap();
+    let how = "\nthis project builds with an older SDK, whose files are beside its handler. To move to this one: take over the \
+               settings and the imports of a new project, then delete those files\n";
+    for arguments in [&[][..], &["--yes"]] {
+        let (done, said) = run(&project, "update", arguments);
+        assert!(done && said.contains(how) && said.contains("not changed: package.json. "), "{said}");
+    }
+    assert!(project.join("gristmill.js").exists());
+    std::fs::write(project.join("gristmill-guest/host.js"), "old").unwrap();
+    let (_, said) = run(&project, "update", &[]);
+    assert!(said.starts_with("would be updated: gristmill-guest/host.js\n") && !said.contains("older SDK"), "{said}");
+}

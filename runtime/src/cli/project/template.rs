@@ -53,6 +53,11 @@ pub(super) fn is_sdk(path: &str) -> bool {
     path.starts_with(SDK)
 }
 
+/// What the language's package has beside the contract.
+pub(super) fn is_package(path: &str) -> bool {
+    path.strip_prefix(SDK).is_some_and(|path| !path.ends_with(CONTRACT.0))
+}
+
 /// What says how the handler is built, beside what its author adds.
 pub(super) fn is_build_setting(path: &str) -> bool {
     path.ends_with(".toml") && path != "gristmill.toml"

@@ -50,6 +50,8 @@ struct Differing {
     sdk: Vec<(String, String)>,
     /// Settings of the build, which are the user's. The SDK may need theirs to be changed.
     settings: Vec<String>,
+    /// The project has nothing of the SDK's package: it was made when an SDK was files beside the handler.
+    is_former: bool,
 }
 
 impl Differing {
@@ -59,8 +61,11 @@ impl Differing {
             let problem = format!("`language = \"{}\"` in {}", file.language, project.join(FILE).display());
             Usage(format!("{problem} is none of those that `gristmill new` writes: there is no SDK to update"))
         })?;
-        let mut differing = Self { sdk: Vec::new(), settings: Vec::new() };
-        for (path, text) in template::files(language, file.name()?.as_str()) {
+        let files = template::files(language, file.name()?.as_str());
+        let mut package = files.iter().filter(|(path, _)| template::is_package(path)).peekable();
+        let is_former = package.peek().is_some() && package.all(|(path, _)| !project.join(path).exists());
+        let mut differing = Self { sdk: Vec::new(), settings: Vec::new(), is_former };
+        for (path, text) in files {
             if is_the_same(&project.join(&path), &text)? {
                 continue;
             }
@@ -97,6 +102,12 @@ impl Differing {
         if !self.settings.is_empty() {
             let new = "may need what a new project has (`gristmill new NAME --lang … --path DIR` writes one)";
             screen::note(&format!("yours, and not changed: {}. They {new}", self.settings.join(", ")));
+        }
+        if self.is_former {
+            screen::note(
+                "this project builds with an older SDK, whose files are beside its handler. To move to this one: take over \
+                 the settings and the imports of a new project, then delete those files",
+            );
         }
         let next = if done { "`gristmill build --test` tries it" } else { "nothing was written: add --yes to do it" };
         screen::note(next);
