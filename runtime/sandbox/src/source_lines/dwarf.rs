@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use addr2line::gimli::{Dwarf, EndianSlice, Error, LittleEndian};
-use addr2line::{Context, Location};
+use addr2line::{Context, FrameIter, Location};
 use wasmparser::{Parser, Payload};
 
 /// Of all sections together. A handler in Rust with all that a debugger could want has some 10 MiB.
@@ -27,6 +27,8 @@ pub(super) struct Place {
     pub(super) file: String,
     pub(super) line: u32,
 }
+
+type Section<'a> = EndianSlice<'a, LittleEndian>;
 
 /// A core module that carries DWARF.
 #[derive(Default)]
@@ -80,7 +82,7 @@ impl Module<'_> {
         let Ok(stretches) = context.find_location_range(0, self.code.len() as u64) else { return Some(()) };
         for (address, bytes, _) in stretches {
             let Ok(frames) = context.find_frames(address).skip_all_loads() else { continue };
-            let places = places(frames);
+            let places = places(frames, folder(&context, address));
             rows.extend(self.at(address).map(|at| Row { at, places }));
             rows.extend(
                 address.checked_add(bytes).and_then(|end| self.at(end)).map(|at| Row { at, places: Vec::new() }),
@@ -97,20 +99,51 @@ impl Module<'_> {
     }
 }
 
-fn places(mut frames: addr2line::FrameIter<'_, EndianSlice<'_, LittleEndian>>) -> Vec<Place> {
+/// The project's folder: where the compiler ran, if it was given the file by its path from there. Cargo does so for the author's own.
+fn folder<'a>(context: &Context<Section<'a>>, address: u64) -> &'a str {
+    let unit = context.find_dwarf_and_unit(address).skip_all_loads();
+    let own = unit.filter(|unit| unit.name.is_some_and(|name| !name.starts_with(b"/")));
+    own.and_then(|unit| str::from_utf8(unit.comp_dir?.slice()).ok()).unwrap_or_default()
+}
+
+fn places(mut frames: FrameIter<'_, Section<'_>>, folder: &str) -> Vec<Place> {
     let mut places = Vec::new();
     while let Ok(Some(frame)) = frames.next()
         && places.len() < INLINED_MAX
     {
         if let Some(Location { file: Some(file), line: Some(line), .. }) = frame.location {
-            places.push(Place { file: shortened(file).to_owned(), line });
+            places.push(Place { file: shortened(file, folder).to_owned(), line });
         }
     }
     places
 }
 
-/// Rust's own sources are nowhere on the author's machine: `/rustc/<commit>/library/…` is `library/…`.
-fn shortened(file: &str) -> &str {
-    let in_rust = file.strip_prefix("/rustc/").and_then(|file| file.split_once('/'));
-    in_rust.map_or(file, |(_, file)| file)
+/// The author's own sources by their path below the project, as their compiler names them; those of a crate by the crate, and those of Rust
+/// itself, which are nowhere on the author's machine, without `/rustc/<commit>/`.
+fn shortened<'a>(file: &'a str, folder: &str) -> &'a str {
+    let of_rust = || file.strip_prefix("/rustc/").and_then(|file| Some(file.split_once('/')?.1));
+    let of_crate = || file.split_once("/registry/src/").and_then(|(_, file)| Some(file.split_once('/')?.1));
+    let own = || file.strip_prefix(folder).filter(|_| !folder.is_empty()).and_then(|file| file.strip_prefix('/'));
+    of_rust().or_else(of_crate).or_else(own).unwrap_or(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn a_file_is_named_without_the_folders_of_its_authors_machine() {
+        let crates = "/home/ada/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
+        for (file, folder, short) in [
+            ("/home/ada/orders/src/lib.rs", "/home/ada/orders", "src/lib.rs"),
+            ("/home/ada/orders-2/src/lib.rs", "/home/ada/orders", "/home/ada/orders-2/src/lib.rs"),
+            ("./handler.c", ".", "handler.c"),
+            ("/usr/lib/zig/std/fmt.zig", "/home/ada/orders", "/usr/lib/zig/std/fmt.zig"),
+            ("/usr/lib/fmt.c", "", "/usr/lib/fmt.c"),
+            ("/rustc/59807616e1/library/core/src/str.rs", "/rustc/59807616e1", "library/core/src/str.rs"),
+            (&format!("{crates}/serde-1.0.0/src/de.rs"), &format!("{crates}/serde-1.0.0"), "serde-1.0.0/src/de.rs"),
+        ] {
+            assert_eq!(shortened(file, folder), short);
+        }
+    }
 }
