@@ -21,19 +21,19 @@ impl Producers {
     /// Reads a component or a module. Of a broken file it reads what stands before the damage.
     pub fn of(wasm: &[u8]) -> Self {
         // QuickJS is recognised by the name under which componentize-qjs hands it the handler.
-        let interpreter = memmem::find(wasm, b"componentize-qjs:user.js").map(|_| "JavaScript");
-        let mut found = Found { interpreter, ..Found::default() };
+        let marked = memmem::find(wasm, b"componentize-qjs:user.js").map(|_| "JavaScript");
+        let mut found = Found { marked, ..Found::default() };
         // Whatever is wrong with the file, others say it better.
         found.read(wasm).ok();
         found.into_producers()
     }
 }
 
-/// Interpreters carry the name of what they were compiled from, and nothing about what they interpret.
+/// Interpreters carry the name of what they were compiled from, and nothing about what they interpret. Zig says that it is C.
 #[derive(Default)]
 struct Found {
     tools: Vec<(String, String)>,
-    interpreter: Option<&'static str>,
+    marked: Option<&'static str>,
     /// Bytes of the largest module, and the language that it names.
     largest: (usize, Option<String>),
     /// Bytes and language of the module that is being read.
@@ -69,9 +69,12 @@ impl Found {
                     if let Name::Module { name, .. } = name?
                         && name.starts_with("libpython")
                     {
-                        self.interpreter = Some("Python");
+                        self.marked = Some("Python");
                     }
                 }
+            }
+            _ if section.name() == ".debug_str" && memmem::find(section.data(), b"zig 0.").is_some() => {
+                self.marked = Some("Zig");
             }
             _ => {}
         }
@@ -85,7 +88,7 @@ impl Found {
             return;
         }
         if name.eq_ignore_ascii_case("ComponentizeJS") {
-            self.interpreter = Some("JavaScript");
+            self.marked = Some("JavaScript");
         }
         let tool = (name, version);
         if self.tools.len() < TOOLS_MAX && !self.tools.contains(&tool) {
@@ -103,7 +106,7 @@ impl Found {
     }
 
     fn into_producers(self) -> Producers {
-        let language = self.interpreter.map(str::to_owned).or(self.largest.1);
+        let language = self.marked.map(str::to_owned).or(self.largest.1);
         Producers { language, tools: self.tools }
     }
 }
@@ -177,6 +180,9 @@ mod tests {
         assert_eq!(Producers::of(&component(&[quickjs])).language.as_deref(), Some("JavaScript"));
         let python = wat::parse_str("(module $libpython3.14.so)").unwrap();
         assert_eq!(Producers::of(&component(&[python])).language.as_deref(), Some("Python"));
+        let c: &[(&str, &[(&str, &str)])] = &[("language", &[("C99", "")])];
+        let zig = module(c, "(@custom \".debug_str\" \"zig 0.17.0\\00handler\\00\")");
+        assert_eq!(Producers::of(&zig).language.as_deref(), Some("Zig"));
     }
 
     #[test]
