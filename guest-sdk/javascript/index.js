@@ -157,12 +157,14 @@ export function attempt(work, job) {
  */
 function failed(error) {
   if (error instanceof Failure) return error;
-  const refused = requestRefused(error?.payload ?? error?.cause?.payload);
-  if (refused) return refused;
-  if (!(error instanceof Error)) return new Retry('exception', describe(error));
+  const { tag, val } = error?.payload ?? error?.cause?.payload ?? {};
+  const why = REFUSED.get(tag);
+  if (why) return new Reject(`http-${tag}`, why(val));
+  const code = ['timeout', 'unreachable'].includes(tag) ? `http-${tag}` : 'exception';
+  if (!(error instanceof Error)) return new Retry(code, describe(error));
   const { stack, place } = host.traced(error);
   log.error('uncaught exception', { stack: `${error}\n${stack}`.trim() });
-  return new Retry('exception', place ? `${error} (${place})` : `${error}`, { context: stack.slice(0, STACK_MAX) });
+  return new Retry(code, place ? `${error} (${place})` : `${error}`, { context: stack.slice(0, STACK_MAX) });
 }
 
 /** Letters of a stack that are kept with the attempt. */
@@ -175,12 +177,6 @@ const REFUSED = new Map([
   ['too-large', (limit) => `the request or its answer is larger than ${limit} bytes`],
   ['too-many', (limit) => `one attempt may send no more than ${limit} requests`],
 ]);
-
-/** @param {{ tag?: string, val?: unknown }} [refusal] */
-function requestRefused({ tag, val } = {}) {
-  const why = REFUSED.get(tag ?? '');
-  return why && new Reject(`http-${tag}`, why(val));
-}
 
 /** @param {NewJob} job @returns {string} */
 export function enqueue(job) {

@@ -152,7 +152,7 @@ export class Request extends Body {
 
 function checkedUrl(input) {
   const url = URL.parse(input);
-  if (!url) throw new TypeError(`failed to parse the URL ${JSON.stringify(String(input))}`);
+  if (!url) throw new TypeError(`failed to parse the URL ${JSON.stringify(String(input))}`, { cause: { payload: { tag: 'invalid', val: 'this is no URL' } } });
   if (url.username || url.password) throw new TypeError('a URL of a request has no user and password: use the header `authorization`');
   return url.href;
 }
@@ -212,7 +212,7 @@ export async function fetch(input, init) {
 /** What `fetch` throws: a `TypeError` that names the grant or the limit, and has the runner's own words as its `cause`. */
 function failed(cause, hasTimeout) {
   const { tag, val } = cause.payload;
-  if (tag === 'timeout' && hasTimeout) return timedOut();
+  if (tag === 'timeout' && hasTimeout) return Object.assign(timedOut(), { cause });
   const why = {
     'denied': `not granted: ${val}; see \`[topics.NAME.http]\`, \`allow\` and \`networks\``,
     'invalid': `the request cannot be sent: ${val}`,

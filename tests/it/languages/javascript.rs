@@ -91,7 +91,7 @@ fn failures() -> [(&'static str, &'static str, &'static str, bool); 6] {
         ("unhandled", "exception", "deep down", false),
         ("never", "exception", "the handler's promise never settled: nothing is left to run", false),
         ("denied", "http-denied", "`http://example.org` is not among the hosts", true),
-        ("unreachable", "exception", "Connection refused", false),
+        ("unreachable", "http-unreachable", "Connection refused", false),
         ("many", "http-too-many", "no more than 20 requests", true),
     ]
 }

@@ -1,4 +1,4 @@
-//! Follow-ups that wait for other jobs, in every language: a job enqueues a batch that waits for it, and members. (In Rust: `workflows`.)
+//! Follow-ups that wait for other jobs, in every language: a job enqueues a batch that waits for it, and members.
 
 use gristmill_tests::process::{Process, command};
 use gristmill_tests::wait::{SOON, until};
@@ -17,6 +17,7 @@ macro_rules! linkers {
 }
 
 linkers! {
+    rust: "cargo", "src/lib.rs" = "linker.rs";
     javascript: "node" "npm", "handler.js" = "linker.js";
     typescript: "node" "npm", "handler.ts" = "linker.ts";
     python: "python3", "handler.py" = "linker.py";

@@ -1,4 +1,4 @@
-//! Requests over HTTP in the languages whose SDK has its own function for them: all make the same of the same answers.
+//! Requests over HTTP in every language, in JavaScript and TypeScript by `fetch`: all make the same of the same answers.
 
 use gristmill::outcome::{FailureDetail, Outcome};
 use gristmill_tests::server::{Answer, Server};
@@ -24,7 +24,8 @@ fn answer(request: &str) -> Answer {
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     match head.split(' ').nth(1).unwrap() {
         "/echo" => {
-            let kept = head.lines().filter_map(|line| line.strip_prefix("x-kept: ")).collect::<Vec<_>>().join("+");
+            // `fetch` sends a header's values in one line.
+            let kept = head.lines().filter_map(|line| line.strip_prefix("x-kept: ")).collect::<Vec<_>>().join(", ");
             Answer::Now("201 Created", "x-a: b\r\n", format!("{kept} {body}"))
         }
         "/large" => Answer::ok(&"x".repeat(5000)),
@@ -38,7 +39,7 @@ async fn tried(language: &str, file: &str, handler: &str) {
     let (_folder, component, topic) = built(language, file, handler, GRANTS).await;
     assert_eq!(topic.lacks(component.demands()), []);
     let server = Server::start(answer).await;
-    for (body, expected) in [("POST", "201 b 1+2 hello"), ("GET", "404  ")] {
+    for (body, expected) in [("POST", "201 b 1, 2 hello"), ("GET", "404  ")] {
         let path = if body == "POST" { "/echo" } else { "/missing" };
         let (outcome, log) = ended(&component, &topic, &format!("{body} {}", server.url(path))).await;
         let Outcome::Complete(Some(result)) = &outcome else { panic!("{body}: {outcome:?} {log}") };
@@ -81,9 +82,12 @@ macro_rules! languages {
 }
 
 languages! {
+    rust: "src/lib.rs", "handler.rs", "cargo";
+    javascript: "handler.js", "handler.js", "node" "npm";
+    typescript: "handler.ts", "handler.js", "node" "npm";
     python: "handler.py", "handler.py", "python3";
     go: "handler.go", "handler.go", "go";
     c: "handler.c", "handler.c", "clang" "wasm-ld";
-    assemblyscript: "assembly/handler.ts", "handler.ts", "node" "npm";
+    assemblyscript: "assembly/handler.ts", "handler.as.ts", "node" "npm";
     zig: "handler.zig", "handler.zig", "zig";
 }
