@@ -52,7 +52,7 @@ pub(super) fn linker(engine: &Engine, outbound: &Outbound) -> wasmtime::Result<L
 pub(super) fn allowed_imports() -> String {
     let names = INTERFACES.map(|(name, _)| name).join(",");
     let wasi = "`wasi:{cli,io,clocks,random,filesystem,sockets,http}@0.2`, `wasi:config/store@0.2.0-rc.1`, \
-                `wasi:logging/logging` and `wasi:keyvalue/{store,atomics}@0.2.0-draft2`";
+                `wasi:logging/logging` and `wasi:keyvalue/{store,batch,atomics}@0.2.0-draft2`";
     format!("`gristmill:job/{{{names}}}@0.1`, {wasi}")
 }
 

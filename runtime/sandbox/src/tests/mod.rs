@@ -8,6 +8,7 @@ mod host_calls;
 mod host_work;
 mod http;
 mod instance_pool;
+mod key_value;
 mod limits;
 mod lives;
 mod mapped;

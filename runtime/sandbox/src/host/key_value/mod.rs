@@ -1,6 +1,9 @@
 //! `wasi:keyvalue`: the state of the job's key as a bucket of keys and values, for guests that know the proposed standard and not
 //! Gristmill. Like [`super::state`] it is one value of the store, read where it is needed, and written in the step that acknowledges the job.
 
+mod atomics;
+mod batch;
+
 use std::collections::BTreeMap;
 
 use gristmill_core::json::Base64;
@@ -8,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Lift, Linker, LinkerInstance, Lower, Resource, ResourceType};
 
-use super::super::keyed_state::StateError;
-use super::super::state::State;
+use crate::keyed_state::StateError;
+use crate::state::State;
 
-/// The drafts that are in use. They differ in the type of a cursor and of a number.
+/// The drafts that are in use. They differ in the type of a cursor and of a number, and only the second has handles for compare-and-swap.
 const FIRST: &str = "0.2.0-draft";
 const SECOND: &str = "0.2.0-draft2";
 /// The one bucket, and what a guest calls it that does not care.
@@ -26,11 +29,13 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         } else {
             add_list_keys::<String>(&mut store)?;
         }
+        batch::add_to_linker(&mut linker.instance(&format!("wasi:keyvalue/batch@{version}"))?)?;
         let mut atomics = linker.instance(&format!("wasi:keyvalue/atomics@{version}"))?;
         if version == FIRST {
-            add_increment::<u64>(&mut atomics, u64::checked_add)?;
+            atomics::add_increment::<u64>(&mut atomics, u64::checked_add)?;
         } else {
-            add_increment::<i64>(&mut atomics, i64::checked_add)?;
+            atomics::add_increment::<i64>(&mut atomics, i64::checked_add)?;
+            atomics::add_cas(&mut atomics)?;
         }
     }
     Ok(())
@@ -74,6 +79,15 @@ impl From<&Value> for Vec<u8> {
         match value {
             Value::Text(text) => text.clone().into_bytes(),
             Value::Bytes { base64 } => base64.clone(),
+        }
+    }
+}
+
+impl Value {
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Bytes { base64 } => base64.len(),
         }
     }
 }
@@ -138,32 +152,6 @@ where
             Box::new(async move {
                 let values = read(&mut store, 0).await?;
                 Ok((values.map(|values| Keys::<C> { keys: values.into_keys().collect(), cursor: None }),))
-            })
-        },
-    )
-}
-
-/// A number is kept as its decimal digits.
-fn add_increment<N>(instance: &mut LinkerInstance<'_, State>, add: fn(N, N) -> Option<N>) -> wasmtime::Result<()>
-where
-    N: ComponentType + Lower + Lift + Default + Copy + Send + Sync + ToString + std::str::FromStr + 'static,
-{
-    instance.func_wrap_async(
-        "increment",
-        move |mut store: Store<'_>, (_, key, delta): (Resource<Bucket>, String, N)| {
-            Box::new(async move {
-                change(&mut store, key.len(), |values| {
-                    let before = match values.get(&key) {
-                        None => Some(N::default()),
-                        Some(Value::Text(digits)) => digits.parse().ok(),
-                        Some(Value::Bytes { .. }) => None,
-                    };
-                    let no_number = || Error::Other(format!("`{key}` is no number, or the sum is too large"));
-                    let after = before.and_then(|before| add(before, delta)).ok_or_else(no_number)?;
-                    values.insert(key, Value::Text(after.to_string()));
-                    Ok(after)
-                })
-                .await
             })
         },
     )
