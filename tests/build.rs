@@ -10,7 +10,7 @@ use std::{env, fs};
 const TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "handler";
 /// Package and the constant that names it.
-const GUESTS: [(&str, &str); 11] = [
+const GUESTS: [(&str, &str); 12] = [
     ("echo", "ECHO"),
     ("resize-image", "RESIZE_IMAGE"),
     ("order-timeout", "ORDER_TIMEOUT"),
@@ -19,6 +19,7 @@ const GUESTS: [(&str, &str); 11] = [
     ("puppet", "PUPPET"),
     ("caller", "CALLER"),
     ("keeper", "KEEPER"),
+    ("bucket", "BUCKET"),
     ("program", "PROGRAM"),
     ("http-component", "HTTP_COMPONENT"),
     ("wasi-client", "WASI_CLIENT"),

@@ -1,5 +1,7 @@
 //! The state of a key, by a real component: what one job leaves, the next one reads.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use gristmill::job::{Due, JobSpec};
 use gristmill::outcome::Reason;
 use gristmill::store::{JobState, JobView, ResultView};
@@ -19,6 +21,9 @@ const MANIFEST: &str = r#"
     result-retention = "1h"
     [topics.plain]
     handler = "keeper"
+    [topics.bucket]
+    state = true
+    result-retention = "1h"
 "#;
 
 on_both_stores! {
@@ -26,10 +31,11 @@ on_both_stores! {
     only_a_completed_job_sets_the_state
     a_job_without_a_key_and_a_state_over_the_limit_are_refused
     the_state_of_a_key_is_shown_and_deleted_over_http
+    a_component_keeps_several_keys_and_values_by_wasi_keyvalue
 }
 
 async fn runner(on: On) -> TestRunner {
-    TestRunner::start_on(on, MANIFEST, &[("keeper", guests::KEEPER)]).await
+    TestRunner::start_on(on, MANIFEST, &[("keeper", guests::KEEPER), ("bucket", guests::BUCKET)]).await
 }
 
 async fn work(runner: &TestRunner, key: &str, body: &str) -> JobView {
@@ -114,6 +120,18 @@ async fn the_state_of_a_key_is_shown_and_deleted_over_http(runner: TestRunner) {
     work(&runner, "a/b c", "add z").await;
     assert!(shown().await.json()["version"].as_u64().unwrap() > version + 1, "no version comes twice");
     assert_eq!(client.delete(path).await.json(), json!({ "changed": true }));
+}
+
+async fn a_component_keeps_several_keys_and_values_by_wasi_keyvalue(runner: TestRunner) {
+    let visit = async |name: &str| {
+        let job = JobSpec { key: Some("shop".into()), ..spec("bucket", name.as_bytes()) };
+        let id = runner.push_job(job, Due::Now).await;
+        before(&runner.end_of(&id).await).to_owned()
+    };
+    assert_eq!(visit("Ada").await, "1 [None, None]");
+    assert_eq!(visit("hurry").await, r#"11 [Some("Ada"), None]"#);
+    let state = runner.client().get("/v1/tenants/default/topics/bucket/state/shop").await.json();
+    assert_eq!(BASE64_STANDARD.decode(state["state"].as_str().unwrap()).unwrap(), br#"{"last":"hurry","visits":"11"}"#);
 }
 
 #[tokio::test(flavor = "multi_thread")]
