@@ -41,25 +41,25 @@ super::cases![
     a_job_with_a_key_waits_for_its_key_after_the_others,
 ];
 
-fn after(topic: &str, named: &[&NewJob]) -> NewJob {
+pub(super) fn after(topic: &str, named: &[&NewJob]) -> NewJob {
     let mut job = job(topic);
     job.spec.links.after = named.iter().map(|job| job.spec.id.clone()).collect();
     job
 }
 
-fn batch() -> NewJob {
+pub(super) fn batch() -> NewJob {
     let mut job = job("mail");
     job.spec.links.open = true;
     job
 }
 
-fn member(batch: &NewJob) -> NewJob {
+pub(super) fn member(batch: &NewJob) -> NewJob {
     let mut job = job("mail");
     job.spec.links.batch = Some(batch.spec.id.clone());
     job
 }
 
-async fn stored(queue: &TestStore, jobs: &[NewJob]) {
+pub(super) async fn stored(queue: &TestStore, jobs: &[NewJob]) {
     assert_eq!(queue.push(jobs).await, vec![Pushed::Stored; jobs.len()]);
 }
 

@@ -1,9 +1,11 @@
 //! As many links as a job may have.
 
-use gristmill::job::{MEMBERS, NewJob, NoLink, WAITERS};
+use gristmill::job::{MEMBERS, NoLink, WAITERS};
 use gristmill::outcome::Verdict;
 use gristmill::store::{BatchSealed, Pushed, Settlement};
 use gristmill_tests::test_store::{TestStore, claimed, ids, job, settlement, tenant};
+
+use super::after::{after, batch, member, stored};
 
 super::cases![
     ; in_order:
@@ -12,17 +14,10 @@ super::cases![
 ];
 
 async fn a_batch_with_as_many_members_as_may_starts_after_the_last(queue: TestStore) {
-    let mut batch = job("mail");
-    batch.spec.links.open = true;
-    let member = || {
-        let mut member = job("mail");
-        member.spec.links.batch = Some(batch.spec.id.clone());
-        member
-    };
-    queue.push(std::slice::from_ref(&batch)).await;
-    let members: Vec<NewJob> = (0..MEMBERS).map(|_| member()).collect();
-    assert!(queue.push(&members).await.iter().all(|pushed| *pushed == Pushed::Stored));
-    assert_eq!(queue.push(&[member()]).await, [Pushed::Refused(NoLink::Full(batch.spec.id.clone()))]);
+    let batch = batch();
+    stored(&queue, std::slice::from_ref(&batch)).await;
+    stored(&queue, &(0..MEMBERS).map(|_| member(&batch)).collect::<Vec<_>>()).await;
+    assert_eq!(queue.push(&[member(&batch)]).await, [Pushed::Refused(NoLink::Full(batch.spec.id.clone()))]);
     assert_eq!(queue.store.seal(&tenant(), &batch.spec.id).await.unwrap(), BatchSealed::Sealed);
     let mut run = 0;
     while run < MEMBERS {
@@ -39,14 +34,9 @@ async fn a_batch_with_as_many_members_as_may_starts_after_the_last(queue: TestSt
 
 async fn as_many_jobs_wait_for_one_as_may(queue: TestStore) {
     let first = job("mail");
-    queue.push(std::slice::from_ref(&first)).await;
-    let waiter = || {
-        let mut waiter = job("news");
-        waiter.spec.links.after = vec![first.spec.id.clone()];
-        waiter
-    };
-    let waiters: Vec<NewJob> = (0..WAITERS).map(|_| waiter()).collect();
-    assert!(queue.push(&waiters).await.iter().all(|pushed| *pushed == Pushed::Stored));
+    stored(&queue, std::slice::from_ref(&first)).await;
+    let waiter = || after("news", &[&first]);
+    stored(&queue, &(0..WAITERS).map(|_| waiter()).collect::<Vec<_>>()).await;
     assert_eq!(queue.push(&[waiter()]).await, [Pushed::Refused(NoLink::Crowded(first.spec.id.clone()))]);
     let claim = queue.claim_one().await;
     queue.settle_with(settlement(&claim, Verdict::Ack(None))).await;

@@ -22,6 +22,7 @@ super::cases![
     a_delayed_job_keeps_its_priority,
     a_respawned_job_keeps_its_priority,
     follow_ups_have_their_own_priority,
+    a_follow_up_that_waits_for_the_job_it_follows_has_its_own_priority,
 ];
 
 fn many(priority: Priority, n: usize) -> Vec<NewJob> {
@@ -152,6 +153,19 @@ async fn follow_ups_have_their_own_priority(queue: TestStore) {
     ack.follow_ups = vec![of_priority(Low), of_priority(High)];
     queue.settle_with(ack).await;
     assert_eq!(priorities(&queue.claim(2).await), [High, Low]);
+}
+
+/// Its priority is the first of the store, and is stored in the step that ends its wait; that of another job is looked up there before.
+async fn a_follow_up_that_waits_for_the_job_it_follows_has_its_own_priority(queue: TestStore) {
+    queue.push(&many(Normal, 2)).await;
+    let claims = queue.claim(2).await;
+    let mut high = of_priority(High);
+    high.spec.links.after = vec![claims[1].lease.job.clone()];
+    let snooze = settlement(&claims[0], Verdict::Snooze(std::time::Duration::ZERO));
+    let mut ack = settlement(&claims[1], Verdict::Ack(None));
+    ack.follow_ups = vec![of_priority(Normal), high];
+    queue.store.settle(&[snooze, ack]).await.unwrap();
+    assert_eq!(priorities(&queue.claim(3).await), [High, Normal, Normal]);
 }
 
 async fn a_topic_is_drained_only_when_all_priorities_are(queue: TestStore) {

@@ -2,10 +2,10 @@
 
 use gristmill::job::{Ended, JobId, NewJob};
 use gristmill::outcome::Verdict;
-use gristmill::store::{
-    BatchSealed, Cancelled, GraphEdge, JobGraph, JobState, Pushed, TreeCancelled, cancel_tree, job_graph,
-};
+use gristmill::store::{BatchSealed, Cancelled, GraphEdge, JobGraph, JobState, TreeCancelled, cancel_tree, job_graph};
 use gristmill_tests::test_store::{TestStore, ids, job, settlement, tenant};
+
+use super::after::{after, batch, member, stored};
 
 super::cases![
     a_job_is_cancelled_after_those_that_wait_for_it,
@@ -17,28 +17,6 @@ super::cases![
     a_graph_has_what_a_job_waits_for_and_what_waits_for_it,
     a_large_batch_is_cancelled_step_by_step,
 ];
-
-fn after(named: &[&NewJob]) -> NewJob {
-    let mut job = job("mail");
-    job.spec.links.after = named.iter().map(|job| job.spec.id.clone()).collect();
-    job
-}
-
-fn batch() -> NewJob {
-    let mut job = job("mail");
-    job.spec.links.open = true;
-    job
-}
-
-fn member(batch: &NewJob) -> NewJob {
-    let mut job = job("mail");
-    job.spec.links.batch = Some(batch.spec.id.clone());
-    job
-}
-
-async fn stored(queue: &TestStore, jobs: &[NewJob]) {
-    assert_eq!(queue.push(jobs).await, vec![Pushed::Stored; jobs.len()]);
-}
 
 async fn seal(queue: &TestStore, batch: &NewJob) {
     assert_eq!(queue.store.seal(&tenant(), &batch.spec.id).await.unwrap(), BatchSealed::Sealed);
@@ -62,8 +40,8 @@ async fn a_batch_is_cancelled_with_its_members_and_with_all_that_wait(queue: Tes
     stored(&queue, &[inner.clone(), member(&outer)]).await;
     let members = [member(&inner), member(&inner)];
     stored(&queue, &members).await;
-    let behind = after(&[&members[0], &other]);
-    stored(&queue, &[after(&[&outer]), behind]).await;
+    let behind = after("mail", &[&members[0], &other]);
+    stored(&queue, &[after("mail", &[&outer]), behind]).await;
     seal(&queue, &inner).await;
     seal(&queue, &outer).await;
     let done = cancel(&queue, &outer.spec.id).await;
@@ -77,7 +55,7 @@ async fn a_batch_is_cancelled_with_its_members_and_with_all_that_wait(queue: Tes
 async fn a_job_is_cancelled_after_those_that_wait_for_it(queue: TestStore) {
     let mut jobs = vec![job("mail")];
     for _ in 0..30 {
-        jobs.push(after(&[&jobs[jobs.len() - 1], &jobs[0]]));
+        jobs.push(after("mail", &[&jobs[jobs.len() - 1], &jobs[0]]));
     }
     stored(&queue, &jobs).await;
     let done = cancel(&queue, &jobs[0].spec.id).await;
@@ -128,8 +106,8 @@ async fn a_large_batch_is_cancelled_step_by_step(queue: TestStore) {
 async fn a_graph_has_what_a_job_waits_for_and_what_waits_for_it(queue: TestStore) {
     let (first, other) = (job("mail"), job("news"));
     stored(&queue, &[first.clone(), other.clone()]).await;
-    let middle = after(&[&first, &other]);
-    let last = after(&[&middle]);
+    let middle = after("mail", &[&first, &other]);
+    let last = after("mail", &[&middle]);
     stored(&queue, &[middle.clone(), last.clone()]).await;
     let claim = queue.claim_one().await;
     queue.settle_with(settlement(&claim, Verdict::Ack(None))).await;
@@ -155,7 +133,7 @@ async fn a_graph_has_what_a_job_waits_for_and_what_waits_for_it(queue: TestStore
 async fn a_graph_is_cut_at_its_bounds(queue: TestStore) {
     let mut jobs = vec![job("mail")];
     for _ in 0..5 {
-        jobs.push(after(&[&jobs[jobs.len() - 1]]));
+        jobs.push(after("mail", &[&jobs[jobs.len() - 1]]));
     }
     stored(&queue, &jobs).await;
     let size = async |of: usize, depth, limit| {
