@@ -103,6 +103,9 @@ fn build(project: &Path, options: &[&str]) {
 }
 
 fn try_build(project: &Path, options: &[&str]) -> Output {
+    // Cargo gives the component of each to the same place, from which the next line of handler.toml takes it.
+    static RUST_PROJECTS: Mutex<()> = Mutex::new(());
+    let _alone = project.join("Cargo.toml").exists().then(|| RUST_PROJECTS.lock());
     command(&project.join("gristmill.toml"))
         .current_dir(project)
         // Shared from run to run, and by nobody else.

@@ -50,7 +50,10 @@ fn every_script_says_what_goes_in_and_out() {
 fn files_can_be_read_in_one_sitting() {
     let long: Vec<String> = sources("rs")
         .into_iter()
-        .filter(|(_, text)| text.lines().count() > 500)
+        // Nobody reads what is generated.
+        .filter(|(path, text)| {
+            !path.components().any(|part| part.as_os_str() == "bindings") && text.lines().count() > 500
+        })
         .map(|(path, text)| format!("{}: {} lines", path.display(), text.lines().count()))
         .collect();
     assert!(long.is_empty(), "look for the second noun in them:\n{}", long.join("\n"));
