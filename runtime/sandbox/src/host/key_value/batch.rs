@@ -34,13 +34,16 @@ pub(super) fn add_to_linker(instance: &mut LinkerInstance<'_, State>) -> wasmtim
 }
 
 /// Refuses an answer that is larger than a whole state may be: a key that is asked for often would otherwise take memory of the host.
-async fn get_many(store: &mut Store<'_>, keys: Vec<String>) -> Answer<Vec<Option<(String, Vec<u8>)>>> {
+async fn get_many(store: &mut Store<'_>, keys: Vec<String>) -> Answer<Vec<Option<Entry>>> {
     let values = read(store, bytes(&keys)).await?;
     let limit = store.data().limits.state_bytes;
     Ok((values.and_then(|values| found(&values, keys, limit)),))
 }
 
-fn found(values: &Values, keys: Vec<String>, limit: u64) -> Result<Vec<Option<(String, Vec<u8>)>>, Error> {
+/// A key and its value.
+type Entry = (String, Vec<u8>);
+
+fn found(values: &Values, keys: Vec<String>, limit: u64) -> Result<Vec<Option<Entry>>, Error> {
     let mut bytes = 0;
     let pair = |key: String| {
         let Some(value) = values.get(&key) else { return Ok(None) };
