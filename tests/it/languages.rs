@@ -103,13 +103,13 @@ fn build(project: &Path, options: &[&str]) {
 }
 
 fn try_build(project: &Path, options: &[&str]) -> Output {
-    // In the folder that they share, cargo takes one project in Rust for another: they differ in their paths only. What is newer than the last
-    // component is built again, and the next line of handler.toml takes the component before another is built.
+    // In the folder that they share, cargo takes one Rust project for another: only their paths differ. So the source is written again, since
+    // cargo builds what is newer than the last component; and the next line of handler.toml takes the component before another is built.
     static RUST_PROJECTS: Mutex<()> = Mutex::new(());
-    let source = std::fs::File::options().append(true).open(project.join("src/lib.rs"));
-    let _alone = source.is_ok().then(|| RUST_PROJECTS.lock());
-    if let Ok(source) = source {
-        source.set_modified(std::time::SystemTime::now()).unwrap();
+    let source = project.join("src/lib.rs");
+    let _alone = source.exists().then(|| RUST_PROJECTS.lock());
+    if let Ok(text) = std::fs::read(&source) {
+        std::fs::write(&source, text).unwrap();
     }
     command(&project.join("gristmill.toml"))
         .current_dir(project)

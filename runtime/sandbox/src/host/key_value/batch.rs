@@ -6,7 +6,9 @@ use super::{Answer, Bucket, Error, Store, Values, change, read};
 use crate::state::State;
 
 type Keys = (Resource<Bucket>, Vec<String>);
-type Pairs = (Resource<Bucket>, Vec<(String, Vec<u8>)>);
+type Pairs = (Resource<Bucket>, Vec<Pair>);
+/// A key and its value.
+type Pair = (String, Vec<u8>);
 
 pub(super) fn add_to_linker(instance: &mut LinkerInstance<'_, State>) -> wasmtime::Result<()> {
     instance.func_wrap_async("get-many", |mut store: Store<'_>, (_, keys): Keys| {
@@ -34,16 +36,13 @@ pub(super) fn add_to_linker(instance: &mut LinkerInstance<'_, State>) -> wasmtim
 }
 
 /// Refuses an answer that is larger than a whole state may be: a key that is asked for often would otherwise take memory of the host.
-async fn get_many(store: &mut Store<'_>, keys: Vec<String>) -> Answer<Vec<Option<Entry>>> {
+async fn get_many(store: &mut Store<'_>, keys: Vec<String>) -> Answer<Vec<Option<Pair>>> {
     let values = read(store, bytes(&keys)).await?;
     let limit = store.data().limits.state_bytes;
     Ok((values.and_then(|values| found(&values, keys, limit)),))
 }
 
-/// A key and its value.
-type Entry = (String, Vec<u8>);
-
-fn found(values: &Values, keys: Vec<String>, limit: u64) -> Result<Vec<Option<Entry>>, Error> {
+fn found(values: &Values, keys: Vec<String>, limit: u64) -> Result<Vec<Option<Pair>>, Error> {
     let mut bytes = 0;
     let pair = |key: String| {
         let Some(value) = values.get(&key) else { return Ok(None) };
