@@ -2,10 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, nice, setrlimit};
 use wasmparser::Parser;
 
+use super::compiled_functions::CompiledFunctions;
 #[cfg(target_os = "linux")]
 use super::confine::confine;
 use super::{core_module, engine, source_lines};
@@ -72,17 +74,17 @@ fn confine() -> Vec<String> {
 fn compile(mut component: impl Read, mut artifact: impl Write) -> wasmtime::Result<()> {
     let mut wasm = Vec::new();
     component.read_to_end(&mut wasm)?;
-    artifact.write_all(&artifact_of(wasm)?)?;
+    artifact.write_all(&artifact_of(wasm, None)?)?;
     artifact.flush()?;
     Ok(())
 }
 
 /// The native code of a component, or of a core module that can be made into one, and the lines of its sources if it knows them.
-pub(super) fn artifact_of(mut wasm: Vec<u8>) -> wasmtime::Result<Vec<u8>> {
+pub(super) fn artifact_of(mut wasm: Vec<u8>, known: Option<Arc<CompiledFunctions>>) -> wasmtime::Result<Vec<u8>> {
     if Parser::is_core_wasm(&wasm) {
         wasm = core_module::into_component(&wasm).map_err(wasmtime::Error::msg)?;
     }
-    let mut artifact = engine::compiling()?.precompile_component(&wasm)?;
+    let mut artifact = engine::compiling(known)?.precompile_component(&wasm)?;
     source_lines::append(&mut artifact, &wasm);
     Ok(artifact)
 }

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 
 use super::compile_child::artifact_of;
+use super::compiled_functions::CompiledFunctions;
 use super::error::LoadError;
 use super::private_folder::{NewFile, WrittenFile};
 use super::settings::{CompilerProcess, CompilerSettings};
@@ -50,7 +51,8 @@ pub(super) struct Compiler {
 #[derive(Debug, Clone)]
 enum Process {
     Child(ChildCompiler),
-    This,
+    /// With what is kept of one component for the next.
+    This(Option<Arc<CompiledFunctions>>),
 }
 
 impl Compiler {
@@ -61,7 +63,8 @@ impl Compiler {
                 let arguments = vec![COMPILE_SUBCOMMAND.into()];
                 Process::Child(ChildCompiler { program, arguments, memory_bytes, timeout })
             }
-            CompilerProcess::This => Process::This,
+            CompilerProcess::This => Process::This(None),
+            CompilerProcess::Incremental => Process::This(Some(Arc::default())),
         };
         Self { process, timeout, component_bytes, permits: Arc::new(Semaphore::new(COMPILES_AT_ONCE)) }
     }
@@ -77,7 +80,7 @@ impl Compiler {
         let compile = async {
             match &self.process {
                 Process::Child(child) => child.run(wasm, artifact).await,
-                Process::This => compile_on_thread(Arc::clone(wasm), artifact, permit).await,
+                Process::This(known) => compile_on_thread(Arc::clone(wasm), known.clone(), artifact, permit).await,
             }
         };
         tokio::time::timeout(self.timeout, compile)
@@ -89,12 +92,13 @@ impl Compiler {
 /// Holds the permit until the thread is done, so that no more than two threads compile even if callers give up.
 async fn compile_on_thread(
     wasm: Arc<[u8]>,
+    known: Option<Arc<CompiledFunctions>>,
     artifact: NewFile,
     permit: Option<OwnedSemaphorePermit>,
 ) -> Result<WrittenFile, LoadError> {
     let (sender, answer) = oneshot::channel();
     let work = move || {
-        let compiled = artifact_of(wasm.to_vec()).map_err(|error| refused(format!("{error:#}")));
+        let compiled = artifact_of(wasm.to_vec(), known).map_err(|error| refused(format!("{error:#}")));
         let artifact = compiled.and_then(|bytes| copy(bytes.as_slice(), artifact, u64::MAX));
         drop(permit);
         // Fails only if the caller gave up.

@@ -153,7 +153,7 @@ mod tests {
         let component = wat::parse_str(format!("(component {functions})")).unwrap();
         let (compiled, _) = confined(move || {
             std::thread::spawn(std::thread::yield_now).join().unwrap();
-            artifact_of(component)
+            artifact_of(component, None)
         });
         assert!(!compiled.unwrap().is_empty());
     }

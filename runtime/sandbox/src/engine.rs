@@ -1,11 +1,14 @@
 //! The engines: two run guests, each from a pool of its own, and one (in the child process) only compiles. All have the same code
 //! generation settings, so that what one compiles the others can load.
 
+use std::sync::Arc;
+
 use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, OperatorCost, OptLevel, PoolingAllocationConfig, Strategy,
     WasmBacktraceDetails,
 };
 
+use super::compiled_functions::CompiledFunctions;
 use super::error::SandboxError;
 
 /// The most linear memory that one memory of a guest can have, whatever its topic's limit.
@@ -74,9 +77,14 @@ pub(super) fn settings(kind: PoolKind, concurrency: u32) -> (Config, PoolingAllo
     (common(), pool(kind, concurrency))
 }
 
-/// An engine without a pool: the child process has neither the address space nor a use for one.
-pub(super) fn compiling() -> wasmtime::Result<Engine> {
-    Engine::new(&common())
+/// An engine without a pool: the child process has neither the address space nor a use for one. It takes the code of functions that
+/// it knows from there.
+pub(super) fn compiling(known: Option<Arc<CompiledFunctions>>) -> wasmtime::Result<Engine> {
+    let mut config = common();
+    if let Some(known) = known {
+        config.enable_incremental_compilation(known)?;
+    }
+    Engine::new(&config)
 }
 
 /// Everything that decides what the compiled code looks like and what a guest may contain.
@@ -166,7 +174,7 @@ mod tests {
     #[test]
     fn what_the_child_compiles_the_pool_can_load() {
         let key = |engine: &Engine, wasm: &[u8]| artifact_key(engine, Kind::Component, Version::of(wasm));
-        let compiled = key(&compiling().unwrap(), b"same");
+        let compiled = key(&compiling(None).unwrap(), b"same");
         for kind in [PoolKind::Usual, PoolKind::Runtimes] {
             let running = running(kind, 2).unwrap();
             assert_eq!(key(&running, b"same"), compiled);

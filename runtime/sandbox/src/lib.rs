@@ -12,6 +12,7 @@ mod cache;
 mod classify;
 mod code;
 mod compile_child;
+mod compiled_functions;
 mod compiler;
 mod component;
 #[cfg(target_os = "linux")]

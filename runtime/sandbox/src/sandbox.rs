@@ -111,6 +111,13 @@ impl Sandbox {
         self.0.compiler.compile(wasm, artifact).await
     }
 
+    /// Compiles a component that was compiled before, perhaps by another process, so that an incremental compiler knows its functions when
+    /// the next version comes. Nothing else comes of it. Cancel-safe.
+    pub async fn learn(&self, wasm: &Arc<[u8]>) {
+        // What does not compile is reported where it is to be used.
+        drop(self.compile(wasm).await);
+    }
+
     /// A folder beside the artifacts, as private as they are.
     ///
     /// # Errors

@@ -40,6 +40,9 @@ pub enum CompilerProcess {
     /// bounds the compiler's memory or CPU time. [`super::Sandbox::load`] still ends at its timeout, but the thread
     /// compiles on until it is done, and counts as one of the two components that are compiled at once.
     This,
+    /// The same, and it keeps the code of each function, at most 512 MiB, so that the next version of a component compiles in a
+    /// fraction of the time: Go's in a tenth. For the author of a handler.
+    Incremental,
 }
 
 impl Default for CompilerSettings {

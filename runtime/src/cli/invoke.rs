@@ -71,7 +71,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let topic = topic(&manifest, &args)?;
     let (path, body) = (args.component, args.body.read()?);
     let wasm = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
-    let component = sandbox::small(&manifest)?.load(&wasm).await;
+    let component = sandbox::small(&manifest, sandbox::compiler(&manifest)?)?.load(&wasm).await;
     let component = component.with_context(|| format!("failed to load {}", path.display()))?;
     let lacking = topic.lacks(component.demands());
     if !lacking.is_empty() {

@@ -25,6 +25,6 @@ pub(super) fn settings(manifest: &Manifest, concurrency: u32) -> anyhow::Result<
 }
 
 /// A sandbox for one attempt at a time.
-pub(super) fn small(manifest: &Manifest) -> anyhow::Result<Sandbox> {
-    Sandbox::new(&settings(manifest, 1)?).context("failed to set up the sandbox")
+pub(super) fn small(manifest: &Manifest, compiler: CompilerProcess) -> anyhow::Result<Sandbox> {
+    Sandbox::new(&sandbox_settings(manifest, compiler, 1)?).context("failed to set up the sandbox")
 }

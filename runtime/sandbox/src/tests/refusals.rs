@@ -26,7 +26,7 @@ fn assert_says(refusal: &str, parts: &[&str]) {
 #[tokio::test]
 async fn what_is_no_component_is_refused_with_the_remedy() {
     let core_module = wat::parse_str("(module)").unwrap();
-    let artifact = engine::compiling().unwrap().precompile_component(&handler("", "(call $done)")).unwrap();
+    let artifact = engine::compiling(None).unwrap().precompile_component(&handler("", "(call $done)")).unwrap();
     assert_says(&refusal(b"").await, &["empty"]);
     assert_says(&refusal(b"#!/bin/sh\n").await, &["no WebAssembly"]);
     assert_says(&refusal(b" (module)").await, &["text", "wasm-tools parse"]);

@@ -76,7 +76,7 @@ async fn check_all(manifest: &Manifest, found: Vec<Found>) -> anyhow::Result<Vec
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let sandbox = sandbox::small(manifest)?;
+    let sandbox = sandbox::small(manifest, sandbox::compiler(manifest)?)?;
     let mut checked = Vec::new();
     for found in found {
         checked.push(Checked::examine(found, manifest, &sandbox).await);

@@ -27,6 +27,7 @@ use super::{project, sandbox, screen, signals};
 use crate::Gristmill;
 use crate::open::Layout;
 use gristmill_config::{Manifest, StoreAddress};
+use gristmill_sandbox::CompilerProcess;
 
 /// Write handlers: build, serve and try them at each save
 ///
@@ -78,7 +79,9 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         manifest.server.concurrency = manifest.server.concurrency.min(native::PROCESSES);
     }
     let (end, last) = (signals::end()?, LastJobs::default());
-    let (compiler, sandbox) = (sandbox::compiler(&manifest)?, sandbox::small(&manifest)?);
+    let compiler = sandbox::compiler(&manifest)?;
+    // The runner takes what this one has compiled from the cache.
+    let sandbox = sandbox::small(&manifest, CompilerProcess::Incremental)?;
     screen::note(&format!("jobs are kept in {}: those that wait there run here", manifest.store.address));
     let is_tls = manifest.http.tls.is_some();
     let builder = Gristmill::builder().manifest(manifest).compiler(compiler).observer(last.observer());

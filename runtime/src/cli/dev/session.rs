@@ -201,10 +201,24 @@ impl<'a> Session<'a> {
             screen::note("press g to write these lines into the manifest");
         }
         self.lacking.insert(project.to_owned(), lacking);
+        if !self.serving.contains_key(project) {
+            self.learn(built.dropped.clone());
+        }
         let topics = self.until_it_serves(&built.name, version, granted).await?;
         self.say(&built, &topics, dropped.elapsed(), noticed.map(|noticed| noticed.elapsed()))?;
         self.serving.insert(project.to_owned(), Serving { version, topics });
         Ok(())
+    }
+
+    /// Has the compiler know the functions of a component that was compiled before this session, so that the first save serves as soon as the
+    /// others.
+    fn learn(&self, component: PathBuf) {
+        let sandbox = self.sandbox.clone();
+        tokio::spawn(async move {
+            if let Ok(wasm) = tokio::fs::read(component).await {
+                sandbox.learn(&wasm.into()).await;
+            }
+        });
     }
 
     /// The same without a component.

@@ -16,7 +16,7 @@ use super::watch::Watch;
 use gristmill_config::{Diagnostic, Manifest, units};
 use gristmill_core::job::Name;
 use gristmill_core::topic::Limits;
-use gristmill_sandbox::{Component, Kind, Sandbox};
+use gristmill_sandbox::{CompilerProcess, Component, Kind, Sandbox};
 
 /// Build a handler's project and drop the component into the handlers folder
 #[derive(Debug, clap::Args)]
@@ -56,7 +56,8 @@ pub(in crate::cli) async fn run(global: &Global, args: Args) -> anyhow::Result<E
 
 async fn work(global: &Global, Args { project, test, wait_timeout, watch }: &Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
-    let sandbox = sandbox::small(&manifest)?;
+    let compiler = if *watch { CompilerProcess::Incremental } else { sandbox::compiler(&manifest)? };
+    let sandbox = sandbox::small(&manifest, compiler)?;
     if !watch {
         let checked = check(project, &manifest, &sandbox, *test).await?;
         return serve(global, &manifest, checked, *wait_timeout).await;
@@ -129,7 +130,7 @@ pub(in crate::cli) struct Built {
     pub(in crate::cli) name: Name,
     language: String,
     pub(in crate::cli) component: Component,
-    dropped: PathBuf,
+    pub(in crate::cli) dropped: PathBuf,
     bytes: u64,
     /// Of each topic of it that does not grant what it imports.
     lacking: Vec<Diagnostic>,
