@@ -137,7 +137,7 @@ async fn started(manifest: &Path) -> Process {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_twenty_times_it_loses_nothing_and_acks_everything_once() {
     let kills = kills(20);
-    let jobs = kills * 1000;
+    let jobs = kills * 500;
     let mut random = seeded();
     let load = Load::of(jobs as usize).await;
     let mut in_flight = 0;

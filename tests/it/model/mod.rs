@@ -31,7 +31,7 @@ use world::World;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare([Kind::REDIS, Kind::Memory], 500);
+    compare([Kind::REDIS, Kind::Memory], 250);
 }
 
 #[test]
@@ -41,22 +41,22 @@ fn a_clustered_redis_behaves_like_the_model() {
 
 #[test]
 fn topics_spread_over_partitions_behave_like_the_model() {
-    compare([Kind::Spread(1), Kind::Memory], 200);
+    compare([Kind::Spread(1), Kind::Memory], 100);
 }
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare([Kind::File, Kind::File], 400);
+    compare([Kind::File, Kind::File], 250);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare([Kind::Memory, Kind::Memory], 500);
+    compare([Kind::Memory, Kind::Memory], 400);
 }
 
 #[test]
 fn two_shards_of_different_kinds_behave_like_the_model() {
-    compare([Kind::ShardedStore, Kind::REDIS], 200);
+    compare([Kind::ShardedStore, Kind::REDIS], 100);
 }
 
 fn number(variable: &str, default: u64) -> u64 {
