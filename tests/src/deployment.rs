@@ -1,6 +1,8 @@
 //! The kinds of Redis that people have, each as servers that all tests of this process share.
 
-use std::sync::{Arc, Weak};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use gristmill::config::{RedisSettings, RedisTls};
 use tokio::sync::Mutex;
@@ -21,16 +23,24 @@ pub struct Deployment {
     pub server: Redis,
     url: String,
     tls: RedisTls,
-    /// What must stay as long as it.
-    _beside: Beside,
+    beside: Beside,
 }
 
+/// What must stay as long as the server.
 #[derive(Debug)]
 enum Beside {
     Nothing,
-    Certificates(#[expect(dead_code, reason = "kept for its files")] Box<Certificates>),
-    Servers(#[expect(dead_code, reason = "kept for its processes")] Watched),
-    Cluster(#[expect(dead_code, reason = "kept for its processes")] Cluster),
+    Certificates(Box<Certificates>),
+    Servers(Watched),
+    Cluster(Cluster),
+}
+
+/// A deployment that serves until this process ends.
+#[derive(Debug)]
+struct Running {
+    kind: RedisKind,
+    deployment: Arc<Deployment>,
+    _end: Child,
 }
 
 /// The kinds.
@@ -49,19 +59,49 @@ pub enum RedisKind {
 }
 
 impl Deployment {
-    /// Starts one, unless a test of this process uses one of this kind. It ends with the last of its users, so that nothing stays
-    /// behind.
+    /// Starts one, unless this process has one of this kind; a cluster takes seconds to start. It is empty for a test that uses it alone.
     pub async fn shared(kind: RedisKind) -> Arc<Self> {
-        static SHARED: Mutex<Vec<(RedisKind, Weak<Deployment>)>> = Mutex::const_new(Vec::new());
+        static SHARED: Mutex<Vec<Running>> = Mutex::const_new(Vec::new());
         let mut shared = SHARED.lock().await;
-        shared.retain(|(_, deployment)| deployment.strong_count() > 0);
-        let running = shared.iter().find(|(known, _)| *known == kind).and_then(|(_, deployment)| deployment.upgrade());
-        if let Some(running) = running {
-            return running;
+        if let Some(running) = shared.iter().find(|running| running.kind == kind) {
+            if Arc::strong_count(&running.deployment) == 1 {
+                running.deployment.forget().await;
+            }
+            return Arc::clone(&running.deployment);
         }
         let deployment = Arc::new(Self::start(kind).await);
-        shared.push((kind, Arc::downgrade(&deployment)));
+        let _end = deployment.end_with_this_process();
+        shared.push(Running { kind, deployment: Arc::clone(&deployment), _end });
         deployment
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &Redis> {
+        let (more, sentinels): (&[Redis], &[Redis]) = match &self.beside {
+            Beside::Nothing | Beside::Certificates(_) => (&[], &[]),
+            Beside::Servers(watched) => (&watched.servers, &watched.sentinels),
+            Beside::Cluster(cluster) => (&cluster.servers, &[]),
+        };
+        [&self.server].into_iter().chain(more).chain(sentinels)
+    }
+
+    /// What earlier tests left. Replicas and sentinels refuse: they hold what their primary holds, and nothing.
+    async fn forget(&self) {
+        for server in self.servers() {
+            drop(server.ask::<String>("FLUSHALL", &[]).await);
+        }
+    }
+
+    /// A process that ends the servers when this one has ended, however it did: what is static is not dropped.
+    fn end_with_this_process(&self) -> Child {
+        let pids: Vec<String> = self.servers().map(|server| server.pid().to_string()).collect();
+        let mut folders: Vec<PathBuf> =
+            self.servers().filter_map(|server| Some(server.socket().parent()?.into())).collect();
+        if let Beside::Certificates(certificates) = &self.beside {
+            folders.push(certificates.path(""));
+        }
+        let mut end = Command::new("sh");
+        end.args(["-c", "read -r _; kill -9 $1; shift; rm -rf \"$@\"", "sh", &pids.join(" ")]).args(folders);
+        end.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     async fn start(kind: RedisKind) -> Self {
@@ -71,7 +111,7 @@ impl Deployment {
             RedisKind::Sentinels => {
                 let mut watched = Watched::start(1).await;
                 let (url, server) = (watched.url(), watched.servers.remove(0));
-                Self { server, url, tls: RedisTls::default(), _beside: Beside::Servers(watched) }
+                Self { server, url, tls: RedisTls::default(), beside: Beside::Servers(watched) }
             }
             RedisKind::Cluster => {
                 let mut cluster = Cluster::start(3, 0).await;
@@ -81,7 +121,7 @@ impl Deployment {
                 }
                 let url = cluster.url().replace("://", "://gristmill:pw@");
                 let server = cluster.servers.remove(has_tenant);
-                Self { server, url, tls: RedisTls::default(), _beside: Beside::Cluster(cluster) }
+                Self { server, url, tls: RedisTls::default(), beside: Beside::Cluster(cluster) }
             }
             RedisKind::Limited => {
                 let certificates = Certificates::new();
@@ -90,13 +130,13 @@ impl Deployment {
                 allow(&server, &rules()[..1]).await;
                 let url = format!("rediss://gristmill:pw@localhost:{}", server.port());
                 let tls = RedisTls { ca: Some(certificates.path("ca.pem")), client: None };
-                Self { server, url, tls, _beside: Beside::Certificates(Box::new(certificates)) }
+                Self { server, url, tls, beside: Beside::Certificates(Box::new(certificates)) }
             }
         }
     }
 
     fn on_a_socket(server: Redis) -> Self {
-        Self { url: server.url(), server, tls: RedisTls::default(), _beside: Beside::Nothing }
+        Self { url: server.url(), server, tls: RedisTls::default(), beside: Beside::Nothing }
     }
 
     pub fn url(&self) -> &str {
