@@ -206,6 +206,18 @@ async fn saves_during_a_build_make_one_more_and_a_signal_ends_what_is_built() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_is_saved_during_a_build_holds_up_nothing() {
+    let edited = Edited::new().await;
+    let project = std::fs::read_to_string(edited.path("handler.toml")).unwrap();
+    let manifest = edited.0.manifest();
+    let line = format!("grep -q retention {0} || echo 'result-retention = \\\"1h\\\"' >> {0}", manifest.display());
+    edited.write("handler.toml", project.replacen("build = [", &format!("build = [\"{line}\", "), 1));
+    let mut log = edited.start(&["dev"]);
+    log.up_to("`puppet` serves version").await;
+    assert_eq!(edited.served(), version(1));
+}
+
 async fn begun(edited: &Edited) {
     let fifo = edited.path(".begun");
     tokio::task::spawn_blocking(move || std::fs::read(fifo).unwrap()).await.unwrap();

@@ -25,7 +25,7 @@ use super::native::{Native, Processes};
 use super::runs::Runs;
 use gristmill_config::ManifestError;
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::topic::{Capability, Topic};
+use gristmill_core::topic::{Capability, Demands};
 use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_sandbox::{Sandbox, Version};
 use gristmill_store::Store;
@@ -194,9 +194,8 @@ impl<'a> Session<'a> {
             built.describe();
         }
         let (version, demands) = (Some(built.component.version()), built.component.demands());
-        let (granted, lacking): (Vec<_>, Vec<_>) =
-            manifest.topics_of(&built.name).into_iter().partition(|topic| topic.lacks(demands).is_empty());
-        let lacking: Vec<Lacking> = lacking.into_iter().map(|topic| (topic.id.clone(), topic.lacks(demands))).collect();
+        let lacking = manifest.topics_of(&built.name).into_iter().map(|topic| (topic.id.clone(), topic.lacks(demands)));
+        let lacking: Vec<Lacking> = lacking.filter(|(_, lacking)| !lacking.is_empty()).collect();
         if !lacking.is_empty() && self.keys.are_read() {
             screen::note("press g to write these lines into the manifest");
         }
@@ -204,7 +203,7 @@ impl<'a> Session<'a> {
         if !self.serving.contains_key(project) {
             self.learn(built.dropped.clone());
         }
-        let topics = self.until_it_serves(&built.name, version, granted).await?;
+        let topics = self.until_it_serves(&built.name, version, Some(demands)).await?;
         self.say(&built, &topics, dropped.elapsed(), noticed.map(|noticed| noticed.elapsed()))?;
         self.serving.insert(project.to_owned(), Serving { version, topics });
         Ok(())
@@ -223,10 +222,10 @@ impl<'a> Session<'a> {
 
     /// The same without a component.
     async fn restart(&mut self, project: &Path, processes: &Processes, noticed: Option<Instant>) -> anyhow::Result<()> {
-        let (manifest, began) = (self.global.manifest()?, Instant::now());
+        let began = Instant::now();
         let NativeProject { name, language, .. } = processes.restart().await?;
         let start = began.elapsed();
-        let topics = self.until_it_serves(&name, None, manifest.topics_of(&name)).await?;
+        let topics = self.until_it_serves(&name, None, None).await?;
         let whole = noticed.map(|noticed| noticed.elapsed());
         if self.global.json {
             screen::document(&json!({
@@ -245,14 +244,22 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Waits until the runner has these topics as they are here, each with this version of the handler. Returns their names.
+    /// Waits until the runner has the topics of the manifest, but for those that lack what is demanded, each with this version of the handler.
+    /// Returns their names.
     async fn until_it_serves(
         &mut self,
         name: &Name,
         version: Option<Version>,
-        topics: Vec<Topic>,
+        demands: Option<&Demands>,
     ) -> anyhow::Result<Vec<TopicId>> {
+        let global = self.global;
+        let mut ids = Vec::new();
         let serves = |registry: &Arc<HandlerRegistry>| {
+            // Each time as it is then: people save it while handlers are built.
+            let Ok(manifest) = global.manifest() else { return false };
+            let mut topics = manifest.topics_of(name);
+            topics.retain(|topic| demands.is_none_or(|demands| topic.lacks(demands).is_empty()));
+            ids = topics.iter().map(|topic| topic.id.clone()).collect();
             topics.iter().all(|topic| {
                 let entry = registry.get(&topic.id).filter(|entry| entry.topic == *topic);
                 entry.and_then(|entry| entry.handler.as_ref()).is_some_and(|handler| handler.version() == version)
@@ -262,7 +269,7 @@ impl<'a> Session<'a> {
             .await
             .is_ok_and(|served| served.is_ok());
         ensure!(is_served, "`{name}` does not serve {}; the log says why", in_words(version));
-        Ok(topics.into_iter().map(|topic| topic.id).collect())
+        Ok(ids)
     }
 
     /// How long each step took: of the whole from the save, if there was one.
