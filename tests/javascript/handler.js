@@ -149,6 +149,10 @@ const modes = {
     await new Promise(() => {});
   },
 
+  async broken({ server }) {
+    await (await fetch(`${server}/broken`)).json();
+  },
+
   denied: async () => fetch('http://example.org/'),
   caught: async () => fetch('http://example.org/').catch((error) => [error instanceof TypeError, error.message]),
   unreachable: async () => fetch('http://127.0.0.1:1/'),

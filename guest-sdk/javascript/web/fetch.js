@@ -112,7 +112,15 @@ class Body {
   }
 
   async json() {
-    return JSON.parse(await this.text());
+    // The author's lines: they are done when the text is there.
+    const asked = new Error();
+    const text = await this.text();
+    try {
+      return JSON.parse(text);
+    } catch (error) {
+      error.stack += asked.stack;
+      throw error;
+    }
   }
 
   /** For a copy. @param {Body} from */
@@ -214,7 +222,7 @@ function failed(cause, hasTimeout) {
   const { tag, val } = cause.payload;
   if (tag === 'timeout' && hasTimeout) return Object.assign(timedOut(), { cause });
   const why = {
-    'denied': `not granted: ${val}; see \`[topics.NAME.http]\`, \`allow\` and \`networks\``,
+    'denied': `not granted: ${val}`,
     'invalid': `the request cannot be sent: ${val}`,
     'timeout': 'no whole answer in time: see `timeout` of `[topics.NAME.http]`',
     'too-large': `the request or its answer is larger than ${val} bytes: see \`request-limit\` and \`response-limit\` of \`[topics.NAME.http]\``,

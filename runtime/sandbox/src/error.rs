@@ -64,7 +64,9 @@ pub enum LoadError {
     /// The compiler refused the component; the same component will be refused again.
     #[error("the component does not compile: {problem}")]
     Compile { problem: String },
-    #[error("the component took longer than {limit:?} to compile; make it smaller, or raise `compile-timeout`")]
+    #[error(
+        "the component took longer than {limit:?} to compile; try again when the machine is less busy, make it smaller, or raise `compile-timeout` in `[handlers]`"
+    )]
     CompileTimeout { limit: Duration },
     /// The compiler died, most likely of its memory or CPU limit.
     #[error(

@@ -72,7 +72,7 @@ impl Attempts {
         self.said = failed;
         let why = about(Some(failure));
         let why = why.lines().next().unwrap_or_default();
-        Some(format!("attempt {failed} of job {} failed: {why}; {next}", view.id))
+        Some(format!("attempt {failed} of job {}: {why}; {next}", view.id))
     }
 }
 

@@ -132,7 +132,7 @@ async fn a_failed_attempt_is_said_while_the_next_one_is_waited_for() {
         let mut push = command(&project.manifest()).args(push).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(push.stderr.take().unwrap()).lines();
         let said = lines.next().unwrap().unwrap();
-        assert!(said.starts_with("attempt 1 of job j failed: failed (not-yet); the next one begins at 20"), "{said}");
+        assert!(said.starts_with("attempt 1 of job j: failed (not-yet); the next one begins at 20"), "{said}");
         assert!(said.contains("Z (in "), "{said}");
         project.run(&["job", "cancel", "j"]).done();
         let rest: Vec<_> = lines.map(Result::unwrap).collect();

@@ -134,7 +134,9 @@ impl Client {
             return Ok(origin);
         }
         let place = &url[..Position::AfterPort];
-        Err(HttpError::Denied(format!("`{place}` is not among the hosts that `allow` names")))
+        Err(HttpError::Denied(format!(
+            "`{place}` is not among the hosts that `allow` names; if the topic may ask it, add \"{place}\" to `allow` in its `http`"
+        )))
     }
 
     /// Sends one request; on a connection that was kept if there is one.

@@ -104,7 +104,9 @@ impl Connector {
             Some((address, kind)) => {
                 let (topic, host) = (&self.topic, host.to_string());
                 tracing::info!(%topic, host, %address, kind, "request denied: only `networks` opens such an address");
-                Err(HttpError::Denied(format!("`{host}` has no address that this topic is granted")))
+                Err(HttpError::Denied(format!(
+                    "`{host}` has no address that this topic is granted: one that is not public has to be in `networks`, beside `allow`"
+                )))
             }
             None => Err(HttpError::Unreachable(format!("`{host}` has no address"))),
         }

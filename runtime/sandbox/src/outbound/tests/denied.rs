@@ -56,7 +56,12 @@ async fn an_address_in_a_url_is_looked_at_in_every_form() {
         for scheme in ["http", "https"] {
             let url = format!("{scheme}://{host}:9/");
             let answer = send(&Outbound::new(), any(), get(&url)).await;
-            assert!(denial(answer).ends_with("has no address that this topic is granted"), "{url}");
+            assert!(
+                denial(answer).contains(
+                    "has no address that this topic is granted: one that is not public has to be in `networks`"
+                ),
+                "{url}"
+            );
         }
     }
 }
@@ -65,7 +70,11 @@ async fn an_address_in_a_url_is_looked_at_in_every_form() {
 async fn this_machines_own_name_is_denied() {
     for name in ["localhost", "LOCALHOST", "localhost."] {
         let answer = send(&Outbound::new(), grant(&["*"], &[]), get(format!("https://{name}/"))).await;
-        assert!(denial(answer).ends_with("has no address that this topic is granted"), "{name}");
+        assert!(
+            denial(answer)
+                .contains("has no address that this topic is granted: one that is not public has to be in `networks`"),
+            "{name}"
+        );
     }
 }
 
@@ -94,7 +103,7 @@ async fn a_name_is_resolved_once_for_a_connection_and_looked_at_each_time() {
     let outbound = Outbound::with(rebinding, TrustedRoots::only(RootCertStore::empty()));
     assert_eq!(send(&outbound, local(), get(server.url("/"))).await.unwrap().status, 200);
     assert_eq!(lookups.load(Ordering::Relaxed), 1);
-    assert!(denial(send(&outbound, local(), get(server.url("/"))).await).ends_with("that this topic is granted"));
+    assert!(denial(send(&outbound, local(), get(server.url("/"))).await).contains("that this topic is granted"));
 }
 
 #[tokio::test]
@@ -121,7 +130,8 @@ async fn what_is_not_among_the_hosts_is_denied_without_a_lookup() {
 async fn a_denial_names_neither_path_nor_query() {
     let url = "https://evil.example/path-secret?token=query-secret";
     let answer = send(&Outbound::new(), grant(&["good.example"], &[]), get(url)).await;
-    assert_eq!(denial(answer), "`https://evil.example` is not among the hosts that `allow` names");
+    let remedy = "if the topic may ask it, add \"https://evil.example\" to `allow` in its `http`";
+    assert_eq!(denial(answer), format!("`https://evil.example` is not among the hosts that `allow` names; {remedy}"));
 }
 
 #[tokio::test]
