@@ -56,7 +56,8 @@ pub(in crate::cli) async fn run(global: &Global, args: Args) -> anyhow::Result<E
 
 async fn work(global: &Global, Args { project, test, wait_timeout, watch }: &Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
-    let compiler = if *watch { CompilerProcess::Incremental } else { sandbox::compiler(&manifest)? };
+    // Here and not in a child process, whose low priority is for servers: somebody waits, and on a busy machine it would run out of time.
+    let compiler = if *watch { CompilerProcess::Incremental } else { CompilerProcess::This };
     let sandbox = sandbox::small(&manifest, compiler)?;
     if !watch {
         let checked = check(project, &manifest, &sandbox, *test).await?;
