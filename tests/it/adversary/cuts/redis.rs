@@ -43,7 +43,7 @@ fn cuts_of(command: u64) -> Vec<Cut> {
     let cuts = [Cut::Before(command), Cut::After(command)];
     match std::env::var("GRISTMILL_TEST_CUTS").as_deref() {
         Ok("all") => cuts.into(),
-        _ => vec![cuts[usize::from(command % 2 == 0)]],
+        _ => vec![cuts[usize::from(command.is_multiple_of(2))]],
     }
 }
 
