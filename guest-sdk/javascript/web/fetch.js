@@ -112,7 +112,7 @@ class Body {
   }
 
   async json() {
-    // The author's lines: they are done when the text is there.
+    // Has the author's lines, which are no longer on the stack when the text is there.
     const asked = new Error();
     const text = await this.text();
     try {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use wasmtime::CacheStore;
 
-/// The largest handlers that people edit, in Go, have 50 MB of it.
+/// So that a long session, in which large handlers are edited, does not fill the memory.
 const BYTES_MAX: usize = 512 << 20;
 
 /// Of each function, by a hash of it and of all that decides its code, what the compiler made. Begins anew when it is full.

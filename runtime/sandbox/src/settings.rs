@@ -41,7 +41,7 @@ pub enum CompilerProcess {
     /// compiles on until it is done, and counts as one of the two components that are compiled at once.
     This,
     /// The same, and it keeps the code of each function, at most 512 MiB, so that the next version of a component compiles in a
-    /// fraction of the time: Go's in a tenth. For the author of a handler.
+    /// fraction of the time: Go's in a quarter. For the author of a handler.
     Incremental,
 }
 
