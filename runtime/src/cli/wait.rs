@@ -397,11 +397,11 @@ mod tests {
         assert_eq!(news(1, running(at(9000)), false), None);
         let delayed = || JobState::Delayed { until: at(6000) };
         let said =
-            "attempt 1 of job j1 failed: trap: unreachable; the next one begins at 1970-01-01T00:00:06.000Z (in 5s)";
+            "attempt 1 of job j1: trap: unreachable; the next one begins at 1970-01-01T00:00:06.000Z (in 5s)";
         assert_eq!(news(1, delayed(), true).as_deref(), Some(said));
         assert_eq!(news(1, delayed(), true), None);
         assert_eq!(news(2, running(at(9000)), true), None);
-        let said = "attempt 2 of job j1 failed: trap: unreachable; the next one is running";
+        let said = "attempt 2 of job j1: trap: unreachable; the next one is running";
         assert_eq!(news(3, running(at(9000)), true).as_deref(), Some(said));
         // The end of the wait says this one.
         assert_eq!(news(3, JobState::Dead { since: at(1) }, true), None);
