@@ -2,8 +2,8 @@
 """How long a user of each language waits: PROGRAM is a gristmill, each LANGUAGE one of `gristmill new` (default: all).
 
 Prints, in seconds, `new` → first job with empty caches (of npm, pip, cargo, go, zig) and its parts, and the fewest, the middle and the most from a
-save to the new version's serving under `gristmill dev` (`--native` in Python). Needs the tools of the languages: `scripts/setup.sh --tests`
-puts some into target/tools/bin.
+save to the new version's serving under `gristmill dev`, and in a row of its own under `gristmill dev --native`. Needs the tools of the languages:
+`scripts/setup.sh --tests` puts some into target/tools/bin.
 """
 
 import json
@@ -27,6 +27,7 @@ HANDLERS = {
     "python": "handler.py",
     "rust": "src/lib.rs",
 }
+NATIVE = ("javascript", "typescript", "python")
 CACHES = ("npm_config_cache", "PIP_CACHE_DIR", "GOCACHE", "GOMODCACHE", "ZIG_GLOBAL_CACHE_DIR", "CARGO_HOME")
 SIGNUP = '{"email": "ada@example.org", "name": "Ada"}'
 
@@ -37,9 +38,14 @@ def main(program, *languages):
     for language in languages or HANDLERS:
         with tempfile.TemporaryDirectory(prefix="gristmill-") as folder:
             steps = first_job(program, language, Path(folder))
-            saves = edits(program, language, Path(folder) / "welcome")
-        first = " ".join(f"{seconds:6.2f}" for seconds in (*steps, sum(steps)))
-        print(f"{language:16} {first}   {min(saves):6.2f} {statistics.median(saves):6.2f} {max(saves):6.2f}", flush=True)
+            first = " ".join(f"{seconds:6.2f}" for seconds in (*steps, sum(steps)))
+            show(language, first, edits(program, language, Path(folder) / "welcome"))
+            if language in NATIVE:
+                show("  --native", " " * len(first), edits(program, language, Path(folder) / "welcome", "--native"))
+
+
+def show(row, first, saves):
+    print(f"{row:16} {first}   {min(saves):6.2f} {statistics.median(saves):6.2f} {max(saves):6.2f}", flush=True)
 
 
 def first_job(program, language, folder):
@@ -70,10 +76,9 @@ def empty_caches(folder):
     return caches
 
 
-def edits(program, language, project):
+def edits(program, language, project, *options):
     """The seconds from each of some saves until the new version served. The caches are the user's own."""
-    native = ["--native"] if language == "python" else []
-    command = [program, "dev", "--json", "--no-run", *native]
+    command = [program, "dev", "--json", "--no-run", *options]
     dev = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     handler = project / HANDLERS[language]
     text = handler.read_text()
@@ -93,6 +98,7 @@ def edits(program, language, project):
     finally:
         dev.terminate()
         dev.communicate()
+        handler.write_text(text)
 
 
 def served(dev):

@@ -2,6 +2,8 @@
 import * as declared from 'gristmill-guest';
 import * as declaredTesting from 'gristmill-guest/testing';
 import * as made from './gristmill-guest/index.js';
+// Checked for what it calls.
+import './gristmill-guest/native/main.js';
 import * as madeTesting from './gristmill-guest/testing.js';
 
 made satisfies typeof declared;

@@ -49,7 +49,7 @@ Keys, at a terminal:
 
 Examples:
   gristmill dev
-  gristmill dev --native             # Python: a save serves in a tenth of a second
+  gristmill dev --native             # JavaScript, Python: a save serves in a fifth of a second
   gristmill dev services --manifest services/gristmill.toml
   gristmill dev --store sqlite:dev.db --no-run")]
 pub(super) struct Args {
@@ -59,7 +59,7 @@ pub(super) struct Args {
     /// Run no job by itself after a build
     #[arg(long)]
     no_run: bool,
-    /// Do the jobs without a component, by a process of this machine, in projects that can: those in Python
+    /// Do the jobs without a component, by a process of this machine, in projects that can: those in JavaScript, TypeScript and Python
     #[arg(long)]
     native: bool,
     /// Jump over delays: a delayed job, or one that waits for its next attempt, is due at once

@@ -145,8 +145,8 @@ const TYPESCRIPT: Files = files!("examples/welcome-typescript":
     "tsconfig.json");
 
 const JAVASCRIPT_SDK: Files = files!("guest-sdk/javascript":
-    "README.md" "build.js" "component.js" "host.js" "index.js" "package.json" "testing.js" "types/index.d.ts"
-    "types/testing.d.ts" "web/clock.js" "web/clone.js" "web/crypto.js" "web/events.js" "web/fetch.js"
+    "README.md" "build.js" "component.js" "host.js" "index.js" "native/host.js" "native/main.js" "native/start" "package.json"
+    "testing.js" "types/index.d.ts" "types/testing.d.ts" "web/clock.js" "web/clone.js" "web/crypto.js" "web/events.js" "web/fetch.js"
     "web/globals.js" "web/loop.js" "web/quickjs.js" "web/starlingmonkey.js" "web/url.js");
 
 const PYTHON: Files = files!("examples/welcome-python":

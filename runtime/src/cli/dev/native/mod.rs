@@ -45,7 +45,7 @@ pub(super) fn native(projects: &[PathBuf]) -> Result<Native, Usage> {
     if native.is_empty() {
         return Err(Usage(
             "--native: no handler.toml here has the key `native`, the line that starts the handler without a component; new projects in \
-             Python have it"
+             JavaScript, TypeScript and Python have it"
                 .into(),
         ));
     }
