@@ -188,7 +188,10 @@ pub(super) fn show(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> a
             } else {
                 format!(" --tenant {}", topic.tenant)
             };
-            screen::note(&format!("job {id} is not done yet; ask again with `gristmill job show {id}{tenant}`"));
+            screen::note(&format!(
+                "job {id} is not done yet: `gristmill job why {id}{tenant}` says what it waits for, and later `gristmill job show {id}{tenant}` how it \
+                 ended"
+            ));
         }
     }
     Ok(end.exit())
@@ -396,8 +399,7 @@ mod tests {
         assert_eq!(news(0, JobState::Ready, false), None);
         assert_eq!(news(1, running(at(9000)), false), None);
         let delayed = || JobState::Delayed { until: at(6000) };
-        let said =
-            "attempt 1 of job j1: trap: unreachable; the next one begins at 1970-01-01T00:00:06.000Z (in 5s)";
+        let said = "attempt 1 of job j1: trap: unreachable; the next one begins at 1970-01-01T00:00:06.000Z (in 5s)";
         assert_eq!(news(1, delayed(), true).as_deref(), Some(said));
         assert_eq!(news(1, delayed(), true), None);
         assert_eq!(news(2, running(at(9000)), true), None);

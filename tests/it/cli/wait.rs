@@ -109,7 +109,8 @@ async fn a_wait_that_times_out_says_how_to_ask_later() {
     let mut runner = project.serve().await;
     let waiter = Script::new([Step::WaitUntilCancelled, Step::End(End::Text("at last".into()))]);
     let said = play(&project, &waiter, &["--wait-timeout", "50ms", "--id", "slow", "--keep-result", "1h"]);
-    assert!(said.ended(5).err.contains("gristmill job show slow"), "{}", said.err);
+    let said = &said.ended(5).err;
+    assert!(said.contains("gristmill job why slow") && said.contains("gristmill job show slow"), "{said}");
     let document = play(&project, &waiter, &["--wait-timeout", "50ms", "--json"]).ended(5).document();
     assert_eq!(document["outcome"], "timed-out");
 
