@@ -1,4 +1,5 @@
 import { Retry, handle, snooze } from 'gristmill-guest';
+import { welcome } from './welcome.js';
 
 const sleep = (millis) => new Promise((done) => setTimeout(done, millis));
 
@@ -7,6 +8,7 @@ function deep() {
 }
 
 export const handler = handle(async (job) => {
+  if (!job.text().includes('"mode"')) return welcome(job);
   const { mode, url } = job.json();
   await sleep(1);
   if (mode === 'thrown') deep();

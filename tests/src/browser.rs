@@ -69,9 +69,13 @@ impl Browser {
         self.command("url", &json!({ "url": url })).await;
     }
 
-    /// Runs a function's body in the page; what it returns.
+    /// Runs a function's body in the page; what it returns. It is run again until it throws nothing: what it names may have to come first.
     pub async fn run(&self, script: &str) -> Value {
-        self.command("execute/sync", &json!({ "script": script, "args": [] })).await
+        let command = json!({ "script": script, "args": [] });
+        let mut thrown = Value::Null;
+        let ran = async || self.try_command("execute/sync", &command).await.map_err(|error| thrown = error).ok();
+        let ran = tokio::time::timeout(SOON, until("a script", 2 * SOON, ran)).await;
+        ran.unwrap_or_else(|_| panic!("{}: {thrown}", script.chars().take(200).collect::<String>()))
     }
 
     /// Waits until an expression is true there.

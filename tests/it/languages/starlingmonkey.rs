@@ -31,25 +31,19 @@ fn project() -> TempDir {
     folder
 }
 
+/// In one test, since a build and the compiling that follows take a minute.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handler_makes_the_same_of_the_same_jobs() {
+async fn a_handler_makes_the_same_of_the_same_jobs_and_has_streams_digests_timers_and_the_engines_own_fetch() {
     let folder = project();
     let project = folder.path().join("welcome");
+    std::fs::rename(project.join("handler.js"), project.join("welcome.js")).unwrap();
+    std::fs::write(project.join("handler.js"), include_str!("../../javascript/starlingmonkey.js")).unwrap();
     build(&project, &[]);
     let (component, topic) = loaded(&project).await;
     assert_eq!(topic.lacks(component.demands()), []);
     for case in cases::all() {
         case.hold(&component, &topic).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_handler_has_streams_digests_timers_and_the_engines_own_fetch() {
-    let folder = project();
-    let project = folder.path().join("welcome");
-    std::fs::write(project.join("handler.js"), include_str!("../../javascript/starlingmonkey.js")).unwrap();
-    build(&project, &[]);
-    let (component, topic) = loaded(&project).await;
     let server = Server::start(|_| Answer::ok("fine")).await;
     let run =
         async |mode: &str, url: &str| ended(&component, &topic, &json!({ "mode": mode, "url": url }).to_string()).await;
@@ -61,9 +55,9 @@ async fn a_handler_has_streams_digests_timers_and_the_engines_own_fetch() {
     assert_eq!(result, expected);
     let (outcome, _) = run("thrown", "").await;
     let Outcome::Retry { detail, .. } = &outcome else { panic!("{outcome:?}") };
-    assert_eq!((detail.code.as_str(), detail.message.as_str()), ("exception", "Error: deep down (handler.js:6)"));
+    assert_eq!((detail.code.as_str(), detail.message.as_str()), ("exception", "Error: deep down (handler.js:7)"));
     let stack = String::from_utf8(detail.context.clone().unwrap().data).unwrap();
-    assert!(stack.starts_with("    at deep (handler.js:6)") && !stack.contains("gristmill"), "{stack}");
+    assert!(stack.starts_with("    at deep (handler.js:7)") && !stack.contains("gristmill"), "{stack}");
     let (outcome, _) = run("retry", "").await;
     assert!(matches!(&outcome, Outcome::Retry { after: Some(after), .. } if after.as_millis() == 1500), "{outcome:?}");
     let (outcome, _) = run("snooze", "").await;

@@ -50,10 +50,7 @@ async fn a_disk_that_takes_no_writes_loses_nothing_and_repeats_nothing() {
 }
 
 async fn table(outages: &[Outage]) {
-    let mut lengths = vec![LEASE / 100, LEASE / 10];
-    if is_long() {
-        lengths.extend([LEASE, 3 * LEASE]);
-    }
+    let lengths = if is_long() { vec![LEASE / 100, LEASE / 10, LEASE, 3 * LEASE] } else { vec![LEASE / 10] };
     println!(
         "| outage | pushed | lost | run again though finished | first refusal after | first job done after | goal | holds |"
     );
