@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, nice, setrlimit};
 use wasmparser::Parser;
+use wasmtime::error::OutOfMemory;
 
 use super::compiled_functions::CompiledFunctions;
 #[cfg(target_os = "linux")]
@@ -45,9 +46,15 @@ pub fn compile_child(limits: ChildLimits) -> ExitCode {
             let line = format!("{error:#}").replace('\n', "; ");
             // Fails only if the parent is gone.
             let _ = writeln!(io::stderr(), "{line}");
-            ExitCode::FAILURE
+            if is_out_of_memory(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Most allocations that fail end the process; these are told to their callers, and no less due to the limit.
+fn is_out_of_memory(error: &wasmtime::Error) -> bool {
+    error.is::<OutOfMemory>()
+        || error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::OutOfMemory)
 }
 
 fn limit_self(limits: ChildLimits) -> wasmtime::Result<()> {
@@ -87,4 +94,17 @@ pub(super) fn artifact_of(mut wasm: Vec<u8>, known: Option<Arc<CompiledFunctions
     let mut artifact = engine::compiling(known)?.precompile_component(&wasm)?;
     source_lines::append(&mut artifact, &wasm);
     Ok(artifact)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allocation_that_is_refused_is_no_fault_of_the_component() {
+        let read = io::Error::from(io::ErrorKind::OutOfMemory);
+        assert!(is_out_of_memory(&read.into()) && is_out_of_memory(&OutOfMemory::new(1).into()));
+        assert!(!is_out_of_memory(&wasmtime::Error::msg("invalid magic number")));
+        assert!(!is_out_of_memory(&io::Error::from(io::ErrorKind::UnexpectedEof).into()));
+    }
 }

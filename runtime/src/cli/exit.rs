@@ -11,7 +11,7 @@ use gristmill_store::StoreError;
 pub(super) const HELP: &str = "\
 Exit codes:
   0  done
-  1  failed, or `check` or `fsck` found a problem
+  1  failed, or `check`, `build` or `fsck` found a problem
   2  the command line or the manifest makes no sense
   3  the store is unavailable
   4  the job was not completed: it is dead or expired

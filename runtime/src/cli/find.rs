@@ -220,6 +220,8 @@ impl Searched {
         let Self { found, looked_at, has_more } = self;
         if has_more {
             screen::note(&format!("{found} of {looked_at} jobs fit so far: there are more, see --limit"));
+        } else if looked_at == 0 {
+            screen::note("there is no such job");
         } else if found == 0 {
             screen::note(&format!("none of {looked_at} jobs fits"));
         }

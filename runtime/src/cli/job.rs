@@ -259,6 +259,11 @@ pub(super) fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String
     );
     if let Some(result) = view.result.as_ref().filter(|_| !said_already) {
         facts.push(("result", about_result(result)));
+    } else if view.result.is_none() && view.ended.as_ref().is_some_and(|ended| ended.outcome == EndedAs::Complete) {
+        facts.push((
+            "result",
+            "none, or not kept: `push --keep-result 1h` and the topic's `result-retention` keep it".into(),
+        ));
     }
     facts
 }

@@ -98,3 +98,15 @@ async fn a_build_that_the_server_does_not_take_fails_and_says_why() {
     assert_eq!(code, Some(5), "{said}");
     assert!(said.contains("of topic `echo` it serves version") && said.contains("--wait-timeout"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_whose_topic_lacks_a_grant_fails_with_the_lines_that_the_manifest_lacks() {
+    let project = TestProject::new("", &[]).await;
+    let (code, _, said) = build_by("[topics.echo]\n", &project, guests::PUPPET, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("topic `echo` does not grant") && said.contains("clock = true"), "{said}");
+    assert!(project.handlers().join("echo.wasm").exists(), "it serves once the manifest has them");
+    let (code, out, _) = build_by("[topics.echo]\n", &project, guests::PUPPET, &["--json"]);
+    let document: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, document["problems"].as_array().unwrap().len()), (Some(1), 1), "{document}");
+}

@@ -51,7 +51,7 @@ async fn the_dead_are_listed_the_latest_first() {
         "one line a job: {table}"
     );
     let said = project.run(&["dead", "list", "nothing"]);
-    assert_eq!((said.done().as_str(), said.err.as_str()), ("", "none of 0 jobs fits\n"));
+    assert_eq!((said.done().as_str(), said.err.as_str()), ("", "there is no such job\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -165,6 +165,7 @@ async fn missing_grants_are_offered_as_lines_and_serve_once_they_are_there() {
     edited.0.write_manifest(&format!("{manifest}clock = true\n"));
     log.up_to("`puppet` serves version").await;
     assert_eq!(edited.served(), version(1));
+    assert_eq!(log.process.log().matches("building `puppet`").count(), 1, "{}", log.process.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]

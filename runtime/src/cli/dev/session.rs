@@ -14,7 +14,7 @@ use tokio::sync::watch::Receiver;
 use super::super::document::with;
 use super::super::global::Global;
 use super::super::project::NativeProject;
-use super::super::project::build::{Built, build};
+use super::super::project::build::{Built, Lines, build};
 use super::super::project::watch::{Watch, concerned};
 use super::super::screen::{self, Closed};
 use super::delays;
@@ -47,6 +47,8 @@ pub(super) struct Session<'a> {
     keys: Keys,
     /// What serves of each project.
     serving: BTreeMap<PathBuf, Serving>,
+    /// Projects whose component is made of the sources of now.
+    built: BTreeSet<PathBuf>,
     /// What each project lacks.
     lacking: BTreeMap<PathBuf, Vec<Lacking>>,
 }
@@ -71,6 +73,8 @@ struct Serving {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Need {
     build: bool,
+    /// Without a build, if its component is there: by what the manifest says now.
+    check: bool,
     /// Also if it serves the same version as before.
     run: bool,
 }
@@ -85,8 +89,8 @@ impl<'a> Session<'a> {
         native: Native,
         keys: Keys,
     ) -> Self {
-        let (serving, lacking) = (BTreeMap::new(), BTreeMap::new());
-        Self { global, watch, sandbox, runner, runs, native, keys, serving, lacking }
+        let (serving, built, lacking) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { global, watch, sandbox, runner, runs, native, keys, serving, built, lacking }
     }
 
     /// Builds every project once, and then what changes. Returns only if the output cannot be written. Dropping the future ends what is being
@@ -99,9 +103,8 @@ impl<'a> Session<'a> {
     }
 
     async fn work_on(&mut self) -> anyhow::Result<Infallible> {
-        let (build, run) = (true, true);
-        let mut needs: BTreeMap<_, _> =
-            self.watch.projects().into_iter().map(|project| (project, Need { build, run })).collect();
+        let all = Need { build: true, check: true, run: true };
+        let mut needs: BTreeMap<_, _> = self.watch.projects().into_iter().map(|project| (project, all)).collect();
         let mut noticed = None;
         loop {
             for (project, need) in &needs {
@@ -128,7 +131,7 @@ impl<'a> Session<'a> {
             Key::Help => screen::note(Key::HELP),
             Key::RunAgain => {
                 for project in self.watch.projects() {
-                    self.serve(&project, Need { build: false, run: true }, None).await?;
+                    self.serve(&project, Need { run: true, ..Need::default() }, None).await?;
                 }
             }
             Key::JumpDelays => match delays::jump(&*self.runner.store).await {
@@ -166,7 +169,10 @@ impl<'a> Session<'a> {
     /// One project, from a change to what comes of it. What fails is shown, and leaves what serves.
     async fn serve(&mut self, project: &Path, need: Need, noticed: Option<Instant>) -> anyhow::Result<()> {
         let before = self.serving.get(project).and_then(|serving| serving.version);
-        if need.build
+        if need.build {
+            self.built.remove(project);
+        }
+        if (need.build || need.check)
             && let Err(error) = self.build(project, noticed).await
         {
             return self.failed(project, error);
@@ -188,7 +194,9 @@ impl<'a> Session<'a> {
         }
         // It may have changed.
         let manifest = self.global.manifest()?;
-        let built = build(project, &manifest, &self.sandbox, false).await?;
+        let lines = if self.built.contains(project) { Lines::None } else { Lines::Build };
+        let built = build(project, &manifest, &self.sandbox, lines).await?;
+        self.built.insert(project.to_owned());
         let dropped = Instant::now();
         if !self.global.json {
             built.describe();
@@ -296,9 +304,8 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let whole = after_the_save(whole);
-        screen::note(&format!(
-            "`{name}` serves version {version}{whole}: build {build:.1?}, check {check:.1?}, swap {swap:.1?}"
-        ));
+        let build = if build.is_zero() { String::new() } else { format!("build {build:.1?}, ") };
+        screen::note(&format!("`{name}` serves version {version}{whole}: {build}check {check:.1?}, swap {swap:.1?}"));
         Ok(())
     }
 
@@ -354,7 +361,8 @@ fn plan(projects: &[PathBuf], manifest: Option<&Path>, changed: &BTreeSet<PathBu
         for project in concerned(projects, manifest, path) {
             let is_job = jobs::is_job(path) && path.starts_with(project.join(jobs::FOLDER));
             let need = needs.entry(project.to_owned()).or_default();
-            need.build |= !is_job;
+            need.build |= !is_job && !is_manifest;
+            need.check |= is_manifest;
             need.run |= is_job || is_manifest;
         }
     }
@@ -394,19 +402,20 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_run_a_source_is_built_and_a_manifest_is_both() {
+    fn a_job_is_run_a_source_is_built_and_by_a_manifest_all_are_checked_and_run() {
         let projects = ["/p/a", "/p/b"].map(PathBuf::from);
         let manifest = PathBuf::from("/p/gristmill.toml");
         let plan = |paths: &[&str]| {
             let changed = paths.iter().map(PathBuf::from).collect();
             plan(&projects, Some(&manifest), &changed)
         };
-        let need = |build, run| Need { build, run };
+        let need = |build, run| Need { build, run, ..Need::default() };
         let of = |project: &str, need| (PathBuf::from(project), need);
         assert_eq!(plan(&["/p/a/src/lib.rs"]), BTreeMap::from([of("/p/a", need(true, false))]));
         assert_eq!(plan(&["/p/b/jobs/ada.json"]), BTreeMap::from([of("/p/b", need(false, true))]));
         assert_eq!(plan(&["/p/b/jobs/read.me", "/p/b/jobs/x.json"]), BTreeMap::from([of("/p/b", need(true, true))]));
-        let both = BTreeMap::from([of("/p/a", need(true, true)), of("/p/b", need(true, true))]);
+        let check = Need { check: true, ..need(false, true) };
+        let both = BTreeMap::from([of("/p/a", check), of("/p/b", check)]);
         assert_eq!(plan(&["/p/gristmill.toml"]), both);
     }
 }

@@ -59,13 +59,14 @@ async fn work(global: &Global, Args { project, test, wait_timeout, watch }: &Arg
     // Here and not in a child process, whose low priority is for servers: somebody waits, and on a busy machine it would run out of time.
     let compiler = if *watch { CompilerProcess::Incremental } else { CompilerProcess::This };
     let sandbox = sandbox::small(&manifest, compiler)?;
+    let lines = if *test { Lines::TestAndBuild } else { Lines::Build };
     if !watch {
-        let checked = check(project, &manifest, &sandbox, *test).await?;
+        let checked = check(project, &manifest, &sandbox, lines).await?;
         return serve(global, &manifest, checked, *wait_timeout).await;
     }
     let mut watch = Watch::start(project, &manifest);
     loop {
-        if let Err(error) = build_again(global, project, &sandbox, *test).await {
+        if let Err(error) = build_again(global, project, &sandbox, lines).await {
             screen::note(&format!("error: {error:#}"));
         }
         screen::note("waiting for changes");
@@ -74,9 +75,9 @@ async fn work(global: &Global, Args { project, test, wait_timeout, watch }: &Arg
 }
 
 /// By the manifest as it is now.
-async fn build_again(global: &Global, project: &Path, sandbox: &Sandbox, test: bool) -> anyhow::Result<()> {
+async fn build_again(global: &Global, project: &Path, sandbox: &Sandbox, lines: Lines) -> anyhow::Result<()> {
     let manifest = global.manifest_without_secrets()?;
-    build(project, &manifest, sandbox, test).await?.show(global, &Serving::Unknown)
+    build(project, &manifest, sandbox, lines).await?.show(global, &Serving::Unknown)
 }
 
 /// Drops a component into the handlers folder, and waits for a running server.
@@ -97,7 +98,7 @@ async fn serve(global: &Global, manifest: &Manifest, checked: Checked, wait_time
         Some(server) => server.wait_for(&version, wait_timeout).await?,
     };
     built.show(global, &serving)?;
-    Ok(serving.exit())
+    Ok(if built.lacking.is_empty() { serving.exit() } else { Exit::Failed })
 }
 
 /// The server that is to take the component over, for the topics that grant what it imports. `None`: there is nothing to wait for.
@@ -139,6 +140,16 @@ pub(in crate::cli) struct Built {
     pub(in crate::cli) took: (Duration, Duration),
 }
 
+/// Which lines of a project are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum Lines {
+    /// None: the component is there.
+    None,
+    Build,
+    /// Also those of its tests, before.
+    TestAndBuild,
+}
+
 /// From a project's sources to a checked component in the handlers folder of `manifest`. What fails on the way leaves the folder
 /// as it is. Dropping the future ends the project's tools.
 ///
@@ -148,18 +159,22 @@ pub(in crate::cli) async fn build(
     project: &Path,
     manifest: &Manifest,
     sandbox: &Sandbox,
-    test: bool,
+    lines: Lines,
 ) -> anyhow::Result<Built> {
-    check(project, manifest, sandbox, test).await?.drop_into(manifest)
+    check(project, manifest, sandbox, lines).await?.drop_into(manifest)
 }
 
 /// From a project's sources to a component that starts, and has a handler that can be called.
-async fn check(project: &Path, manifest: &Manifest, sandbox: &Sandbox, test: bool) -> anyhow::Result<Checked> {
+async fn check(project: &Path, manifest: &Manifest, sandbox: &Sandbox, lines: Lines) -> anyhow::Result<Checked> {
     let file = HandlerFile::read(project)?;
     let name = file.name()?;
-    screen::note(&format!("building `{name}`, written in {}", file.language));
-    let began = Instant::now();
-    make(&file, project, test).await?;
+    let mut built = Duration::ZERO;
+    if lines != Lines::None {
+        screen::note(&format!("building `{name}`, written in {}", file.language));
+        let began = Instant::now();
+        make(&file, project, lines).await?;
+        built = began.elapsed();
+    }
     let made = Instant::now();
     let wasm = project.join(&file.component);
     let wasm = std::fs::read(&wasm).with_context(|| format!("the lines of handler.toml left no {}", wasm.display()))?;
@@ -170,7 +185,7 @@ async fn check(project: &Path, manifest: &Manifest, sandbox: &Sandbox, test: boo
     let unfit = |problem| anyhow!("{} is not used: {problem}", file.component.display());
     component.try_start(&limits).await.map_err(unfit)?;
     component.self_test(&limits).await.map_err(unfit)?;
-    Ok(Checked { name, language: file.language, component, wasm, took: (made - began, made.elapsed()) })
+    Ok(Checked { name, language: file.language, component, wasm, took: (built, made.elapsed()) })
 }
 
 impl Checked {
@@ -194,9 +209,9 @@ pub(super) async fn set_up(file: &HandlerFile, project: &Path) -> anyhow::Result
 }
 
 /// From sources to the component's file.
-async fn make(file: &HandlerFile, project: &Path, test: bool) -> anyhow::Result<()> {
+async fn make(file: &HandlerFile, project: &Path, lines: Lines) -> anyhow::Result<()> {
     set_up(file, project).await?;
-    if test {
+    if lines == Lines::TestAndBuild {
         commands::run(&file.test, project).await?;
     }
     commands::run(&file.build, project).await
