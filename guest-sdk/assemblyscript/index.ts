@@ -48,6 +48,11 @@ export class Job {
   /** What an earlier attempt saved with `checkpoint`. */
   checkpoint: Uint8Array | null = null;
 
+  /** The body. What is no UTF-8 in it becomes other text; `Json.parse` refuses it. */
+  text(): string {
+    return String.UTF8.decodeUnsafe(this.body.data.dataStart, this.body.data.length);
+  }
+
   /** The first value of this name in the metadata. */
   meta(name: string): string | null {
     for (let i = 0; i < this.metadata.length; i++) {

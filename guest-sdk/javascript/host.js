@@ -27,10 +27,14 @@ export function checkpoint(state) {
   }
 }
 
-export function enqueue({ links, ...job }) {
+const UNLINKED = { after: [], afterFailed: 'dead', batch: null, open: false };
+
+/** Changes the job: to copy its properties costs QuickJS as much as the rest. */
+export function enqueue(job) {
   try {
-    const wire = { ...job, notBefore: toU64(job.notBefore), uniqueWindow: toU64(job.uniqueWindow) };
-    return queue.enqueueLinked(wire, links ?? { after: [], afterFailed: 'dead', batch: null, open: false });
+    job.notBefore = toU64(job.notBefore);
+    job.uniqueWindow = toU64(job.uniqueWindow);
+    return queue.enqueueLinked(job, job.links ?? UNLINKED);
   } catch ({ payload: { tag, val } }) {
     const why = {
       'denied': `this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`,
@@ -59,9 +63,12 @@ function ofState(call, ...given) {
 /** The object that the component exports. `attempt` makes an ending of a job, or a promise of one; `failed` makes one of an error. */
 export function exported(attempt, failed) {
   return {
-    handle(given) {
-      const [enqueuedAt, dueAt, deadline] = [given.enqueuedAt, given.dueAt, given.deadline].map(fromU64);
-      const job = { ...given, key: given.key ?? null, checkpoint: given.checkpoint ?? null, enqueuedAt, dueAt, deadline };
+    handle(job) {
+      job.key ??= null;
+      job.checkpoint ??= null;
+      job.enqueuedAt = fromU64(job.enqueuedAt);
+      job.dueAt = fromU64(job.dueAt);
+      job.deadline = fromU64(job.deadline);
       return run(job, () => attempt(job), failed, inWords);
     },
   };

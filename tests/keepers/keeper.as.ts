@@ -5,7 +5,7 @@ function deep(calls: i32): i32 {
 }
 
 export function handle(job: Job): Ending {
-  const body = String.UTF8.decode(job.body.data.buffer);
+  const body = job.text();
   if (body == "progress") {
     progress(5000, "half");
     return complete();

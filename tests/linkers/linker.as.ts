@@ -8,7 +8,7 @@ function linked(job: Job, body: string, after: string[], batch: string | null): 
 }
 
 export function handle(job: Job): Ending {
-  const request = String.UTF8.decode(job.body.data.buffer);
+  const request = job.text();
   if (request == "fan") {
     const first = linked(job, "gather", [job.id], null);
     first.runAfterFailed = true;

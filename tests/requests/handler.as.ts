@@ -2,7 +2,7 @@
 import { Ending, Job, Payload, Request, complete, send } from "gristmill-guest-assemblyscript";
 
 export function handle(job: Job): Ending {
-  const body = String.UTF8.decodeUnsafe(job.body.data.dataStart, job.body.data.length);
+  const body = job.text();
   const space = body.indexOf(" ");
   const request = new Request(body.slice(0, space), body.slice(space + 1));
   request.redirects = 1;

@@ -40,7 +40,9 @@ export function drain() {
     if (next === 1024) [queue, next] = [queue.slice(next), 0];
     queue[next++]();
   }
-  [queue, next] = [[], 0];
+  queue = [];
+  next = 0;
+  if (unhandled.size === 0) return;
   for (const reason of unhandled.values()) {
     unhandled.clear();
     throw reason;
@@ -72,7 +74,8 @@ export function finish(value) {
 
 /** Drops what an earlier attempt in this instance left. */
 export function reset() {
-  [queue, next] = [[], 0];
+  queue = [];
+  next = 0;
   unhandled.clear();
   timers.clear();
 }

@@ -184,9 +184,9 @@ pub(super) fn broken(origin: &Origin, error: &hyper::Error) -> HttpError {
     cause(error).unwrap_or_else(|| unreachable(origin, error))
 }
 
-/// Nothing of the URL but its host: the rest may be secret.
+/// Nothing of the URL but its host and port: the rest may be secret.
 fn unreachable(origin: &Origin, error: &dyn std::error::Error) -> HttpError {
-    let mut text = format!("`{}`: {error}", origin.host);
+    let mut text = format!("`{}:{}`: {error}", origin.host, origin.port);
     let mut cause = error.source();
     while let Some(error) = cause {
         let said = error.to_string();
