@@ -1,6 +1,6 @@
 /**
  * What a handler is written with: `types/index.d.ts` says what each of these is. In a component the calls go to the runner
- * (`host.js`), anywhere else to a fake (`testing.js`).
+ * (`host.js`), under `gristmill dev --native` too (`native/host.js`), anywhere else to a fake (`testing.js`).
  */
 import * as host from '#host';
 
@@ -242,7 +242,7 @@ export const state = {
   json() {
     const value = state.get();
     try {
-      return value && JSON.parse(strict.decode(value));
+      return value && JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(value));
     } catch (error) {
       throw new Reject('bad-state', `the state is not the expected JSON: ${error.message}`);
     }

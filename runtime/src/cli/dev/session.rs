@@ -21,7 +21,7 @@ use super::delays;
 use super::grants::{self, Lacking};
 use super::jobs;
 use super::keys::{Key, Keys};
-use super::native::{Native, Processes};
+use super::native::{Native, Processes, is_output};
 use super::runs::Runs;
 use gristmill_config::ManifestError;
 use gristmill_core::job::{Name, TopicId};
@@ -369,37 +369,9 @@ fn plan(projects: &[PathBuf], manifest: Option<&Path>, changed: &BTreeSet<PathBu
     needs
 }
 
-/// Ends of the names of sources of handlers that can be native.
-const SOURCES: [&str; 9] = ["toml", "py", "js", "cjs", "mjs", "jsx", "ts", "mts", "tsx"];
-
-/// Whether a handler may have written this file below its project: a process of this machine can, and must not start itself anew by it.
-fn is_output(project: &Path, path: &Path) -> bool {
-    let is_source = path.extension().is_some_and(|extension| SOURCES.iter().any(|source| extension == *source));
-    let is_named = ["requirements.txt", "package.json"].iter().any(|name| path.ends_with(name))
-        || path.starts_with(project.join(jobs::FOLDER));
-    path.starts_with(project) && !is_source && !is_named
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_native_handler_writes_below_its_project_is_no_source() {
-        let is_output = |path: &str| is_output(Path::new("/p/a"), Path::new(path));
-        assert!(is_output("/p/a/out.csv") && is_output("/p/a/data/jobs.db"));
-        let sources = [
-            "handler.py",
-            "lib/mail.py",
-            "handler.ts",
-            "handler.toml",
-            "requirements.txt",
-            "package.json",
-            "jobs/ada.json",
-        ];
-        assert!(!sources.iter().any(|source| is_output(&format!("/p/a/{source}"))));
-        assert!(!is_output("/p/b/src/lib.rs") && !is_output("/p/gristmill.toml"));
-    }
 
     #[test]
     fn a_job_is_run_a_source_is_built_and_by_a_manifest_all_are_checked_and_run() {

@@ -17,6 +17,7 @@ use self::process::Process;
 use super::super::exit::Usage;
 use super::super::project::{self, NativeProject};
 use super::super::screen;
+use super::jobs;
 use crate::Builder;
 use gristmill_core::job::Name;
 use gristmill_runner::native::{HandlerError, NativeJob, Output};
@@ -27,6 +28,9 @@ pub(super) const PROCESSES: u32 = 16;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How soon a job is tried again that came while no process was idle. It uses no attempt.
 const NOT_YET: Duration = Duration::from_secs(1);
+
+/// Ends of the names of sources of handlers that can be native.
+const SOURCES: [&str; 9] = ["toml", "py", "js", "cjs", "mjs", "jsx", "ts", "mts", "tsx"];
 
 /// The processes of each project that has some.
 pub(super) type Native = BTreeMap<PathBuf, Arc<Processes>>;
@@ -67,6 +71,14 @@ pub(super) fn register(native: &Native, mut builder: Builder) -> anyhow::Result<
         builder = builder.handler(name.as_str(), move |job| Arc::clone(&processes).attempt(job))?;
     }
     Ok(builder)
+}
+
+/// Whether a handler may have written this file below its project: a process of this machine can, and must not start itself anew by it.
+pub(super) fn is_output(project: &Path, path: &Path) -> bool {
+    let is_source = path.extension().is_some_and(|extension| SOURCES.iter().any(|source| extension == *source));
+    let is_named = ["requirements.txt", "package.json"].iter().any(|name| path.ends_with(name))
+        || path.starts_with(project.join(jobs::FOLDER));
+    path.starts_with(project) && !is_source && !is_named
 }
 
 /// The processes of a project, each of which does one job at a time.
@@ -159,5 +171,27 @@ impl Processes {
                 screen::note(&format!("`{}` has no further process: the handler is still not imported", self.name))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_native_handler_writes_below_its_project_is_no_source() {
+        let is_output = |path: &str| is_output(Path::new("/p/a"), Path::new(path));
+        assert!(is_output("/p/a/out.csv") && is_output("/p/a/data/jobs.db"));
+        let sources = [
+            "handler.py",
+            "lib/mail.py",
+            "handler.ts",
+            "handler.toml",
+            "requirements.txt",
+            "package.json",
+            "jobs/ada.json",
+        ];
+        assert!(!sources.iter().any(|source| is_output(&format!("/p/a/{source}"))));
+        assert!(!is_output("/p/b/src/lib.rs") && !is_output("/p/gristmill.toml"));
     }
 }
