@@ -23,7 +23,8 @@ use tempfile::TempDir;
 /// Lets a process work on the file until it has acknowledged so many pushes, and kills it. The ids that it acknowledged.
 fn life(file: &Path, pushes: usize) -> Vec<JobId> {
     let mut load = Command::new(program()).env(FILE, file).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(load.stdout.take().unwrap()).lines();
+    // Its first line is its seed, and acknowledges nothing.
+    let mut lines = BufReader::new(load.stdout.take().unwrap()).lines().skip(1);
     let mut acknowledged: Vec<String> = lines.by_ref().take(pushes).map(Result::unwrap).collect();
     kill(&mut load);
     // What it said before it died counts, as far as the line is whole.
