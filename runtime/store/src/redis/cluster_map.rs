@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisResult, Value, cmd};
-use tokio::time::timeout;
 
 use super::cluster::Cluster;
 use super::error::{misconfigured, timed_out, unexpected};
 use super::server::{Place, Server};
 use super::server_link::ServerLink;
 use super::slots::{Slot, SlotMap, SlotRange, read_range};
+use super::timeout::timeout;
 use super::topology::Topology;
 
 /// How long one server may take to say which server has which slots.

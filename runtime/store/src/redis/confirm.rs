@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 use tokio::sync::Mutex;
 
+use super::commands::Commands;
 use super::error::{is_broken, misconfigured};
 use super::server::Connection;
 use gristmill_config::{AcknowledgedBy, Acknowledgement};
@@ -55,7 +55,7 @@ impl Confirmation {
     /// - The two connections lead to different servers: an address may do that during a failover.
     pub(super) async fn new(
         connection: Connection,
-        pushes: &mut MultiplexedConnection,
+        pushes: &mut Commands,
         settings: Acknowledgement,
         keys: ProbeKeys,
     ) -> RedisResult<Self> {

@@ -7,13 +7,14 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use redis::{AsyncConnectionConfig, Msg, ProtocolVersion, PushInfo, PushKind, RedisResult, cmd};
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::error::timed_out;
 use super::link::{Link, Servers};
 use super::server::{CONNECT_TIMEOUT, Connection};
 use super::server_link::ServerLink;
 use super::slots::{Origin, SlotMap};
+use super::timeout::timeout;
 
 /// How often a quiet connection is asked whether it is still there: a half-open one would be silent for ever.
 const PING_EVERY: Duration = Duration::from_secs(10);

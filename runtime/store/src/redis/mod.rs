@@ -12,6 +12,7 @@ mod claim;
 mod clock;
 mod cluster;
 mod cluster_map;
+mod commands;
 mod confirm;
 mod ended;
 #[doc(hidden)]
@@ -52,6 +53,7 @@ mod states;
 mod store;
 mod sweep;
 mod tenants;
+mod timeout;
 mod tls;
 mod tokens;
 mod topology;

@@ -13,18 +13,16 @@ use redis::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
-use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::commands::Commands;
 use super::error::{misconfigured, timed_out};
+use super::timeout::timeout;
 use super::tls::{Tls, speaks_tls};
 use gristmill_config::RedisTls;
 
 /// Name lookup, TCP, TLS and greeting together.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Long enough for the largest batch on a busy server, short enough to notice a half-open connection.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server without TLS waits for the rest of what it takes for a command. Leaves time to find out that it does.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -47,7 +45,7 @@ pub(super) enum Place {
 /// A connection, with the task that reads and writes it. Both end together.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) commands: MultiplexedConnection,
+    pub(super) commands: Commands,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -112,9 +110,9 @@ impl Server {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let settings = self.settings.clone().set_protocol(protocol);
-        let config = config.set_response_timeout(Some(RESPONSE_TIMEOUT));
+        let config = config.set_response_timeout(None);
         let (commands, task) = MultiplexedConnection::new_with_config(&settings, stream, config).await?;
-        Ok(Connection { commands, _task: AbortOnDropHandle::new(tokio::spawn(task)) })
+        Ok(Connection { commands: Commands(commands), _task: AbortOnDropHandle::new(tokio::spawn(task)) })
     }
 
     /// A server says only after the handshake that it wants another certificate.

@@ -8,12 +8,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, ErrorKind, FromRedisValue, Pipeline, ProtocolVersion, RedisError, RedisResult, Value,
 };
 use tokio::sync::Mutex;
 
+use super::commands::Commands;
 use super::confirm::{Confirmation, ProbeKeys};
 use super::error::{is_broken, is_unavailable, misconfigured, remedy, store_error, timed_out};
 use super::keys;
@@ -21,6 +21,7 @@ use super::live::{Asking, Live};
 use super::script::Call;
 use super::server::{CONNECT_TIMEOUT, Place};
 use super::slots::{SharedMap, slot_of_key};
+use super::timeout::timeout;
 use super::topology::Topology;
 use crate::StoreError;
 use gristmill_config::{AcknowledgedBy, Acknowledgement, RedisSettings};
@@ -238,9 +239,7 @@ impl ServerLink {
             Ok(live)
         };
         // Around the turn as well: the last of many callers waits no longer than the first.
-        tokio::time::timeout(CONNECT_TIMEOUT, connect)
-            .await
-            .unwrap_or_else(|_| Err(timed_out("connecting took too long")))
+        timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(timed_out("connecting took too long")))
     }
 }
 
@@ -269,7 +268,7 @@ impl ServerLink {
     }
 
     /// Refuses keys that another version wrote in another format. Marks the format where nothing has.
-    async fn refuse_other_format(&self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    async fn refuse_other_format(&self, connection: &mut Commands) -> RedisResult<()> {
         let found: RedisResult<Option<String>> =
             redis::cmd("GET").arg(&self.settings.format).query_async(connection).await;
         let found = match found {
@@ -306,7 +305,7 @@ fn available(mut answers: Vec<RedisResult<Value>>) -> RedisResult<Vec<RedisResul
 }
 
 /// Refuses a server that has only some of the keys. A cluster of one server has them all. Asks by what every user may ask.
-async fn refuse_cluster(connection: &mut MultiplexedConnection) -> RedisResult<()> {
+async fn refuse_cluster(connection: &mut Commands) -> RedisResult<()> {
     let hello: HashMap<String, Value> = redis::cmd("HELLO").query_async(connection).await?;
     if hello.get("mode") != Some(&Value::BulkString(b"cluster".to_vec())) {
         return Ok(());

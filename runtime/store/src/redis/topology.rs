@@ -9,10 +9,10 @@ use futures_util::stream::FuturesUnordered;
 use redis::{
     AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, Value, cmd,
 };
-use tokio::time::timeout;
 
 use super::error::{misconfigured, timed_out};
 use super::server::{Connection, Place, Server};
+use super::timeout::timeout;
 use gristmill_config::RedisTls;
 
 /// How long the sentinels may take to say where the primary is. Most are heard in a millisecond; one whose machine is gone is not waited for.
