@@ -249,8 +249,7 @@ async fn a_thousand_idle_topics_cost_next_to_nothing() {
     std::fs::write(load.manifest(), with_clock(&(load.manifest_text() + &topics))).unwrap();
     let _process = started(&load.manifest()).await;
 
-    let client = redis::Client::open(load.redis.url()).unwrap();
-    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    let connection = load.redis.connect().await.unwrap();
     let mut asked = 0;
     let mut commands = async || {
         let stats: String = redis::cmd("INFO").arg("stats").query_async(&mut connection.clone()).await.unwrap();

@@ -391,9 +391,7 @@ impl TestStore {
 
     async fn past_the_store<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
         let Home::Redis { deployment, .. } = &self.home else { panic!("{:?} takes no commands", self.home) };
-        let client = redis::Client::open(deployment.server.url()).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        command.query_async(&mut connection).await.unwrap()
+        command.query_async(&mut deployment.server.connect().await.unwrap()).await.unwrap()
     }
 
     /// The same store, opened anew as by another process; one in memory stays as it is.

@@ -4,7 +4,8 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, RedisResult};
 use tempfile::TempDir;
 
 use crate::certificates::Certificates;
@@ -192,11 +193,14 @@ impl Redis {
 
     /// One command, by hand; none if Redis does not answer, or not with that.
     pub async fn ask<T: redis::FromRedisValue>(&self, command: &str, arguments: &[&str]) -> Option<T> {
-        let client = redis::Client::open(self.url()).ok()?;
+        redis::cmd(command).arg(arguments).query_async(&mut self.connect().await.ok()?).await.ok()
+    }
+
+    /// For commands by hand.
+    pub async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         // By themselves they are half a second: too little for a busy machine.
         let patient = AsyncConnectionConfig::new().set_connection_timeout(Some(SOON)).set_response_timeout(Some(SOON));
-        let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await.ok()?;
-        redis::cmd(command).arg(arguments).query_async(&mut connection).await.ok()
+        redis::Client::open(self.url())?.get_multiplexed_async_connection_with_config(&patient).await
     }
 
     /// Where it listens.
