@@ -8,10 +8,12 @@ use super::exit::{Exit, Usage};
 use super::find::{self, Finder, Listing};
 use super::global::{Global, TopicArg, TopicName};
 use super::table::facts;
+use super::topic_line::Topics;
 use super::{bulk, document, job, screen, wait};
 use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
+use gristmill_core::units::nearest;
 use gristmill_server::{BulkAction, BulkState, NewBulk};
 use gristmill_store::{DeadJob, Inspect, JobState, JobView, StoreError};
 
@@ -98,7 +100,10 @@ pub(super) enum Act {
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     match args.command {
         Command::List { query, listing } => list(global, query, listing).await,
-        Command::Groups { query, tenant } => Listing::groups(tenant).show(global, query.join(" "), &[], dead).await,
+        Command::Groups { query, tenant } => {
+            Listing::groups(tenant).show(global, query.join(" "), &[], dead).await?;
+            Ok(Exit::Done)
+        }
         Command::Show { topic, id } => show(global, &*global.store_alone().await?, &topic.id()?, &id).await,
         Command::Respawn(which) => act(global, &which, Act::Respawn).await,
         Command::Delete(which) => act(global, &which, Act::Delete).await,
@@ -110,13 +115,32 @@ async fn list(global: &Global, query: Vec<String>, mut listing: Listing) -> anyh
     let topic = query.first().and_then(|word| word.parse::<TopicName>().ok());
     let Some(topic) = topic else {
         let columns = ["id", "topic", "died", "attempts", "reason", "code", "message"];
-        return listing.show(global, format!("state:dead {}", query.join(" ")), &columns, dead).await;
+        listing.show(global, format!("state:dead {}", query.join(" ")), &columns, dead).await?;
+        return Ok(Exit::Done);
     };
     let topic = topic.of(listing.tenant.as_ref())?;
     listing.tenant = Some(topic.tenant.clone());
     let columns = ["id", "died", "attempts", "reason", "code", "message"];
     let conditions = query.get(1..).unwrap_or_default().join(" ");
-    listing.show(global, find::dead_of(&topic, &conditions), &columns, dead).await
+    let has_dead = listing.show(global, find::dead_of(&topic, &conditions), &columns, dead).await?;
+    if !has_dead && !global.json {
+        note_unknown(global, &topic).await?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Says to people that there is no such topic, if there is none.
+async fn note_unknown(global: &Global, topic: &TopicId) -> anyhow::Result<()> {
+    let manifest = global.manifest_without_secrets()?;
+    let reached = global.reach_if_any(&manifest).await?;
+    let tenants = std::slice::from_ref(&topic.tenant);
+    let known = Topics::find(global, &manifest, reached.as_ref()).await?.of(tenants).await?;
+    let names = known.iter().map(|line| line.counts.topic.topic.as_str());
+    if names.clone().all(|name| name != topic.topic.as_str()) {
+        let near = nearest(topic.topic.as_str(), names).map(|near| format!(" (did you mean `{near}`?)"));
+        screen::note(&format!("there is no topic `{topic}`{}; see `gristmill topics`", near.unwrap_or_default()));
+    }
+    Ok(())
 }
 
 fn dead(view: &JobView) -> Value {

@@ -125,7 +125,8 @@ pub(super) async fn jobs(global: &Global, AliasArgs { args }: AliasArgs) -> anyh
 }
 
 pub(super) async fn list(global: &Global, Args { query, listing }: Args) -> anyhow::Result<Exit> {
-    listing.show(global, query.join(" "), &COLUMNS, document::view).await
+    listing.show(global, query.join(" "), &COLUMNS, document::view).await?;
+    Ok(Exit::Done)
 }
 
 impl Listing {
@@ -134,18 +135,19 @@ impl Listing {
         Self { tenant, limit: 0, skip: 0, columns: Vec::new(), groups: true }
     }
 
-    /// Shows the jobs that fit, in these columns unless others are asked for, or as these documents.
+    /// Shows the jobs that fit, in these columns unless others are asked for, or as these documents. Whether there were any jobs to look at.
     pub(super) async fn show(
         self,
         global: &Global,
         query: String,
         columns: &[&str],
         document: fn(&JobView) -> Value,
-    ) -> anyhow::Result<Exit> {
+    ) -> anyhow::Result<bool> {
         let Self { tenant, limit, skip, columns: asked, groups } = self;
         let finder = Finder::new(global, tenant_of(tenant.as_ref()), query).await?;
         if groups {
-            return show_groups(global, &finder).await;
+            show_groups(global, &finder).await?;
+            return Ok(true);
         }
         let columns = if asked.is_empty() {
             columns.iter().map(|name| Column::parse(name)).collect::<Result<_, _>>().map_err(Usage)?
@@ -174,15 +176,14 @@ impl Listing {
             }
             searched.note();
         }
-        Ok(Exit::Done)
+        Ok(searched.looked_at > 0)
     }
 }
 
-async fn show_groups(global: &Global, finder: &Finder) -> anyhow::Result<Exit> {
+async fn show_groups(global: &Global, finder: &Finder) -> anyhow::Result<()> {
     let groups = finder.dead_groups().await?;
     if global.json {
-        groups.iter().try_for_each(|group| screen::document(&serde_json::to_value(group)?))?;
-        return Ok(Exit::Done);
+        return groups.iter().try_for_each(|group| screen::document(&serde_json::to_value(group)?));
     }
     let (mut table, now) =
         (Table::new(&[">JOBS", "TOPIC", "REASON", "CODE", "LAST", "QUERY", "MESSAGE"]), Timestamp::now());
@@ -202,7 +203,7 @@ async fn show_groups(global: &Global, finder: &Finder) -> anyhow::Result<Exit> {
     } else {
         table.print()?;
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// How far a search came.

@@ -50,7 +50,11 @@ async fn the_dead_are_listed_the_latest_first() {
         lines.len() == 4 && lines[1].starts_with("c ") && lines[1].contains(": on fire (wasm trap: "),
         "one line a job: {table}"
     );
-    let said = project.run(&["dead", "list", "nothing"]);
+    let said = project.run(&["dead", "list", "pupet"]);
+    let unknown = "there is no such job\nthere is no topic `pupet` (did you mean `puppet`?); see `gristmill topics`\n";
+    assert_eq!((said.done().as_str(), said.err.as_str()), ("", unknown));
+    project.run(&["dead", "delete", "puppet", "--all"]).done();
+    let said = project.run(&["dead", "list", "puppet"]);
     assert_eq!((said.done().as_str(), said.err.as_str()), ("", "there is no such job\n"));
 }
 
