@@ -45,6 +45,11 @@
 //! | runs out of fuel or memory | is dead at once: it would run out again |
 //! | runs past its deadline | is retried with backoff, then dead |
 
+/// The example of the README is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 // Public only for the macros, which expand in the author's crate.
 #[doc(hidden)]
 pub mod bindings;

@@ -132,7 +132,7 @@ const RUST: Files = files!("examples/welcome-rust":
     "src/tests.rs");
 
 const RUST_SDK: Files = files!("guest-sdk/rust":
-    "Cargo.toml" "src/bindings.rs" "src/bindings/http.rs" "src/bindings/job_handler.rs" "src/bindings/self_test.rs"
+    "Cargo.toml" "README.md" "src/bindings.rs" "src/bindings/http.rs" "src/bindings/job_handler.rs" "src/bindings/self_test.rs"
     "src/bindings/state.rs" "src/config.rs" "src/context.rs" "src/export.rs" "src/failure.rs" "src/host.rs"
     "src/http.rs" "src/job.rs" "src/lib.rs" "src/log.rs" "src/outcome.rs" "src/payload.rs" "src/queue.rs" "src/state.rs" "src/testing/answer.rs" "src/testing/fake.rs"
     "src/testing/host.rs" "src/testing/job.rs" "src/testing/mod.rs" "src/testing/run.rs");
