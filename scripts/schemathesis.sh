@@ -25,6 +25,7 @@ exec target/tools/bin/schemathesis --config-file scripts/schemathesis.toml run "
     --max-examples 50 \
     --workers 1 \
     --request-timeout 60 \
+    --max-response-time 60 \
     --exclude-path /v1/signals \
     --exclude-path-regex '/(events|claim|handler)$|tokens' \
     --exclude-checks positive_data_acceptance,missing_required_header,unsupported_method \
