@@ -7,6 +7,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# One and a half tests for each processor: many of them wait for a part of their time.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 3 / 2))}"
+
 quick=false
 if [ "${1-}" = --quick ]; then
     quick=true

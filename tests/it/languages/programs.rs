@@ -8,6 +8,8 @@ use gristmill_tests::test_project::TestProject;
 use super::require;
 
 const MANIFEST: &str = r#"
+[handlers]
+compile-timeout = "10m"
 [topics.program]
 adapter = "command"
 args = ["--colour", "never"]
