@@ -4,7 +4,7 @@ use anyhow::Context;
 
 use crate::builder::sandbox_settings;
 use gristmill_config::Manifest;
-use gristmill_sandbox::{CompilerProcess, Sandbox, SandboxSettings};
+use gristmill_sandbox::{CompilerProcess, Sandbox};
 
 /// The compiler of this program's sandboxes: a child process of the same program, with bounded memory.
 ///
@@ -20,7 +20,8 @@ pub(super) fn compiler(manifest: &Manifest) -> anyhow::Result<CompilerProcess> {
 ///
 /// # Errors
 /// No directory for caches is set, or this program cannot be found.
-pub(super) fn settings(manifest: &Manifest, concurrency: u32) -> anyhow::Result<SandboxSettings> {
+#[cfg(feature = "bench")]
+pub(super) fn settings(manifest: &Manifest, concurrency: u32) -> anyhow::Result<gristmill_sandbox::SandboxSettings> {
     Ok(sandbox_settings(manifest, compiler(manifest)?, concurrency)?)
 }
 
