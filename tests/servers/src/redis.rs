@@ -196,9 +196,9 @@ impl Redis {
         redis::cmd(command).arg(arguments).query_async(&mut self.connect().await.ok()?).await.ok()
     }
 
-    /// For commands by hand.
+    /// A connection for commands by hand.
     pub async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        // By themselves they are half a second: too little for a busy machine.
+        // The client's own timeouts are half a second: too little for a busy machine.
         let patient = AsyncConnectionConfig::new().set_connection_timeout(Some(SOON)).set_response_timeout(Some(SOON));
         redis::Client::open(self.url())?.get_multiplexed_async_connection_with_config(&patient).await
     }

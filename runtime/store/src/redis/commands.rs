@@ -1,4 +1,4 @@
-//! What commands are sent by, and how long their answers are waited for.
+//! Sends commands to a server, and says how long a caller waits for an answer.
 
 use std::time::Duration;
 

@@ -1,15 +1,15 @@
-//! A timeout that does not end because the machine stood still.
+//! A timeout that a standstill of this process does not use up.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::error::Elapsed;
 
-/// In so many parts is the time waited: one is all that a standstill costs.
+/// A wait has so many parts, and a standstill uses up one of them.
 const PARTS: u32 = 5;
 
-/// Waits for `future`, at most for `limit`, as [`tokio::time::timeout`] does. But if the machine stands still meanwhile, as a virtual machine
-/// that is moved or a laptop that sleeps, only a fifth of `limit` passes, however long that was: the answer may be on its way.
+/// Waits for `future`, at most for `limit`, as [`tokio::time::timeout`] does. But if this process stands still meanwhile, as in a container that
+/// is paused, that uses up at most a fifth of `limit`, however long it is: the answer may be on its way. Cancel-safe if `future` is.
 ///
 /// # Errors
 /// The time is over.
