@@ -14,13 +14,11 @@ export function keepToken(text) {
   else sessionStorage.removeItem(TOKEN_KEY)
 }
 
-/** Takes a token from `#token=…` and removes it from the address at once. Returns whether there was one. */
+/** The token of `#token=…`, which is removed from the address at once. */
 export function takeToken() {
   const found = /^#token=(.+)$/.exec(location.hash)
-  if (!found) return false
-  keepToken(decodeURIComponent(found[1]))
-  history.replaceState(null, '', location.pathname + location.search)
-  return true
+  if (found) history.replaceState(null, '', location.pathname + location.search + (state.place ? `#/${state.place.path}` : ''))
+  return found && decodeURIComponent(found[1])
 }
 
 /** A path of encoded parts. */

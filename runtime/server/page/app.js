@@ -1,12 +1,12 @@
 // @ts-check
 // Begins the page: who asks, which tenants there are, and then the place that the address names.
-import { get, takeToken } from './api.js'
+import { ask } from './actions.js'
+import { get, keepToken, takeToken, token } from './api.js'
 import { Dialog, Login } from './dialog.js'
-import { Frame } from './frame.js'
+import { Frame, titleNow } from './frame.js'
 import { html } from './html.js'
 import { onKey, tenantNow } from './keys.js'
 import { arrive } from './live.js'
-import { pages } from './pages/all.js'
 import { placeOf, to } from './route.js'
 import { draw, isOperator, may, onDraw, state } from './state.js'
 import { applyTheme, nameTab } from './theme.js'
@@ -18,7 +18,10 @@ const OLD = 1000
 
 const root = /** @type {HTMLElement} */ (document.getElementById('root'))
 
-onDraw(() => render(state.login !== null ? html`<${Login} />` : html`<${Frame} /><${Dialog} />`, root))
+onDraw(() => {
+  nameTab(titleNow())
+  render(html`${state.login !== null ? html`<${Login} />` : html`<${Frame} />`}<${Dialog} />`, root)
+})
 
 /** Learns who asks and what there is to see. */
 async function begin() {
@@ -27,10 +30,10 @@ async function begin() {
     state.problem = null
     state.tenants = [state.me.tenant ?? 'default']
   } catch (error) {
+    state.problem = error
     if (error.status === 401) state.login = error.message
     else setTimeout(begin, AGAIN)
-    state.problem = error
-    nameTab('')
+    useLink()
     return draw()
   }
   go()
@@ -44,14 +47,37 @@ const listTenants = () =>
     draw()
   }, () => setTimeout(listTenants, AGAIN))
 
+/** The token of a link that is not used yet. @type {string | null} */
+let offered = null
+
+/**
+ * Goes on with the token of a link. Another person may have written the link, so that this one works for them: a token that is in use is not
+ * replaced unasked.
+ */
+function useLink() {
+  offered = takeToken() ?? offered
+  const found = offered
+  if (!found || found === token()) return
+  const run = async () => {
+    keepToken(found)
+    location.reload()
+    return 'Loading …'
+  }
+  if (state.me) {
+    offered = null
+    ask({ title: 'Use the token of the link?', text: 'Everything that is done in this tab is then done with that token. Only use a link of somebody whom you trust.', verb: 'Use it', run })
+  } else if (state.login !== null) run()
+  else if (!token()) keepToken(found)
+}
+
 /** Goes to the place that the address names. */
 function go() {
-  if (takeToken()) return location.reload()
+  useLink()
   if (!location.hash.startsWith('#/')) history.replaceState(null, '', to('t', tenantNow()))
   const before = state.place?.path
   state.place = placeOf(location.hash)
   if (state.place?.path === before && before !== undefined) return redraw()
-  nameTab((state.place && pages[state.place.page].title(state.place)) || 'Gristmill')
+  state.menu = false
   if (state.notice && Date.now() - state.notice.at > OLD) state.notice = null
   arrive()
   draw()
@@ -65,9 +91,9 @@ function redraw() {
   else arrive(true)
 }
 
-takeToken()
 applyTheme()
 addEventListener('hashchange', go)
 addEventListener('keydown', onKey)
 draw()
+useLink()
 begin()

@@ -21,9 +21,15 @@ export function asText(bytes) {
   }
 }
 
+/** A token of JSON with the characters that it names by their codes, where they can be seen and mean nothing to JSON. */
+const legible = (token) =>
+  token.replace(/\\u(d[89ab]..)\\u(d[c-f]..)|\\u(....)|\\./gi, (all, high, low, code) => {
+    const char = String.fromCharCode(...[high, low, code].filter(Boolean).map((digits) => parseInt(digits, 16)))
+    return /^[^"\\\p{C}\p{Z}]$/u.test(char) ? char : all
+  })
+
 /**
- * JSON with a line for each member, or null if the text is no JSON. Every token stays as it is written, so large numbers keep
- * all their digits.
+ * JSON with a line for each member, or null if the text is no JSON. Numbers stay as they are written, so large ones keep all their digits.
  */
 export function asJson(text) {
   try {
@@ -40,7 +46,7 @@ export function asJson(text) {
     const opened = before === '{' || before === '['
     if (closes) depth -= 1
     if ((closes && !opened) || (opened && !closes) || before === ',') out += line()
-    out += token === ':' ? ': ' : token
+    out += token === ':' ? ': ' : legible(token)
     if (token === '{' || token === '[') depth += 1
     before = token
   }

@@ -1,14 +1,14 @@
 // @ts-check
 // Charts as SVG, of the history that the server keeps.
 import { getIf, inTenant } from './api.js'
-import { DAY, dayOf, number, short } from './format.js'
+import { absolute, DAY, dayOf, number, short } from './format.js'
 import { html } from './html.js'
 import { Table } from './parts.js'
 import { now } from './state.js'
 
-/** A line of steps through values of at most `most`, in a box of 600 by 100. */
+/** A line of steps through values of at most `most`, in a box of 600 by 100, and back to where it began. */
 const line = (values, most) =>
-  values.map((value, n) => `${n ? 'V' : 'M0 '}${99 - (98 * value) / most}H${((n + 1) * 600) / values.length}`).join('')
+  `M-2 102${values.map((value, n) => `V${99 - (98 * value) / most}H${n === values.length - 1 ? 602 : ((n + 1) * 600) / values.length}`).join('')}V102`
 
 /** How long the history of a place is shown before it is loaded anew, in milliseconds. */
 const FRESH = 15_000
@@ -34,11 +34,11 @@ function Chart({ label, names, points }) {
   const width = 600 / points.length
   return html`
     <figure class="chart">
-      <figcaption><strong>${label}</strong>${names.map((name, n) => html`<span class=${`key of${n}`}>${name}</span>`)}</figcaption>
+      <figcaption><strong>${label}</strong>${names.map((name) => html`<span class=${`key ${name}`}>${name}</span>`)}</figcaption>
       <div class="y" aria-hidden="true"><span>${short(most)}</span><span>${short(most / 2)}</span><span>0</span></div>
       <svg viewBox="0 0 600 100" preserveAspectRatio="none" role="img" aria-label=${`${label}, from ${points[0][0]} to ${points.at(-1)[0]}`}>
         <path class="grid" d="M0 .5H600M0 50H600M0 99.5H600" />
-        ${names.map((_, n) => html`<path class=${`of${n}`} d=${line(points.map((point) => point[n + 1]), most)} />`)}
+        ${names.map((name, n) => html`<path class=${name} d=${line(points.map((point) => point[n + 1]), most)} />`)}
         ${points.map(([at, ...counts], n) => html`<rect x=${n * width} width=${width} height="100"><title>${at}: ${counts.map((count, n) => `${number(count)} ${names[n]}`).join(', ')}</title></rect>`)}
       </svg>
       <div class="x" aria-hidden="true"><span>${points[0][0]}</span><span>${points.at(-1)[0]}</span></div>
@@ -46,7 +46,7 @@ function Chart({ label, names, points }) {
     </figure>`
 }
 
-const clock = (at) => new Date(at).toLocaleTimeString([], { timeStyle: 'short' })
+const clock = (at) => absolute(at).slice(11, 16)
 
 /** The days that are shown. */
 const SHOWN_DAYS = 31

@@ -1,14 +1,18 @@
 // @ts-check
-// The jobs around a job, in the order in which they can run: every node is a link, and says what it waits for.
+// The jobs around a job as a drawing, from those that run first to those that run last: every node is a link, and lines lead to what waits for it.
 import { getIf, inTenant } from './api.js'
 import { counted } from './format.js'
 import { html } from './html.js'
-import { JobLink, Progress, State } from './parts.js'
+import { JobLink, Name, Progress, State } from './parts.js'
 
 /** How far from the job, and how many jobs, are drawn. */
-const DRAWN = 'depth=8&limit=60'
-/** Jobs that a node names. */
+const DRAWN = 'depth=8&limit=200'
+/** More jobs that are linked alike are one node. */
+const ALIKE = 6
+/** Jobs that a node names for a screen reader. */
 const NAMED = 3
+/** Of a node, and from one to the next, in pixels; so they are in the style. */
+const NODE = { width: 200, height: 48, right: 264, down: 60 }
 
 /** The graph of a job; null if it is alone. */
 export async function flowOf(tenant, id, signal) {
@@ -16,31 +20,99 @@ export async function flowOf(tenant, id, signal) {
   return graph && (graph.edges.length || graph.nodes[0].waits_for) ? graph : null
 }
 
-/** The nodes in columns, each behind all those that it waits for. */
-function columns({ nodes, edges }) {
-  const places = new Map(nodes.map((node) => [node.id, 0]))
-  // No path is longer than there are nodes.
-  for (const _ of nodes) for (const { waiter, job } of edges) places.set(waiter, Math.max(places.get(waiter), places.get(job) + 1))
-  const found = nodes.map((_, n) => nodes.filter((node) => places.get(node.id) === n))
-  return found.filter((column) => column.length)
+/** The nodes with what is before and behind each, in groups of those that are alike; the job itself is alone. */
+function groupsOf({ nodes, edges }) {
+  /** @type {Map<string, any[]>} */
+  const found = new Map()
+  for (const node of nodes) {
+    const before = edges.filter((edge) => edge.waiter === node.id).map((edge) => edge.job)
+    const behind = edges.filter((edge) => edge.job === node.id)
+    const ended = /finished|gone/.test(node.state) && behind[0]?.ended
+    const like = node === nodes[0] ? '' : `${before.sort()}>${behind.map((edge) => edge.waiter).sort()}`
+    found.set(like, [...(found.get(like) ?? []), { ...node, before, state: ended || node.state }])
+  }
+  return [...found.values()].flatMap((all) => (all.length > ALIKE ? [all] : all.map((one) => [one])))
 }
 
-const Node = ({ tenant, node: { id, state }, edges, here }) => {
-  const before = edges.filter((edge) => edge.waiter === id).map((edge) => edge.job)
-  const ended = /finished|gone/.test(state) && edges.find((edge) => edge.job === id)?.ended
-  return html`
-    <li aria-current=${here ? 'true' : undefined}><${JobLink} tenant=${tenant} id=${id} />
-      ${before[0] && html`<small>after ${before.slice(0, NAMED).join(', ')}${before[NAMED] && ` and ${before.length - NAMED} more`}</small>`} <${State} name=${ended || state} /></li>`
+/** The groups in columns, each behind all those that it waits for, with their places; and the lines between them. */
+function drawn(flow) {
+  const groups = groupsOf(flow).map((all) => ({ all, column: 0, row: 0 }))
+  const groupOf = new Map(groups.flatMap((group) => group.all.map((one) => [one.id, group])))
+  const links = [...new Map(flow.edges.map(({ job, waiter, ended }) => {
+    const [from, to] = [groupOf.get(job), groupOf.get(waiter)]
+    return [`${groups.indexOf(from)} ${groups.indexOf(to)}`, { from, to, ended: from.all[1] ? null : ended }]
+  })).values()]
+  // No path is longer than there are nodes.
+  for (const _ of groups) for (const { from, to } of links) to.column = Math.max(to.column, from.column + 1)
+  const columns = groups.map((_, n) => groups.filter((group) => group.column === n)).filter((column) => column.length)
+  const rows = Math.max(...columns.map((column) => column.length))
+  // Twice: a column is ordered by the one before it, and the first ones by those behind them.
+  for (const order of [columns, columns.toReversed(), columns]) {
+    for (const column of order) {
+      const middle = (group) => {
+        const near = links.flatMap(({ from, to }) => (from === group ? to.row : to === group ? from.row : []))
+        return near.reduce((sum, row) => sum + row, 0) / near.length
+      }
+      column.sort((a, b) => middle(a) - middle(b))
+      column.forEach((group, n) => (group.row = (rows - column.length) / 2 + n))
+    }
+  }
+  return { columns, links, width: columns.length * NODE.right - NODE.right + NODE.width, height: rows * NODE.down }
 }
+
+/** A line from the right side of a node to the left side of another. */
+function lineOf({ from, to }) {
+  const [x, end, y, down] = [from.column * NODE.right + NODE.width, to.column * NODE.right - 5, from.row * NODE.down + NODE.height / 2, to.row * NODE.down + NODE.height / 2]
+  return `M${x} ${y}C${x + 40} ${y} ${end - 40} ${down} ${end} ${down}m-6 -4l6 4l-6 4`
+}
+
+/** Which states are to be seen first. */
+const ORDER = 'dead expired cancelled running ready delayed waiting'
+const urgency = ({ state }) => (ORDER.indexOf(state) + 99) % 99
+
+/** How many jobs are in which state, those that a person looks for first. */
+function tally(all) {
+  const counts = new Map()
+  for (const { state } of all.toSorted((a, b) => urgency(a) - urgency(b))) counts.set(state, (counts.get(state) ?? 0) + 1)
+  return [...counts]
+}
+
+/** Where there is no room for all, the job itself is seen first. */
+const show = (element) => element && (element.closest('.scroll').scrollLeft = element.offsetLeft - NODE.right / 4)
+
+const Group = ({ all }) => html`
+  <button class="link" onClick=${() => document.getElementById('members')?.click()}>${counted(all.length, 'job')}</button>
+  <span class="bar">${tally(all).map(([state, count]) => html`<${State} name=${state} word=${count} title=${state} />`)}</span>`
+
+const Node = ({ tenant, of: { id, state, topic, before } }) => html`
+  <${JobLink} tenant=${tenant} id=${id} most=${22} />
+  ${before[0] && html`<span class="unseen">after ${before.slice(0, NAMED).join(', ')}${before[NAMED] && ` and ${before.length - NAMED} more`}</span>`}
+  <span class="bar"><span class="none"><${Name} of=${topic} most=${14} /></span> <${State} name=${state} /></span>`
 
 const Ended = ({ of: { total, ended, failed, open } }) => html`
   <${Progress} max=${total} value=${ended} label="Jobs that have ended">${ended} of ${counted(total, 'job')} ended${failed > 0 && `, ${failed} of them not done`}${open && '; not sealed'}<//>`
 
-export const Flow = ({ tenant, flow }) => html`
+/** The jobs of groups. */
+const Members = ({ tenant, groups }) => groups.length > 0 && html`
+  <details><summary id="members">${counted(groups.flat().length, 'job')} that are drawn as one</summary>
+    <ul class="members">${groups.flat().sort((a, b) => urgency(a) - urgency(b)).map(({ id, state }) => html`<li key=${id}><${State} name=${state} short /> <${JobLink} tenant=${tenant} id=${id} /></li>`)}</ul>
+  </details>`
+
+export function Flow({ tenant, flow }) {
+  const { columns, links, width, height } = drawn(flow)
+  return html`
   <h2>Workflow</h2>
-  ${flow.nodes[0].waits_for && html`<${Ended} of=${flow.nodes[0].waits_for} />`}
-  <div class="scroll" role="region" aria-label="Workflow" tabindex="0"><ol class="flow">
-    ${columns(flow).map((column, n) => html`
-      <li key=${n}><h3>Step ${n + 1}</h3><ul>${column.map((node) => html`<${Node} key=${node.id} tenant=${tenant} node=${node} edges=${flow.edges} here=${node === flow.nodes[0]} />`)}</ul></li>`)}
-  </ol></div>
+  ${flow.nodes[0].waits_for?.total > 0 && html`<${Ended} of=${flow.nodes[0].waits_for} />`}
+  <div class="scroll" role="region" aria-label="Workflow" tabindex="0"><div class="flow" style=${{ width, height }}>
+    <svg width=${width} height=${height} aria-hidden="true">${links.map((link) => html`<path class=${link.ended ?? 'open'} d=${lineOf(link)} />`)}</svg>
+    <ol>${columns.map((column, n) => html`
+      <li key=${n}><h3 class="unseen">Step ${n + 1}</h3><ul>${column.map(({ all, row }) => {
+        const here = all[0].id === flow.nodes[0].id
+        return html`
+        <li key=${all[0].id} class=${all[1] ? '' : all[0].state} aria-current=${here ? 'true' : undefined} ref=${here ? show : undefined} style=${{ left: n * NODE.right, top: row * NODE.down }}>
+          ${all[1] ? html`<${Group} all=${all} />` : html`<${Node} tenant=${tenant} of=${all[0]} />`}</li>`
+      })}</ul></li>`)}</ol>
+  </div></div>
+  <${Members} tenant=${tenant} groups=${columns.flat().map((group) => group.all).filter((all) => all[1])} />
   ${flow.cut && html`<p class="none">There are more jobs around it.</p>`}`
+}

@@ -20,15 +20,15 @@ export const number = (value) => NUMBER.format(value)
 /** A number per second: few digits. */
 export const rate = (value) => (value >= 10 || value === 0 ? number(Math.round(value)) : value.toFixed(value < 1 ? 2 : 1))
 
-/** A span of time in its two largest units, such as `4 m 12 s`. Never negative: clocks differ. */
+/** A span of time in its two largest units, such as `4m12s`, as commands write it. Never negative: clocks differ. */
 export function span(ms) {
-  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`
-  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))}ms`
+  if (ms < 10_000) return `${Number((ms / 1000).toFixed(1))}s`
   const first = UNITS.findIndex(([, size]) => ms >= size)
   const [unit, size] = UNITS[first]
   const next = UNITS[first + 1]
   const rest = next ? Math.floor((ms % size) / next[1]) : 0
-  return `${Math.floor(ms / size)} ${unit}` + (rest ? ` ${rest} ${next[0]}` : '')
+  return Math.floor(ms / size) + unit + (rest ? rest + next[0] : '')
 }
 
 /** How long ago, or in how long. */
@@ -38,8 +38,17 @@ export function relative(at, now) {
   return ahead > 0 ? `in ${span(ahead)}` : `${span(-ahead)} ago`
 }
 
-/** The whole point in time, as this machine writes it. */
-export const absolute = (at) => new Date(at).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' })
+/** The whole point in time, such as `2026-11-27 09:02:11 CET`: in this machine's time zone, or in another that the browser knows. */
+export function absolute(at, timeZone) {
+  try {
+    return new Date(at).toLocaleString('sv', { timeZone, dateStyle: 'short', timeStyle: 'long' })
+  } catch {
+    return absolute(at)
+  }
+}
+
+/** A text without its middle, where it is long: both ends of a name say what it is. */
+export const cut = (text, most = 36) => (text?.length > most ? `${text.slice(0, most * 0.6)}…${text.slice(1 - most * 0.4)}` : text)
 
 /** A value in the largest of these units, each so many times the one before. */
 function scaled(value, base, units) {

@@ -6,14 +6,28 @@ import { Icon } from './icons.js'
 import { links, tenantNow } from './keys.js'
 import { refresh, setLive, showNewer } from './live.js'
 import { pages } from './pages/all.js'
-import { Banner, Button } from './parts.js'
+import { Banner, Button, State } from './parts.js'
 import { to, toFind, toJob, toTopic } from './route.js'
 import { draw, state } from './state.js'
 import { inkOn, nextTheme, theme } from './theme.js'
 
-const Nav = () => html`
-  <nav class="nav" aria-label="Pages"><ul>${links().map(({ words, page, href }) => html`
-    <li><a href=${href} aria-current=${state.place?.page === page ? 'page' : undefined}>${words}</a></li>`)}</ul></nav>`
+/** The page of the place. */
+const pageNow = () => (state.place ? pages[state.place.page] : undefined)
+
+/** What the page is about is in a state, if it is loaded. @returns {[string, string, string?] | undefined} */
+const statusNow = () => state.data && pageNow()?.status?.(state.data)
+
+/** What the tab is called. */
+export const titleNow = () => (state.me && state.place ? [statusNow()?.[1], pageNow()?.title(state.place)].filter(Boolean).join(' · ') : '')
+
+function Nav() {
+  const all = links()
+  const here = pageNow()?.under ?? state.place?.page
+  return html`
+  <nav class=${`nav ${state.menu ? 'open' : ''}`} id="nav" aria-label="Pages"><div>${['Jobs', 'Tenant', 'Server'].map((group) => html`
+    <h2>${group}</h2><ul>${all.filter((link) => link.group === group).map(({ words, page, href }) => html`
+    <li><a href=${href} aria-current=${here === page ? 'page' : undefined}>${words}</a></li>`)}</ul>`)}</div></nav>`
+}
 
 /** Opens what was searched for: a topic of that name, else the job of that id, else the jobs that fit the query. */
 async function search(event) {
@@ -42,14 +56,20 @@ function leave() {
   location.reload()
 }
 
+function showMenu() {
+  state.menu = !state.menu
+  draw()
+}
+
 const Top = () => html`
   <header class="top">
+    <button class="menu" aria-expanded=${state.menu} aria-controls="nav" onClick=${showMenu}>Menu</button>
     <a class="brand" href=${to('t', tenantNow())}><${Icon} name="mill" />Gristmill</a><${Badge} />
     <label class="tenant"><span class="unseen">Tenant</span>
       <select onChange=${pickTenant}>${state.tenants.map((name) => html`<option value=${name} selected=${name === tenantNow()}>${name}</option>`)}</select></label>
     <form role="search" onSubmit=${search}><label class="unseen" for="search">Topic, job id or query</label><input id="search" type="search" placeholder="Topic, job id or query" autocomplete="off" /></form>
     <span class="grow" />
-    <${Button} run=${() => setLive(!state.live)} label=${state.live ? 'live: pause' : 'paused: go on'}><${Icon} name=${state.live ? 'running' : 'paused'} />${state.live ? 'live' : 'paused'}<//>
+    <${Button} run=${() => setLive(!state.live)} label=${state.live ? 'live: pause' : 'paused: go on'}><${Icon} name=${state.live ? 'live' : 'paused'} />${state.live ? 'live' : 'paused'}<//>
     <${Button} run=${nextTheme} label=${`${theme()}: change the colours`}>${theme()}<//>
     ${state.me?.token && html`<span class="none" title=${state.me.token.description}>${state.me.scopes.join(', ') || 'nothing'}</span><${Button} run=${leave}>Log out<//>`}
   </header>`
@@ -60,14 +80,19 @@ const Trouble = ({ problem }) => html`
 
 const LOADING = html`<p class="empty">Loading …</p>`
 
+/** The way back, from the far to the near. */
+const Trail = ({ of = [] }) => of.length > 0 && html`<nav class="trail" aria-label="Way back">${of.map(([href, words]) => html`<a href=${href}>${words}</a>`)}</nav>`
+
 function Main() {
   if (!state.me) return html`<main id="main"><h1>Gristmill</h1>${state.problem ? html`<${Trouble} problem=${state.problem} />` : LOADING}</main>`
-  const page = state.place && pages[state.place.page]
+  const page = pageNow()
   if (!page || !state.place) return html`<main id="main" tabindex="-1"><h1>There is no such page</h1><p><a href=${to('t', tenantNow())}>Overview</a></p></main>`
   const ready = !page.load || state.data
+  const [icon, word, title] = statusNow() ?? []
   return html`
     <main id="main" tabindex="-1" aria-busy=${!ready && !state.problem}>
-      <h1 tabindex="-1">${page.title(state.place)}</h1>
+      <${Trail} of=${page.trail?.(state.place, state.data)} />
+      <div class="head"><h1 tabindex="-1">${page.title(state.place)}</h1>${word && html`<${State} name=${icon} word=${word} title=${title} />`}</div>
       ${state.problem && html`<${Trouble} problem=${state.problem} />`}
       ${state.newer && html`<${Banner} button=${html`<${Button} run=${showNewer}>Show them<//>`}>The rows have changed.<//>`}
       ${ready ? html`<${page.view} key=${state.place.path} place=${state.place} data=${state.data} />` : !state.problem && LOADING}

@@ -14,11 +14,12 @@ const PATHS = {
   warn: 'M8 2 1.5 13.5h13zM8 6.5v3.5M8 11.6v.6',
   mill: 'M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2ZM8 2v12M2 8h12',
   pushed: 'M8 13V3M4 7l4-4 4 4',
+  alarm: 'M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2ZM8 4.5v4M8 10.8v.4',
 }
 
 /** What has the icon of another; anything else has that of what is finished. @type {Record<string, string>} */
 const LIKE = {
-  bad: 'dead', expired: 'dead', cancelled: 'dead', refused: 'dead', missed: 'warn', unknown: 'warn', retried: 'warn',
+  bad: 'dead', failed: 'dead', expired: 'dead', cancelled: 'dead', refused: 'dead', gone: 'dead', live: 'ready', missed: 'warn', unknown: 'warn', retried: 'warn',
   overlap: 'paused', snoozed: 'delayed', released: 'delayed', started: 'running', respawned: 'pushed', resumed: 'ready',
 }
 

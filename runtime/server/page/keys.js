@@ -5,24 +5,24 @@ import { to } from './route.js'
 import { isOperator, may, state } from './state.js'
 import { nextTheme } from './theme.js'
 
-/** The pages that have a link, and the key after `g` of each. */
-const LINKS = { Overview: 'o', Topics: 't', Running: 'r', Dead: 'd', Schedules: 's', Handlers: 'h', Events: 'e', Bulk: 'u', Bill: 'b', Tokens: 'k', Audit: 'a', Workers: 'w', Tenants: 'n', Help: '?' }
+/** The pages that have a link, in groups, and the key after `g` of each. */
+const LINKS = {
+  Jobs: { Overview: 'o', Topics: 't', Find: 'f', Running: 'r', Dead: 'd', Bulk: 'u', Schedules: 's' },
+  Tenant: { Handlers: 'h', Events: 'e', Bill: 'b', Tokens: 'k', Audit: 'a' },
+  Server: { Workers: 'w', Tenants: 'n', Help: '?' },
+}
 
-/** Those that are of no tenant. */
-const ABOVE = 'wn?'
-
-/** Those that the token may use, with their addresses. */
+/** Those that the token may use, with their groups and addresses. */
 export function links() {
-  const shown = Object.entries(LINKS).filter(([, key]) => (!'ka'.includes(key) || may('admin')) && (!'wn'.includes(key) || isOperator()))
-  return shown.map(([words, key]) => {
-    const page = words.toLowerCase()
-    return { key, words, page, href: ABOVE.includes(key) ? to(page) : to('t', tenantNow(), ...(page === 'overview' ? [] : [page])) }
-  })
+  const all = Object.entries(LINKS).flatMap(([group, pages]) => Object.entries(pages).map(([words, key]) => ({ group, words, key, page: words.toLowerCase() })))
+  return all
+    .filter(({ key }) => (!'ka'.includes(key) || may('admin')) && (!'wn'.includes(key) || isOperator()))
+    .map((link) => ({ ...link, href: link.group === 'Server' ? to(link.page) : to('t', tenantNow(), ...(link.key === 'o' ? [] : [link.page])) }))
 }
 
 /** Keys and what they do, for the help page. */
 export const KEYS = [
-  ...Object.entries(LINKS).map(([words, key]) => [`g ${key}`, words]),
+  ...Object.values(LINKS).flatMap(Object.entries).map(([words, key]) => [`g ${key}`, words]),
   ['/', 'Search for a topic or a job'],
   ['j k', 'Next and previous row'],
   ['Enter', 'Open the row'],
@@ -34,8 +34,8 @@ export const KEYS = [
   ['Esc', 'Close, leave a field, or go up'],
 ]
 
-/** The tenant of this place, else the token's own, else `default`. */
-export const tenantNow = () => state.place?.params.tenant ?? state.me?.tenant ?? 'default'
+/** The tenant of this place, else of the one before, else the token's own, else `default`. */
+export const tenantNow = () => (state.tenant = state.place?.params.tenant ?? state.tenant ?? state.me?.tenant ?? 'default')
 
 /** Whether `g` was pressed just before. */
 let going = false

@@ -1,59 +1,63 @@
 // @ts-check
 // Small parts that all pages share.
-import { absolute, number, relative, span } from './format.js'
+import { absolute, cut, number, relative, span } from './format.js'
 import { html } from './html.js'
 import { Icon } from './icons.js'
 import { toJob, toTopic } from './route.js'
 import { may, now } from './state.js'
-import { CALM, stateWord } from './words.js'
+import { conditionOf, stateWord } from './words.js'
 
 /** A state as an icon and a word, or for the eye the icon alone. */
-export const State = ({ name, word, short }) => html`<span class=${`state ${name}`}><${Icon} name=${name} /><span class=${short && 'unseen'}>${word ?? stateWord(name)}</span></span>`
+export const State = ({ name, word, short, title }) => html`<span class=${`state ${name || 'none'}`} title=${title}>${name && html`<${Icon} name=${name} />`}<span class=${short && 'unseen'}>${word ?? stateWord(name)}</span></span>`
 
-/** A point in time, as people say it; the whole of it on hover. */
-export const Time = ({ at }) => html`<time datetime=${new Date(at).toISOString()} title=${absolute(at)}>${relative(at, now())}</time>`
+/** A point in time, as people say it; the whole of it on hover, or below. */
+export const Time = ({ at, whole, zone }) => html`<time datetime=${new Date(at).toISOString()} title=${absolute(at)}>${relative(at, now())}</time>${whole && html`<small>${absolute(at, zone)}</small>`}`
 
 /** A count that leads to its jobs. */
 export const Count = ({ count, href, what, kind }) =>
   count ? html`<a class=${kind} href=${href} aria-label=${`${number(count)} ${what}`}>${number(count)}</a>` : html`<span class="none">0</span>`
 
+/** A name whose middle may be left out. */
+export const Name = ({ of, most }) => html`<span title=${of}>${cut(of, most)}</span>`
+
 /** The link to a job. */
-export const JobLink = ({ tenant, id }) => html`<a class="id" href=${toJob(tenant, id)}>${id}</a>`
+export const JobLink = ({ tenant, id, most }) => html`<a class="id" href=${toJob(tenant, id)}><${Name} of=${id} most=${most} /></a>`
 
 /** The link to a topic. */
-export const TopicLink = ({ of }) => html`<a href=${toTopic(of)}>${of.topic}</a>`
+export const TopicLink = ({ of }) => html`<a href=${toTopic(of)}><${Name} of=${of.topic} /></a>`
 
-/** Why a topic begins no further job, or that it does. */
-export function Idle({ topic: { idle } }) {
-  if (!idle) return html`<${State} name="running" word="works" />`
-  const { reason, detail } = idle
-  if (reason === 'empty') return html`<span class="none">no jobs</span>`
-  const icon = reason === 'paused' ? reason : CALM.includes(reason) ? 'delayed' : 'warn'
-  return html`<span title=${detail}><${State} name=${icon} word=${reason.replaceAll('-', ' ')} /></span>`
+/** A text in which backticks are around code. */
+export const Words = ({ of }) => of.split('`').map((part, n) => (n % 2 ? html`<code>${part}</code>` : part))
+
+/** How a topic does. */
+export function Condition({ topic }) {
+  const [name, word, title] = conditionOf(topic)
+  return html`<${State} name=${name} word=${word} title=${title} />`
 }
 
 /** The handler of a topic, and its version. */
 export const Handler = ({ topic }) =>
-  topic.version ? html`<span class="id">${topic.handler}<span class="none">@${topic.version}</span></span>` : html`<span class="none">${topic.handler ?? '–'}</span>`
+  topic.version ? html`<span class="id"><${Name} of=${topic.handler} most=${20} /><span class="none">@${topic.version}</span></span>` : html`<span class="none">${topic.handler ?? '–'}</span>`
 
 /**
- * A table that can be moved sideways where it does not fit. A head that begins with `#` stands above numbers, one with `~` above
- * texts that may be cut, `!` is that of the buttons, the last one, for who may change something. A row is its key and its cells, of which
- * the first names the row. Without rows, `none` is said.
+ * A table; on a narrow screen each row is a card. A head that begins with `#` stands above numbers, one with `~` above texts that may be cut,
+ * one with `*` above what may have several lines, `!` is that of the buttons, the last one, for who may change something. A row is its key and
+ * its cells, of which the first names the row. Without rows, `none` is said.
  */
 export function Table({ label, heads, rows, none }) {
   if (none && !rows.length) return html`<p class="empty">${none}</p>`
   const shown = heads.filter((head) => head !== '!' || may('admin'))
+  const name = (head) => head.replace(/^[#~*!]/, '')
   return html`
   <div class="scroll" role="region" aria-label=${label} tabindex="0">
     <table>
-      <thead><tr>${shown.map((head) => html`<th scope="col" class=${KINDS[head[0]]}>${head === '!' ? html`<span class="unseen">Actions</span>` : head.replace(/^[#~]/, '')}</th>`)}</tr></thead>
-      <tbody>${rows.map(([key, first, ...cells]) => html`<tr key=${key}><th scope="row" class=${KINDS[heads[0][0]]}>${first}</th>${shown.slice(1).map((head, n) => html`<td class=${KINDS[head[0]]}>${cells[n]}</td>`)}</tr>`)}</tbody>
+      <thead><tr>${shown.map((head) => html`<th scope="col" class=${KINDS[head[0]]}>${name(head) || html`<span class="unseen">Actions</span>`}</th>`)}</tr></thead>
+      <tbody>${rows.map(([key, first, ...cells]) => html`<tr key=${key}><th scope="row" class=${KINDS[heads[0][0]]} data-head=${name(heads[0])}>${first}</th>${shown.slice(1).map((head, n) => html`<td class=${KINDS[head[0]]} data-head=${name(head)}>${cells[n]}</td>`)}</tr>`)}</tbody>
     </table>
   </div>`
 }
 
-const KINDS = { '#': 'n', '~': 'short', '!': 'actions' }
+const KINDS = { '#': 'n', '~': 'short', '*': 'lines', '!': 'actions' }
 
 /** Something that a person should read first. `kind` is `warn`, `bad` or nothing. */
 export const Banner = ({ kind, icon = kind, children, button }) => html`

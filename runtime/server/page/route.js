@@ -34,6 +34,9 @@ export const toState = (topic, state) =>
 /** A link to a topic, or to what is below it. */
 export const toTopic = ({ tenant, topic }, ...below) => to('t', tenant, 'topics', topic, ...below)
 
+/** The way back from what is below a tenant's topics, or below one of them. @returns {[string, string][]} */
+export const trailOf = ({ tenant, topic }) => [[to('t', tenant, 'topics'), 'Topics'], ...(topic ? [[toTopic({ tenant, topic }), topic]] : [])]
+
 /**
  * The place that a fragment names, or null.
  * @returns {Place | null}

@@ -9,6 +9,10 @@ export const state = {
   me: null,
   /** The names of the tenants that the token may see. @type {string[]} */
   tenants: [],
+  /** The tenant that was looked at last. @type {string | null} */
+  tenant: null,
+  /** Whether a narrow screen shows the links. */
+  menu: false,
   /** The place that the address names. @type {import('./route.js').Place | null} */
   place: null,
   /** What the place's page has loaded. @type {any} */

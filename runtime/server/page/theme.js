@@ -20,7 +20,9 @@ export function nextTheme() {
 /** The title and the small picture of the tab say which server this is. */
 export function nameTab(title) {
   const { name, colour } = state.about ?? {}
-  document.title = [title, name, 'Gristmill'].filter(Boolean).join(' · ')
+  const whole = [title, name, 'Gristmill'].filter(Boolean).join(' · ')
+  if (whole === document.title) return
+  document.title = whole
   const fill = encodeURIComponent(colour ?? '#0b5cad')
   const icon = `data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Ccircle cx='8' cy='8' r='7' fill='${fill}'/%3E%3C/svg%3E`
   document.querySelector('link[rel=icon]')?.setAttribute('href', icon)

@@ -1,6 +1,6 @@
 // @ts-check
 // What states and reasons mean, in words, and what needs a person's attention.
-import { counted, number, relative } from './format.js'
+import { counted, cut, number, relative } from './format.js'
 import { toTopic } from './route.js'
 
 /** The states of a job that is not over, in the order of its life. */
@@ -39,35 +39,64 @@ const STUCK = ['no-handler', 'refused', 'lacks-grants']
 /** A ready job that has waited longer is worth a look. */
 const LONG = 60_000
 
-/** @typedef {{ bad: boolean, what: string, why: string, href: string }} Concern */
+/** Topics of which more of the attempts fail than this are noted, and those that are wrong. */
+const SOME_FAIL = 0.1
+const MANY_FAIL = 0.5
+
+/** Of the attempts of the last minute at most: how many failed and were given up a second, and which share of all failed. */
+export function failuresOf({ rates }) {
+  const per = Object.entries(rates?.per_second ?? {})
+  const sum = (names) => per.reduce((sum, [name, value]) => (names.test(name) ? sum + value : sum), 0)
+  const failed = sum(/^(retried|dead-)/)
+  return { failed, died: sum(/^dead-/), share: failed && failed / (failed + sum(/^acked/)) }
+}
+
+const percent = (share) => `${Math.round(share * 100)}%`
+
+/** How a topic does: icon, word, and more about it. @returns {[string, string, string?]} */
+export function conditionOf(topic) {
+  const { idle, paused, running, delayed, waiting, dead } = topic
+  const { share } = failuresOf(topic)
+  const reason = idle?.reason
+  if (paused) return ['paused', 'paused', idle?.detail]
+  if (share >= SOME_FAIL) return [share < MANY_FAIL ? 'warn' : 'dead', `${percent(share)} fail`, 'Of the attempts of the last minute']
+  if (!idle || (running && reason === 'empty')) return ['running', 'works']
+  if (reason !== 'empty') return [CALM.includes(reason) ? 'delayed' : 'warn', reason.replaceAll('-', ' '), idle.detail]
+  return delayed > waiting ? ['delayed', 'all delayed'] : waiting ? ['waiting', 'all wait'] : dead ? ['', 'only dead jobs'] : ['', 'no jobs']
+}
+
+/** @typedef {{ rank: number, size: number, topic?: string, what: string, why: string, href: string }} Concern */
+
+/** What goes wrong at this moment, what does not go on, and what only waits for a person. */
+const NOW = 3
+const STOPPED = 2
+const WAITS = 1
 
 /**
  * What needs attention in these topics, the worst first.
  * @returns {Concern[]}
  */
-export function concerns(topics, now) {
-  const all = topics.flatMap((topic) => ofTopic(topic, now))
-  return [...all.filter((one) => one.bad), ...all.filter((one) => !one.bad)]
-}
+export const concerns = (topics, now) => topics.flatMap((topic) => ofTopic(topic, now)).sort((a, b) => b.rank - a.rank || b.size - a.size)
+
+/** Whether something is wrong, and not only to be looked at. */
+export const isBad = ({ rank }) => rank > WAITS
 
 /** @returns {Concern[]} */
 function ofTopic(topic, now) {
   const { ready, dead, refused, lacking, paused, idle, oldest_ready_ms: oldest } = topic
+  const { failed, died, share } = failuresOf(topic)
   const waiting = counted(ready, 'ready job')
+  /** @type {Concern[]} */
   const found = []
-  const add = (bad, words, why, ...below) => found.push({ bad, what: `${topic.topic}: ${words}`, why, href: toTopic(topic, ...below) })
-  if (STUCK.includes(idle?.reason) && ready) add(true, `no handler does its ${waiting}`, idle.detail)
-  else if (refused) add(true, 'its new component was refused', refused)
-  else if (lacking.length) add(false, 'its component lacks grants', `not granted: ${lacking.join(', ')}`)
-  if (ready && idle?.reason.endsWith('-used-up')) add(false, `${waiting} wait for a budget`, idle.detail)
-  if (paused && ready) add(false, `paused with ${waiting}`, idle?.detail ?? 'Resume it to go on.')
-  const dying = diesPerSecond(topic)
-  if (dying > 0) add(true, 'jobs die', `${number(dead)} dead, ${number(Math.ceil(dying * 60))} more a minute`, 'dead')
-  else if (dead) add(false, counted(dead, 'dead job'), 'Look why, then respawn or delete.', 'dead')
-  if (!idle && oldest && now - oldest > LONG) add(false, 'it falls behind', `the oldest of ${waiting} was due ${relative(oldest, now)}`, 'ready')
+  const add = (rank, size, words, why, ...below) => found.push({ rank, size, what: `${cut(topic.topic)}: ${words}`, why, href: toTopic(topic, ...below) })
+  if (STUCK.includes(idle?.reason) && ready) add(STOPPED, ready, `no handler does its ${waiting}`, idle.detail)
+  else if (refused) add(STOPPED, ready, 'its new component was refused', refused)
+  else if (lacking.length) add(WAITS, ready, 'its component lacks grants', `not granted: ${lacking.join(', ')}`)
+  if (ready && idle?.reason.endsWith('-used-up')) add(WAITS, ready, `${waiting} wait for a budget`, idle.detail)
+  if (paused && ready) add(WAITS, ready, `paused with ${waiting}`, idle?.detail ?? 'Resume it to go on.')
+  if (died > 0) add(NOW, died * 60, 'jobs die', `${number(dead)} dead, ${number(Math.ceil(died * 60))} more a minute; ${percent(share)} of the attempts fail`, 'dead')
+  else if (share >= SOME_FAIL) add(share < MANY_FAIL ? WAITS : NOW, failed * 60, `${percent(share)} of the attempts fail`, `${number(Math.ceil(failed * 60))} a minute`)
+  if (dead && !died) add(WAITS, dead, counted(dead, 'dead job'), 'Look why, then respawn or delete.', 'dead')
+  if (!idle && oldest && now - oldest > LONG) add(WAITS, ready, 'it falls behind', `the oldest of ${waiting} was due ${relative(oldest, now)}`, 'ready')
   return found
 }
-
-/** How many jobs of the topic are given up a second. */
-export const diesPerSecond = (topic) =>
-  Object.entries(topic.rates?.per_second ?? {}).reduce((sum, [name, value]) => (name.startsWith('dead-') ? sum + value : sum), 0)

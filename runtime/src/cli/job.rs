@@ -271,7 +271,8 @@ pub(super) fn about(view: &JobView, now: Timestamp) -> Vec<(&'static str, String
 /// How far the jobs are that a job waits for, and the first that have not ended, or were not done.
 fn about_waits_for(WaitsFor { open, total, ended, failed, jobs }: &WaitsFor) -> String {
     let open = if *open { "; open, so it takes more" } else { "" };
-    let mut lines = format!("{total} jobs: {ended} ended, {failed} of these not done{open}");
+    let failed = if *failed > 0 { format!(", {failed} of them not done") } else { String::new() };
+    let mut lines = format!("{ended} of {total} ended{failed}{open}");
     for job in jobs.iter().filter(|job| job.ended != Some(Ended::Complete)) {
         lines.push_str(&format!("\n{} {}", job.id, job.ended.map_or("not ended", Ended::as_str)));
     }

@@ -50,10 +50,10 @@ async fn a_workflow_is_shown_in_steps_from_its_first_jobs_to_its_last() {
     push(&runner, "echo", json!({ "id": "publish", "after": ["after"] })).await;
     push(&runner, "echo", json!({ "id": "mail", "after": ["publish", "delayed"] })).await;
     visit(&browser, &url(&runner, "/t/default/jobs/mail")).await;
-    let ids = "[...document.querySelectorAll('.flow > li')].map(step => [...step.querySelectorAll('a')].map(one => one.innerText).sort().join()).join(' / ')";
+    let ids = "[...document.querySelectorAll('.flow > ol > li')].map(step => [...step.querySelectorAll('a')].map(one => one.innerText).sort().join()).join(' / ')";
     browser.until(&format!("{ids} === 'delayed,member / batch / after / publish / mail'")).await;
     // What a node says of the lines to it.
-    browser.until("/^mail\\s+after (publish, delayed|delayed, publish)\\s+Waiting$/.test(document.querySelector('.flow [aria-current=true]').innerText)").await;
+    browser.until("/^mail\\s+after (publish, delayed|delayed, publish)\\s+echo\\s+Waiting$/.test(document.querySelector('.flow [aria-current=true]').innerText)").await;
     browser.until("document.querySelector('.flow [aria-current=true]').innerText.startsWith('mail')").await;
     browser.resize(320).await;
     browser.until("document.documentElement.scrollWidth <= innerWidth").await;
@@ -65,6 +65,32 @@ async fn a_workflow_is_shown_in_steps_from_its_first_jobs_to_its_last() {
     browser.until_text("Job member").await;
     until_node(&browser, "mail", "Waiting").await;
     browser.until("document.querySelector('.flow [aria-current=true]').innerText.startsWith('member')").await;
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_members_of_a_batch_are_one_node_with_their_states() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    for n in 0..30 {
+        let delay = if n < 3 { 0 } else { 3_600_000 };
+        push(&runner, "echo", json!({ "id": format!("part-{n}"), "batch": "batch", "delay_ms": delay })).await;
+    }
+    for n in 0..3 {
+        crate::http_api::until_it_is(&runner, &format!("part-{n}"), "finished").await;
+    }
+    visit(&browser, &url(&runner, "/t/default/jobs/batch")).await;
+    browser.until_text("3 of 31 jobs ended").await;
+    // The members, what the batch does not wait for, the batch, and what waits for both; a line from each to the next.
+    browser.until("[...document.querySelectorAll('.flow ul li')].map(one => one.innerText.split('\\n')[0]).sort().join() === '31 jobs,after,batch,delayed'").await;
+    browser.until("document.querySelectorAll('.flow > svg path').length === 3").await;
+    browser.until("[...document.querySelectorAll('.flow [title]')].some(one => one.title === 'delayed' && one.innerText === '28')").await;
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme).await;
+        assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{scheme}");
+    }
+    browser.click(".flow button").await;
+    browser.click(".members a[href$='part-29']").await;
+    browser.until_text("Job part-29").await;
     assert_eq!(browser.errors().await, Vec::<String>::new());
 }
 

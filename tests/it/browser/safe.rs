@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::act::press;
 use super::{TOPICS, loaded, runner, url, visit};
 use crate::tokens::token;
 
@@ -50,8 +51,15 @@ async fn a_token_that_only_reads_sees_a_page_that_only_reads() {
     let denied = runner.client().with_token(&reads).post(&format!("{TOPICS}/stuck/pause"), &json!({})).await;
     assert_eq!(denied.status, 403);
     let pushes = token(&*runner.store, Some("default"), &[Push]).await;
+    // Another one in a link replaces the token of this tab only if a person wants it: on a page that is open, and when it opens.
+    let link = format!("http://{}/#token={pushes}", runner.client().address);
+    browser.open(&link).await;
+    press(&browser, "Leave it").await;
+    browser.until("!document.querySelector('dialog') && !location.href.includes('gm_')").await;
+    assert_eq!(browser.run("return sessionStorage.getItem('gristmill-token')").await, reads.as_str());
     browser.open("about:blank").await;
-    browser.open(&format!("http://{}/#token={pushes}", runner.client().address)).await;
+    browser.open(&link).await;
+    press(&browser, "Use it").await;
     browser.until_text("Your token does not allow this.").await;
     assert_eq!(browser.errors().await, Vec::<String>::new());
 }

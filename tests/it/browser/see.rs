@@ -6,8 +6,10 @@ use gristmill_tests::browser::Browser;
 use gristmill_tests::http_client::HttpClient;
 use gristmill_tests::test_runner::{On, TestRunner};
 use hyper::Request;
+use serde_json::{Value, json};
 
-use super::{EVIL, runner, url, visit};
+use super::history::{answer, go};
+use super::{EVIL, TOPICS, runner, url, visit};
 
 /// Each page, and a text that it shows.
 const PAGES: [(&str, &str); 27] = [
@@ -16,8 +18,8 @@ const PAGES: [(&str, &str); 27] = [
     ("/t/default/topics/stuck", "there is no stuck.wasm in the handlers folder"),
     ("/t/default/topics/paused", "Resume"),
     ("/t/default/topics/stuck/ready", "ready-2"),
-    ("/t/default/topics/echo/delayed", "in 59 m"),
-    ("/t/default/topics/puppet/running", "of 10 m"),
+    ("/t/default/topics/echo/delayed", "in 59m"),
+    ("/t/default/topics/puppet/running", "of 10m"),
     ("/t/default/topics/puppet/dead", "trapped"),
     ("/t/default/topics/stuck/push", "The body is"),
     ("/t/default/find?q=state%3Awaiting", "after others"),
@@ -43,7 +45,7 @@ const PAGES: [(&str, &str); 27] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_is_accessible_in_both_themes_and_fits_a_narrow_screen() {
     let (runner, browser) = (runner().await, Browser::start().await);
-    for (place, text) in PAGES.into_iter().chain([("/tenants", "Tokens of default")]) {
+    for (place, text) in PAGES.into_iter().chain([("/tenants", "Needs attention")]) {
         browser.resize(1280).await;
         visit(&browser, &url(&runner, place)).await;
         browser.until_text(text).await;
@@ -59,8 +61,74 @@ async fn every_page_is_accessible_in_both_themes_and_fits_a_narrow_screen() {
         let too_wide = browser.run("return document.documentElement.scrollWidth - innerWidth").await;
         assert!(too_wide.as_i64().unwrap() <= 0, "{place} is {too_wide} pixels too wide");
         assert_eq!(browser.errors().await, Vec::<String>::new(), "{place}");
+        // Nothing of a table is out of sight, its buttons least of all. A drawing may be larger.
+        for width in [360, 1280] {
+            browser.resize(width).await;
+            let cut = "[...document.querySelectorAll('main .scroll:not([aria-label=Workflow])')].filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)";
+            let cut = browser.run(&format!("return {cut}")).await;
+            assert_eq!(cut, json!([]), "{place} at {width} pixels");
+        }
     }
     browser.until("document.title.includes('staging')").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_wrong_now_comes_first_and_only_the_worst_is_unfolded() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    visit(&browser, &url(&runner, "/help")).await;
+    let mut topic = runner.client().get(&format!("{TOPICS}/puppet")).await.json();
+    topic["rates"] = json!(null);
+    let with = |name: String, dead: u64, rates: Value| {
+        let mut topic = topic.clone();
+        (topic["topic"], topic["dead"], topic["rates"]) = (name.into(), dead.into(), rates);
+        topic
+    };
+    let mut topics: Vec<_> = (1..8).map(|n| with(format!("dead-{n}"), n * 100, json!(null))).collect();
+    topics.push(with(
+        "zz-fails".into(),
+        0,
+        json!({ "over_ms": 60_000, "per_second": { "retried": 0.5, "acked": 0.1 } }),
+    ));
+    answer(&browser, "topics", 200, &json!({ "topics": topics }).to_string()).await;
+    go(&browser, "/t/default").await;
+    let shown =
+        "[...document.querySelectorAll('section > .concerns a')].map(one => one.innerText.split(':')[0]).join()";
+    browser.until(&format!("{shown} === 'zz-fails,dead-7,dead-6,dead-5,dead-4'")).await;
+    browser.until_text("zz-fails: 83% of the attempts fail 30 a minute").await;
+    browser.until("document.querySelector('section details:not([open]) summary')?.innerText === '3 more'").await;
+    browser.until("document.querySelector('main tbody').innerText.includes('only dead jobs')").await;
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_says_where_it_is_and_leads_back() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    visit(&browser, &url(&runner, "/t/default/jobs/dead")).await;
+    browser.until("document.title.startsWith('Dead · Job dead · staging')").await;
+    browser.until("document.querySelector('.nav [aria-current]').innerText === 'Topics'").await;
+    browser.click("[aria-label='Way back'] a[href$=puppet]").await;
+    browser.until("document.querySelector('h1').innerText === 'puppet'").await;
+    visit(&browser, &url(&runner, "/t/default/topics/paused")).await;
+    browser.until("document.title.startsWith('paused · paused')").await;
+    // A narrow screen shows the links when they are wanted.
+    browser.resize(360).await;
+    browser.click(".menu").await;
+    browser.click(".nav a[href$=schedules]").await;
+    browser.until_text("At 03:00").await;
+    browser.until("!document.querySelector('.nav').checkVisibility()").await;
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn characters_that_json_names_by_their_codes_are_read_as_such() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    let push = Request::post(format!("{TOPICS}/stuck/jobs")).header("content-type", "application/json");
+    let body = r#"{"id": "coded", "body": {"a": "M\u00fcller \ud83d\ude00", "b": "\u0000 \u202e \\u00fc \u0022"}}"#;
+    assert_eq!(runner.client().send(push, body.as_bytes().to_vec()).await.status, 201);
+    visit(&browser, &url(&runner, "/t/default/jobs/coded")).await;
+    browser.until_text("\"a\": \"Müller 😀\"").await;
+    browser.until_text(r#""b": "\u0000 \u202e \\u00fc \u0022""#).await;
+    assert_eq!(browser.errors().await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +167,7 @@ async fn a_running_job_says_how_much_of_its_time_is_used() {
         "/t/default/jobs/running",
     ] {
         visit(&browser, &url(&runner, place)).await;
-        browser.until_text("of 10 m").await;
+        browser.until_text("of 10m").await;
         browser
             .until("document.querySelector('meter').max === 600000 && document.querySelector('meter').value > 0")
             .await;

@@ -59,7 +59,7 @@ async fn a_worker_leads_to_its_jobs() {
     browser.until("document.querySelector('main tbody .n a')?.innerText === '1'").await;
     browser.click("main tbody .n a").await;
     browser.until("location.hash.startsWith('#/t/default/find?q=state%3Arunning')").await;
-    browser.until("document.querySelector('main tbody th')?.innerText === 'running'").await;
+    browser.until("document.querySelector('main tbody th a')?.innerText === 'running'").await;
     assert_eq!(browser.errors().await, Vec::<String>::new());
 }
 
@@ -92,7 +92,7 @@ async fn the_bill_says_what_attempts_cost_and_which_budget_is_used_up() {
     // Two days, all days, two topics, and the budget.
     let attempts = "[...document.querySelectorAll('main tbody td:nth-child(2)')].map(one => one.innerText).join()";
     browser.until(&format!("{attempts} === '23,1,000,1,023,1,020,3,jobs-per-day'")).await;
-    for text in ["6 M", "12 s", "15 KiB", "18 MiB"] {
+    for text in ["6 M", "12s", "15 KiB", "18 MiB"] {
         browser.until_text(text).await;
     }
     assert_eq!(browser.accessibility().await, Vec::<String>::new());

@@ -265,7 +265,9 @@ fn waiting(waits_for: Option<&WaitsFor>) -> String {
     let ids: Vec<&str> = jobs.iter().filter(|job| job.ended.is_none()).map(|job| job.id.as_str()).collect();
     let more = if total - ended > ids.len() as u64 { ", ..." } else { "" };
     let names = if ids.is_empty() { String::new() } else { format!(": it waits for {}{more}", ids.join(", ")) };
-    format!("waiting: {open}of {total} jobs {ended} have ended, {failed} of these not done{names}")
+    let jobs = if *total == 1 { "job" } else { "jobs" };
+    let failed = if *failed > 0 { format!(", {failed} of them not done") } else { String::new() };
+    format!("waiting: {open}{ended} of {total} {jobs} ended{failed}{names}")
 }
 
 fn in_line(ahead: Option<u64>, idle: Option<&Idle>, expected: Option<Expected>) -> String {

@@ -19,13 +19,17 @@ import { workers } from './workers.js'
 
 /**
  * A page: its title, what it loads, and how it looks. `rows` names the rows of its table, which are not moved while a person
- * points at one; `once` says that it is not loaded again by itself; `arrive` is called when a person comes to it.
+ * points at one; `once` says that it is not loaded again by itself; `arrive` is called when a person comes to it. `under` is the page whose
+ * link leads to it, `trail` the way back, and `status` the state of what it is about: icon, word, and more.
  * @typedef {{
  *   title: (place: import('../route.js').Place) => string,
  *   load?: (place: import('../route.js').Place, signal: AbortSignal) => Promise<any>,
  *   view: (props: { place: import('../route.js').Place, data: any }) => any,
  *   rows?: (data: any) => string[],
  *   once?: (place: import('../route.js').Place) => boolean,
+ *   under?: string,
+ *   trail?: (place: import('../route.js').Place, data: any) => [string, string][],
+ *   status?: (data: any) => [string, string, string?],
  *   arrive?: (place: import('../route.js').Place, signal: AbortSignal) => void,
  * }} Page
  */

@@ -19,7 +19,7 @@ export const audit = {
     <p class="none">The last ones since this server began; the audit log has all.</p>
     <${Table} label="Changes and refusals" none="None." heads=${['When', 'Who', 'What', '~Of', 'Answer']} rows=${data.map((of, n) => [
       data.length - n,
-      html`<${Time} at=${of.at_ms} />`,
+      html`<${Time} at=${of.at_ms} whole />`,
       of.actor || of.client,
       html`<span class="id">${of.method} ${of.route?.replace('/v1/tenants/{tenant}', '')}</span>`,
       html`<${ObjectOf} of=${of} tenant=${params.tenant} />`,

@@ -3,7 +3,7 @@
 import { act } from '../actions.js'
 import { inTopic, send } from '../api.js'
 import { html } from '../html.js'
-import { Field, Form, State, Table, TopicLink } from '../parts.js'
+import { Field, Form, Name, State, Table, TopicLink } from '../parts.js'
 import { may } from '../state.js'
 import { topicsOf } from './overview.js'
 
@@ -15,12 +15,19 @@ function byHandler(topics) {
   return [...found].sort(([a], [b]) => (a < b ? -1 : 1))
 }
 
-function Condition({ topic }) {
+function HandlerState({ topic }) {
   if (topic.handler === 'external') return html`<${State} name="good" word="pull workers" />`
   if (topic.refused) return html`<${State} name="warn" word=${topic.version ? 'new file refused' : 'refused'} /> <span class="text">${topic.refused}</span>`
   if (topic.lacking.length) return html`<${State} name="warn" word="lacks grants" /> ${topic.lacking.join(', ')}`
   return topic.version ? html`<${State} name="good" word="serves" />` : html`<${State} name="warn" word="no component" />`
 }
+
+/** Topics that are named at once. */
+const LINKED = 8
+
+const Many = ({ topics }) => html`
+  ${topics.slice(0, LINKED).map((topic) => html`<${TopicLink} of=${topic} /> `)}
+  ${topics.length > LINKED && html`<details><summary>${topics.length - LINKED} more</summary>${topics.slice(LINKED).map((topic) => html`<${TopicLink} of=${topic} /> `)}</details>`}`
 
 function upload(form, tenant) {
   const topic = form.get('topic')
@@ -43,12 +50,12 @@ export const handlers = {
   title: () => 'Handlers',
   load: ({ params }, signal) => topicsOf(params.tenant, signal),
   view: ({ place: { params }, data }) => html`
-    <${Table} label="Handlers" none="No handlers." heads=${['Handler', 'Version', 'Topics', 'State']} rows=${byHandler(data).map(([name, topics]) => [
+    <${Table} label="Handlers" none="No handlers." heads=${['Handler', 'Version', 'State', '*Topics']} rows=${byHandler(data).map(([name, topics]) => [
       name,
-      name,
+      html`<${Name} of=${name} />`,
       html`<span class="id">${topics[0].version ?? '–'}</span>`,
-      topics.map((topic) => html`<${TopicLink} of=${topic} /> `),
-      html`<${Condition} topic=${topics.find((topic) => topic.lacking.length) ?? topics[0]} />`,
+      html`<${HandlerState} topic=${topics.find((topic) => topic.lacking.length) ?? topics[0]} />`,
+      html`<${Many} topics=${topics} />`,
     ])} />
     ${may('admin') && data.length > 0 && html`<${Upload} tenant=${params.tenant} topics=${data} />`}`,
 }

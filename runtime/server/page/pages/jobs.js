@@ -4,8 +4,8 @@ import { cancel, deleteDead, respawn } from '../actions.js'
 import { get, inTenant, inTopic } from '../api.js'
 import { counted, number } from '../format.js'
 import { html } from '../html.js'
-import { Button, Elapsed, Field, Form, JobLink, State, Table, Tabs, Time, TopicLink } from '../parts.js'
-import { toTopic } from '../route.js'
+import { Button, Elapsed, Field, Form, JobLink, Name, State, Table, Tabs, Time, TopicLink } from '../parts.js'
+import { toTopic, trailOf } from '../route.js'
 import { draw, may, state } from '../state.js'
 import { stateWord } from '../words.js'
 import { BulkActions } from './bulk.js'
@@ -36,20 +36,17 @@ const Pick = ({ id }) => may('admin') && html`<input type="checkbox" aria-label=
 /** A table of jobs: in one state, or of any; of one of these topics, or of `any`. */
 export function Jobs({ jobs, topics, state, any }) {
   const runs = state === 'running'
-  const when = state ? WHEN[state][0] : 'When'
-  const heads = ['Job', ...(any ? ['Topic'] : []), ...(state ? [] : ['State']), when, '#Attempts', 'Priority', '~Key', runs ? '~Worker' : '~Last failure', '!']
+  const heads = ['Job', ...(state ? [] : ['State']), state ? WHEN[state][0] : 'When', '#Attempts', runs ? '~Worker' : '~Last failure', '!']
   const rows = jobs.map((view) => {
     const { id, attempts, worker, last_failure: failure, job: { spec } } = view
+    const more = [spec.priority !== 'normal' && `${spec.priority} priority`, spec.key && html`key <${Name} of=${spec.key} />`].filter(Boolean)
     return [
       id,
-      html`<${Pick} id=${id} /><${JobLink} tenant=${spec.tenant} id=${id} />`,
-      ...(any ? [html`<${TopicLink} of=${spec} />`] : []),
+      html`<${Pick} id=${id} /><${JobLink} tenant=${spec.tenant} id=${id} />${(any || more[0]) && html`<small>${any && html`<${TopicLink} of=${spec} />`} ${more.map((one) => html`<span>${one}</span> `)}</small>`}`,
       ...(state ? [] : [html`<${State} name=${view.state} />`]),
-      view.state === 'waiting' ? 'after others' : view.state === 'running' ? html`<${Elapsed} of=${view} topic=${topics.find((one) => one.topic === spec.topic)} />` : html`<${Time} at=${WHEN[view.state][1](view)} />`,
-      attempts,
-      spec.priority,
-      spec.key,
-      runs ? worker : failure && html`<b>${failure.code}</b> ${failure.message}`,
+      view.state === 'waiting' ? 'after others' : view.state === 'running' ? html`<${Elapsed} of=${view} topic=${topics.find((one) => one.topic === spec.topic)} />` : html`<${Time} at=${WHEN[view.state][1](view)} whole />`,
+      spec.attempts_max ? `${attempts} of ${spec.attempts_max}` : attempts,
+      runs ? worker : failure && html`<span title=${failure.message}><b>${failure.code}</b> ${failure.message}</span>`,
       html`<${RowActions} job=${view} />`,
     ]
   })
@@ -92,6 +89,8 @@ const List = ({ place, data, within, of, any }) => html`
 /** @type {import('./all.js').Page} */
 export const jobs = {
   title: ({ params }) => `${stateWord(params.state)} jobs of ${params.topic}`,
+  under: 'topics',
+  trail: ({ params }) => trailOf(params),
   load: async ({ params, query }, signal) => {
     const [listed, topic] = await Promise.all([get(`${inTopic(params, 'jobs')}?${asked(query, { state: params.state, limit: PAGE })}`, signal), get(inTopic(params), signal)])
     return { ...listed, topics: [topic] }

@@ -5,13 +5,15 @@ import { History, historyOf } from '../chart.js'
 import { number, rate } from '../format.js'
 import { html } from '../html.js'
 import { Icon } from '../icons.js'
-import { Count, Handler, Idle, Table, Tiles, Time, TopicLink } from '../parts.js'
-import { to, toEvents, toFind, toState } from '../route.js'
+import { Condition, Count, Handler, Table, Tiles, Time, TopicLink, Words } from '../parts.js'
+import { to, toEvents, toFind, toState, toTopic } from '../route.js'
 import { isOperator, now } from '../state.js'
-import { concerns, countOf, statesIn, stateWord } from '../words.js'
+import { concerns, countOf, failuresOf, isBad, statesIn, stateWord } from '../words.js'
 
 /** Rows of the table that are drawn at once; a filter finds the others. */
 const ROWS = 300
+/** Concerns that are shown at once. */
+const FIRST = 5
 
 /** The topics of a tenant, by name. */
 export const topicsOf = async (tenant, signal) => (await get(inTenant(tenant, 'topics'), signal)).topics
@@ -19,42 +21,56 @@ export const topicsOf = async (tenant, signal) => (await get(inTenant(tenant, 't
 /** What `/readyz` says, as a concern; null if all is well. */
 async function readiness(signal) {
   const response = await fetch('readyz', { signal, cache: 'no-store' })
+  const broken = { rank: Infinity, size: 0, href: '' }
   if (response.ok) {
     // Handlers are concerns of their topics.
     const stores = (await response.text()).split('\n').filter((line) => line && line !== 'ready' && !/handler/.test(line))
-    return stores.length ? { bad: true, what: 'A store takes no jobs', why: stores.join('; '), href: '' } : null
+    return stores.length ? { ...broken, what: 'A store takes no jobs', why: stores.join('; ') } : null
   }
   const { detail = '' } = await response.json().catch(() => ({}))
-  return { bad: true, what: 'The server is not ready', why: detail, href: '' }
+  return { ...broken, what: 'The server is not ready', why: detail }
 }
+
+const Concerns = ({ of }) => html`
+  <ul class="concerns">${of.map((one) => html`
+    <li class=${isBad(one) ? 'alarm' : 'warn'}><${Icon} name=${isBad(one) ? 'alarm' : 'warn'} />
+      <div>${one.href ? html`<a href=${one.href}>${one.what}</a>` : html`<strong>${one.what}</strong>`} <span><${Words} of=${one.why} /></span></div></li>`)}</ul>`
 
 const Attention = ({ of }) => html`
   <section aria-labelledby="attention">
     <h2 id="attention">Needs attention</h2>
     ${of.length === 0 && html`<p class="well"><${Icon} name="good" />Nothing does.</p>`}
-    <ul class="concerns">
-      ${of.map((one) => html`
-        <li class=${`banner ${one.bad ? 'bad' : 'warn'}`}><${Icon} name=${one.bad ? 'bad' : 'warn'} />
-          <div>${one.href ? html`<a href=${one.href}>${one.what}</a>` : html`<strong>${one.what}</strong> `}<span>${one.why}</span></div></li>`)}
-    </ul>
+    <${Concerns} of=${of.slice(0, FIRST)} />
+    ${of.length > FIRST && html`<details><summary>${of.length - FIRST} more</summary><${Concerns} of=${of.slice(FIRST)} /></details>`}
   </section>`
 
 function Sums({ tenant, topics }) {
   const sum = (of) => topics.reduce((all, topic) => all + of(topic), 0)
   const tiles = statesIn(topics).map((state) => [state, stateWord(state), number(sum((topic) => countOf(topic, state))), /run|dead/.test(state) ? to('t', tenant, state) : toFind(tenant, `state:${state}`)])
-  const done = rate(sum((topic) => topic.rates?.per_second.acked ?? 0))
-  return html`<${Tiles} of=${[...tiles, ['finished', 'Done a second', done, to('t', tenant, 'events')]]} />`
+  return html`<${Tiles} of=${[...tiles, ...ratesOf(topics, (kind) => `${to('t', tenant, 'events')}?kind=${kind}`)]} />`
 }
 
+/** What is summed up in these topics a second; unknown before the server has counted twice. */
+const perSecond = (topics, of) => (topics.some((topic) => topic.rates) ? rate(topics.reduce((sum, topic) => sum + of(topic), 0)) : '–')
+const doneOf = (topic) => topic.rates?.per_second.acked ?? 0
+const failedOf = (topic) => failuresOf(topic).failed
+
+/** Tiles of what becomes of jobs a second in these topics; `href` is where events of a kind are. */
+export const ratesOf = (topics, href) => [
+  ['finished', 'Done/s', perSecond(topics, doneOf), href('job-completed')],
+  ['failed', 'Failed/s', perSecond(topics, failedOf), href('job-retried')],
+]
+
 const Topics = ({ topics, none = NONE }) => html`
-  <${Table} label="Topics" none=${none} heads=${['Topic', ...statesIn(topics).map((state) => `#${stateWord(state)}`), '#Oldest', '#Done/s', 'State', 'Handler']}
+  <${Table} label="Topics" none=${none} heads=${['Topic', ...statesIn(topics).map((state) => `#${stateWord(state)}`), '#Oldest', '#Done/s', '#Failed/s', 'State', 'Handler']}
     rows=${topics.slice(0, ROWS).map((topic) => [
       topic.topic,
       html`<${TopicLink} of=${topic} />`,
       ...statesIn(topics).map((state) => html`<${Count} count=${countOf(topic, state)} href=${toState(topic, state)} what=${state} kind=${state} />`),
-      topic.oldest_ready_ms ? html`<a href=${toState(topic, 'ready')}><${Time} at=${topic.oldest_ready_ms} /></a>` : '–',
-      html`<a href=${toEvents(topic, 'job-completed')}>${rate(topic.rates?.per_second.acked ?? 0)}</a>`,
-      html`<${Idle} topic=${topic} />`,
+      topic.oldest_ready_ms ? html`<a href=${toState(topic, 'ready')}><${Time} at=${topic.oldest_ready_ms} /></a>` : html`<span class="none">–</span>`,
+      html`<a class=${doneOf(topic) ? '' : 'none'} href=${toEvents(topic, 'job-completed')}>${perSecond([topic], doneOf)}</a>`,
+      html`<a class=${failedOf(topic) ? 'dead' : 'none'} href=${toTopic(topic)}>${perSecond([topic], failedOf)}</a>`,
+      html`<${Condition} topic=${topic} />`,
       html`<${Handler} topic=${topic} />`,
     ])} />
   ${topics.length > ROWS && html`<p class="none">${number(topics.length - ROWS)} more topics: narrow the list by a name.</p>`}`
@@ -72,9 +88,9 @@ export const overview = {
   view: ({ place, data }) => html`
     <${Attention} of=${[...(data.ready ? [data.ready] : []), ...concerns(data.topics, now())]} />
     <${Sums} tenant=${place.params.tenant} topics=${data.topics} />
+    <${History} of=${data.history} />
     <h2>Topics</h2>
-    <${Topics} topics=${data.topics} />
-    <${History} of=${data.history} />`,
+    <${Topics} topics=${data.topics} />`,
 }
 
 function narrow(event) {

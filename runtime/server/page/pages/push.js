@@ -4,7 +4,7 @@ import { get, inTenant, post } from '../api.js'
 import { asJson, asText, decoded, encoded } from '../bytes.js'
 import { html } from '../html.js'
 import { Choice, Field, Form, JobLink, PRIORITIES } from '../parts.js'
-import { toJob } from '../route.js'
+import { toJob, trailOf } from '../route.js'
 import { draw, say } from '../state.js'
 
 /** What a form begins with. */
@@ -66,6 +66,8 @@ async function submit(form, { tenant, topic }) {
 /** @type {import('./all.js').Page} */
 export const push = {
   title: ({ params }) => `Push a job to ${params.topic}`,
+  under: 'topics',
+  trail: ({ params }) => trailOf(params),
   once: () => true,
   load: async ({ params, query }, signal) => {
     const from = query.get('from')

@@ -8,7 +8,7 @@ import { Button, State, Table, Time, TopicLink } from '../parts.js'
 import { toJob } from '../route.js'
 import { statesOf } from '../states.js'
 
-/** Ticks that are shown, of the last ones and of the next ones. */
+/** Ticks that are shown, of the last ones. */
 const TICKS = 4
 
 const at = ({ tenant, topic, name }, ...action) => inTenant(tenant, 'schedules', topic, name, ...action)
@@ -40,8 +40,13 @@ function Firing({ tenant, firing: { result, job, tick_ms: tick }, states, short 
   return job ? html`<a href=${toJob(tenant, job)}>${state}</a>` : state
 }
 
-const Next = ({ of: { paused, moving, upcoming_ms: next } }) =>
-  paused ? html`<${State} name="paused" />` : moving ? 'in another store' : next.slice(0, TICKS).map((at, n) => html`<${n ? 'div' : 'b'} class=${n ? 'none' : ''}><${Time} at=${at} /><//>`)
+/** When it fires next, by the clock of its time zone; the ticks after that where there is room. */
+const Next = ({ of: { paused, moving, schedule, upcoming_ms: next } }) => {
+  if (paused) return html`<${State} name="paused" />`
+  if (moving) return 'in another store'
+  const zone = schedule.timezone ?? 'UTC'
+  return next[0] ? html`<span title=${next.slice(1).map((at) => absolute(at, zone)).join('\n')}><${Time} at=${next[0]} zone=${zone} whole /></span>` : 'never'
+}
 
 /** @type {import('./all.js').Page} */
 export const schedules = {
@@ -53,12 +58,11 @@ export const schedules = {
   },
   rows: (data) => data.schedules.map(({ topic, name }) => `${topic}/${name}`),
   view: ({ data: { schedules, states } }) => html`
-    <${Table} label="Schedules" none="No schedules." heads=${['Schedule', 'Topic', 'When', 'Next', 'Last', '!']}
+    <${Table} label="Schedules" none="No schedules." heads=${['Schedule', '*When', 'Next', 'Last', '!']}
       rows=${schedules.map((of) => [
         `${of.topic}/${of.name}`,
-        of.name,
-        html`<${TopicLink} of=${of} />`,
-        html`<span class="text">${of.in_words || of.schedule.cron} <span class="none">${of.schedule.cron && (of.schedule.timezone ?? 'UTC')}</span></span>`,
+        html`${of.name}<small><${TopicLink} of=${of} /></small>`,
+        html`${of.in_words || of.schedule.cron} <small>${of.schedule.cron && `${of.schedule.cron} ${of.schedule.timezone ?? 'UTC'}`}</small>`,
         html`<${Next} of=${of} />`,
         of.firings.slice(0, TICKS).map((firing, n) => html`<${Firing} tenant=${of.tenant} firing=${firing} states=${states} short=${n > 0} />`),
         html`<${ScheduleActions} of=${of} />`,

@@ -18,7 +18,7 @@ export const workers = {
   rows: (data) => data.workers.map((one) => one.worker),
   view: ({ data: { workers, complete } }) => html`
     ${!complete && html`<${Banner} kind="warn">More jobs run than were counted here.<//>`}
-    <${Table} label="Workers" none="Nothing runs jobs." heads=${['Worker', 'Kind', 'Heartbeat', '#Running', 'Topics']} rows=${workers.map(({ worker, kind, heartbeat_at_ms: at, running, topics }) => {
+    <${Table} label="Workers" none="Nothing runs jobs." heads=${['Worker', 'Kind', 'Heartbeat', '#Running', '*Topics']} rows=${workers.map(({ worker, kind, heartbeat_at_ms: at, running, topics }) => {
       const places = topics.map((topic) => ['default', ...topic.split('/')].slice(-2))
       const query = `state:running worker:${kind === 'pull' ? `pull:${worker}:*` : worker}`.replace(/[^\w.:* -]/g, '*')
       return [

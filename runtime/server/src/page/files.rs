@@ -12,11 +12,10 @@ const LIBRARIES: [(&str, &str); 2] = [("vendor/preact.js", "{h,render}"), ("vend
 /// The page's own scripts are in the order in which they run: `html.js` first, because all others need it, `app.js` last, because it starts the
 /// page. Similar scripts are neighbours, which compresses best.
 const SCRIPTS: &str = "\
-    html.js bytes.js theme.js icons.js live.js api.js parts.js format.js chart.js pages/workers.js payload.js \
-    pages/overview.js pages/handlers.js dialog.js words.js pages/push.js actions.js pages/help.js frame.js keys.js \
-    stream.js route.js pages/tenants.js pages/events.js state.js pages/topic.js attempts.js flow.js states.js \
-    pages/bill.js pages/tokens.js pages/dead.js pages/bulk.js change.js pages/schedules.js pages/job.js \
-    pages/audit.js pages/jobs.js pages/all.js app.js";
+    html.js bytes.js theme.js icons.js parts.js format.js payload.js chart.js route.js words.js pages/overview.js pages/audit.js \
+    pages/push.js pages/tenants.js pages/bill.js pages/workers.js change.js pages/handlers.js dialog.js flow.js states.js stream.js \
+    pages/events.js state.js attempts.js api.js actions.js pages/tokens.js pages/topic.js pages/bulk.js pages/jobs.js pages/dead.js \
+    pages/help.js pages/schedules.js frame.js live.js keys.js pages/job.js pages/all.js app.js";
 
 /// What a browser gets from the folder: names and texts. All scripts are joined into one file, `app.js`.
 pub(super) fn served(folder: &Path) -> Result<Vec<(&'static str, String)>> {
