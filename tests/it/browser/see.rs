@@ -77,7 +77,7 @@ async fn what_goes_wrong_now_comes_first_and_only_the_worst_is_unfolded() {
     let (runner, browser) = (runner().await, Browser::start().await);
     visit(&browser, &url(&runner, "/help")).await;
     let mut topic = runner.client().get(&format!("{TOPICS}/puppet")).await.json();
-    topic["rates"] = json!(null);
+    (topic["running"], topic["idle"]) = (0.into(), json!({ "reason": "empty", "detail": "no job is ready" }));
     let with = |name: String, dead: u64, rates: Value| {
         let mut topic = topic.clone();
         (topic["topic"], topic["dead"], topic["rates"]) = (name.into(), dead.into(), rates);
