@@ -96,7 +96,7 @@ async fn what_goes_wrong_now_comes_first_and_only_the_worst_is_unfolded() {
     browser.until(&format!("{shown} === 'zz-fails,dead-7,dead-6,dead-5,dead-4'")).await;
     browser.until_text("zz-fails: 83% of the attempts fail 30 a minute").await;
     browser.until("document.querySelector('section details:not([open]) summary')?.innerText === '3 more'").await;
-    browser.until("document.querySelector('main tbody').innerText.includes('only dead jobs')").await;
+    browser.until("document.querySelector('[aria-label=Topics] tbody').innerText.includes('only dead jobs')").await;
     assert_eq!(browser.errors().await, Vec::<String>::new());
 }
 
