@@ -126,12 +126,24 @@ impl LimitName {
 /// What a handler says about its own failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureDetail {
-    /// Stable and machine-readable, such as `upstream-timeout`.
+    /// Stable and machine-readable, such as `upstream-timeout`. Of a longer one the first 256 bytes are stored.
     pub code: String,
     /// For people.
     pub message: String,
     /// More bytes that explain it, if the handler gave any.
     pub context: Option<Payload>,
+}
+
+/// The most bytes of a [code](FailureDetail::code): it names a kind of failure, by which jobs are grouped and counted.
+pub const CODE_BYTES: usize = 256;
+
+impl FailureDetail {
+    /// With no more of the code than [`CODE_BYTES`].
+    #[must_use]
+    pub fn with_short_code(mut self) -> Self {
+        self.code.truncate(self.code.floor_char_boundary(CODE_BYTES));
+        self
+    }
 }
 
 /// Why an attempt failed, as stored, counted and shown. The names are stable.

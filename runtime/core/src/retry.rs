@@ -37,7 +37,7 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
         Outcome::PoolFull | Outcome::HandlerMissing | Outcome::HostFault(_) => Verdict::Release(NOT_RUN_PAUSE),
 
         Outcome::Retry { detail, after } => {
-            let failure = Failure { reason: Reason::Failed, detail, backtrace: None };
+            let failure = Failure { reason: Reason::Failed, detail: detail.with_short_code(), backtrace: None };
             retry_or_bury(left, after.unwrap_or_else(backoff), failure)
         }
         Outcome::TimedOut { limit } => {
@@ -59,7 +59,9 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
             retry_or_bury(left, backoff(), ours(Reason::LeaseExpired, text.into()))
         }
 
-        Outcome::Reject(detail) => Verdict::Bury(Failure { reason: Reason::Rejected, detail, backtrace: None }),
+        Outcome::Reject(detail) => {
+            Verdict::Bury(Failure { reason: Reason::Rejected, detail: detail.with_short_code(), backtrace: None })
+        }
         Outcome::PredecessorFailed { job, ended } => {
             let text = format!(
                 "it waited for job {job}, which is {ended}; it runs all the same with `after-failed = \"run\"`"
@@ -133,6 +135,15 @@ mod tests {
 
     fn retried_after(verdict: &Verdict) -> Option<Duration> {
         if let Verdict::Retry { after, .. } = verdict { Some(*after) } else { None }
+    }
+
+    #[test]
+    fn of_a_long_code_the_beginning_is_kept() {
+        let detail = FailureDetail { code: "ü".repeat(1000), message: "m".into(), context: None };
+        for outcome in [Outcome::Reject(detail.clone()), Outcome::Retry { detail, after: None }] {
+            let (Verdict::Bury(failure) | Verdict::Retry { failure, .. }) = verdict(outcome, 1, None) else { panic!() };
+            assert_eq!(failure.detail.code, "ü".repeat(128));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +15,7 @@ use crate::audit::RecentActions;
 use crate::auth::Auth;
 use crate::bulk::BulkActions;
 use crate::claims::ClaimService;
+use crate::limits::pace::Pacer;
 use crate::limits::requests::RequestLimiter;
 use crate::limits::{Stored, TenantLimiter};
 use crate::problem::{Code, Problem};
@@ -41,6 +43,8 @@ pub(crate) struct Inner {
     /// For requests that wait.
     pub(crate) signal_hub: Arc<SignalHub>,
     pub(crate) request_limiter: RequestLimiter,
+    /// Of the server's threads.
+    pub(crate) pacer: Pacer,
     pub(crate) rates: Rates,
     pub(crate) bulk: BulkActions,
     pub(crate) actions: RecentActions,
@@ -74,6 +78,7 @@ impl Deref for AppState {
 }
 
 impl AppState {
+    /// Within a runtime, whose threads are shared out.
     pub(crate) fn new(store: Arc<dyn Store>, store_name: &str, auth: Auth, settings: &HttpServerSettings) -> Self {
         Self(Arc::new(Inner {
             signal_hub: Arc::new(SignalHub::new(store.clone())),
@@ -82,6 +87,7 @@ impl AppState {
             runner: settings.runner.clone(),
             moves: settings.moves.clone(),
             request_limiter: RequestLimiter::new(&settings.limits),
+            pacer: Pacer::new(Handle::current().metrics().num_workers()),
             rates: Rates::default(),
             bulk: BulkActions::default(),
             actions: RecentActions::default(),

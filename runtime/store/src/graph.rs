@@ -17,7 +17,7 @@ pub struct JobGraph {
     pub nodes: Vec<GraphNode>,
     /// Which of these jobs waits, or has waited, for which.
     pub edges: Vec<GraphEdge>,
-    /// There are more jobs than were asked for.
+    /// There are more jobs than were asked for, or more edges than 10,000.
     pub cut: bool,
 }
 
@@ -64,6 +64,9 @@ impl From<&WaitsFor> for GraphProgress {
     }
 }
 
+/// No graph has more edges.
+const EDGES: usize = 10_000;
+
 /// Which way a job was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -93,6 +96,9 @@ pub async fn job_graph<S: Workflows + Query + ?Sized>(
     let mut next = VecDeque::from([(id.clone(), Way::Begin, 0)]);
     let mut first = Some(first);
     while let Some((id, way, far)) = next.pop_front() {
+        // Jobs that are known are told, but nothing further is looked for once there is no room for it.
+        let has_room = graph.edges.len() < EDGES;
+        graph.cut |= !has_room;
         let view = match first.take() {
             Some(view) => Some(view),
             None => store.job(tenant, &id).await?,
@@ -101,18 +107,22 @@ pub async fn job_graph<S: Workflows + Query + ?Sized>(
         let mut found = Vec::new();
         let ended = view.as_ref().filter(|view| matches!(view.state, JobState::Dead { .. })).map(|_| Ended::Dead);
         let progress = view.and_then(|view| view.waits_for).filter(|waits_for| waits_for.total > 0);
-        if way != Way::After && progress.is_some() {
+        if has_room && way != Way::After && progress.is_some() {
             let waits_for = store.waits_for(tenant, &id, limit).await?.unwrap_or_default();
             graph.cut |= waits_for.total > waits_for.jobs.len() as u64;
             let edge = |waiter: &JobId, job, ended| GraphEdge { waiter: waiter.clone(), job, ended };
             found.extend(waits_for.jobs.into_iter().map(|job| (Way::Before, edge(&id, job.id, job.ended))));
         }
-        if way != Way::Before {
+        if has_room && way != Way::Before {
             let waiters = store.waiters(tenant, &id).await?;
             let edge = |waiter| GraphEdge { waiter, job: id.clone(), ended };
             found.extend(waiters.into_iter().map(|waiter| (Way::After, edge(waiter))));
         }
         for (way, edge) in found {
+            if graph.edges.len() == EDGES {
+                graph.cut = true;
+                break;
+            }
             let other = if way == Way::Before { &edge.job } else { &edge.waiter };
             if !seen.contains(other) {
                 if far >= depth || seen.len() >= limit.max(1) {

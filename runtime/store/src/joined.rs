@@ -7,6 +7,7 @@ use super::batch::ByteBudget;
 use super::error::StoreError;
 use super::inspect::{DeadJob, JobState, JobView};
 use super::list::PAGE_BYTES;
+use super::weight::Weigh;
 use gristmill_core::job::Progress;
 
 /// Of two views of one job, the one to show: the second, unless it is finished and the first is not.
@@ -37,7 +38,7 @@ pub(crate) fn dead_between(dead: impl Iterator<Item = DeadJob>, skip: usize, lim
     let mut dead: Vec<DeadJob> = dead.filter(|dead| seen.insert(dead.job.spec.id.clone())).collect();
     dead.sort_by_key(|dead| Reverse((dead.since, dead.job.spec.id.clone())));
     let mut room = ByteBudget::of(PAGE_BYTES);
-    let has_room = |dead: &DeadJob| room.take(dead.job.spec.body.data.len());
+    let has_room = |dead: &DeadJob| room.take(dead.weight());
     dead.into_iter().skip(skip).take(limit).take_while(has_room).collect()
 }
 

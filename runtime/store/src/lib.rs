@@ -62,6 +62,7 @@ mod transfer;
 mod tree;
 #[cfg(any(feature = "redis", feature = "embedded"))]
 mod turns;
+mod weight;
 mod workflows;
 
 #[cfg(any(feature = "redis", feature = "embedded"))]
@@ -87,7 +88,7 @@ pub use inspect::{
 };
 pub use job_query::{
     BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, Found, JobField, JobQuery, QueryCursor, QueryError, Scanned,
-    dead_groups, find, scan,
+    dead_groups, find, find_without_payloads, scan,
 };
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use move_bills::move_bills;
@@ -103,6 +104,7 @@ pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
 pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, StoredState, TakenBill, Transfer};
 pub use tree::{TreeCancelled, cancel_tree};
+pub use weight::Weigh;
 pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 
 /// Every trait of the contract, for `use gristmill_store::prelude::*`.

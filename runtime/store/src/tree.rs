@@ -10,8 +10,9 @@ use gristmill_core::job::{JobId, MEMBERS, Name};
 /// Jobs that one call cancels, and the last members of their batches.
 const STEP: usize = 1000;
 
-/// Jobs that one call looks at.
-const LOOK_AT: usize = 100_000;
+/// Jobs that one call looks at once it has found one to cancel, and until then: the end of a long chain comes first.
+const LOOK_AT: usize = 10_000;
+const LOOK_FOR_ONE: usize = 100_000;
 
 /// What [`cancel_tree`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl Walk {
         id: &JobId,
     ) -> Result<(Vec<JobId>, bool), StoreError> {
         self.enter(store, tenant, id.clone(), false).await?;
-        while self.found.len() < STEP && self.seen.len() <= LOOK_AT {
+        while self.found.len() < STEP && self.may_look() {
             let Some(step) = self.way.last_mut() else { return Ok((self.found, true)) };
             let unseen = |id: &JobId| !self.seen.contains(id);
             let waiter = std::iter::from_fn(|| step.waiters.pop()).find(unseen);
@@ -89,6 +90,10 @@ impl Walk {
         }
         let complete = self.way.is_empty();
         Ok((self.found, complete))
+    }
+
+    fn may_look(&self) -> bool {
+        self.seen.len() <= if self.found.is_empty() { LOOK_FOR_ONE } else { LOOK_AT }
     }
 
     async fn enter<S: Workflows + Query + ?Sized>(

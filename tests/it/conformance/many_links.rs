@@ -2,7 +2,7 @@
 
 use gristmill::job::{MEMBERS, NoLink, WAITERS};
 use gristmill::outcome::Verdict;
-use gristmill::store::{BatchSealed, Pushed, Settlement};
+use gristmill::store::{BatchSealed, Pushed, Settlement, job_graph};
 use gristmill_tests::test_store::{TestStore, claimed, ids, job, settlement, tenant};
 
 use super::after::{after, batch, member, stored};
@@ -11,6 +11,7 @@ super::cases![
     ; in_order:
     as_many_jobs_wait_for_one_as_may,
     a_batch_with_as_many_members_as_may_starts_after_the_last,
+    a_graph_has_no_more_edges_than_it_may,
 ];
 
 async fn a_batch_with_as_many_members_as_may_starts_after_the_last(queue: TestStore) {
@@ -42,4 +43,16 @@ async fn as_many_jobs_wait_for_one_as_may(queue: TestStore) {
     queue.settle_with(settlement(&claim, Verdict::Ack(None))).await;
     let counts = queue.counts("news").await;
     assert_eq!((counts.ready, counts.waiting), (WAITERS as u64, 0));
+}
+
+async fn a_graph_has_no_more_edges_than_it_may(queue: TestStore) {
+    let first = job("mail");
+    stored(&queue, std::slice::from_ref(&first)).await;
+    let layer: Vec<_> = (0..101).map(|_| after("mail", &[&first])).collect();
+    stored(&queue, &layer).await;
+    let all: Vec<_> = layer.iter().collect();
+    stored(&queue, &(0..101).map(|_| after("mail", &all)).collect::<Vec<_>>()).await;
+    let graph = job_graph(&*queue.store, &tenant(), &first.spec.id, 9, 1000).await.unwrap().unwrap();
+    assert!(graph.cut && graph.edges.len() == 10_000, "{} edges", graph.edges.len());
+    assert!(graph.nodes.len() > 102, "{} nodes", graph.nodes.len());
 }

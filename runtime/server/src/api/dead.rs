@@ -119,7 +119,7 @@ async fn intervene(
         None => Box::new(chosen.filter.unwrap_or_default()),
     };
     let after = chosen.after.as_deref().map(|after| cursor(after, StateFilter::Dead)).transpose()?;
-    let mut scanned = Scanned::at_most(chosen.limit.unwrap_or(BATCH), LOOKED_AT);
+    let mut scanned = Scanned::at_most(chosen.limit.unwrap_or(BATCH), LOOKED_AT).of_any_size();
     let (mut ids, list) = (Vec::new(), (topic, StateFilter::Dead));
     let next = scan(&*state.store, list, after, &*choice, &mut scanned, |job| ids.push(job.id)).await?;
     let changed = action.apply(&*state.store, topic, &ids).await?.into_iter().filter(|done| *done).count();

@@ -81,10 +81,11 @@ async fn all_steps(state: &AppState, entry: &Entry, is_dry: bool) -> Result<(), 
         if state.stop.is_cancelled() {
             return Err(Halt::ServerEnds);
         }
-        // A step takes its turn among the requests of the tenant, and has as much time.
+        // A step takes its turn among the requests of the tenant, has as much time, and waits for the threads as they do.
         let note = |step| entry.note(step, is_dry);
         let step = async { Ok(entry.work.step(&*state.store, &mut progress, !is_dry, &note).await?) };
-        match state.request_limiter.within(Some(&entry.work.tenant), step).await {
+        let step = state.request_limiter.within(Some(&entry.work.tenant), step);
+        match state.pacer.of(&entry.work.tenant).run(step).await {
             Ok(true) => tries = 0,
             Ok(false) => return Ok(()),
             Err(Problem { code: Code::StoreAway | Code::Timeout, .. }) if tries < TRIES => {

@@ -10,7 +10,7 @@ use crate::wire::bulk::{BulkAction, BulkSample, NewBulk, SAMPLES};
 use gristmill_core::job::{Due, Job, JobChange, JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_store::{
-    Cancelled, Found, Inspect, JobChanged, JobQuery, JobState, JobView, QueryCursor, StoreError, find,
+    Cancelled, Found, Inspect, JobChanged, JobQuery, JobState, JobView, QueryCursor, StoreError, find_without_payloads,
 };
 
 const NOT_SELECTIVE: &str = "`q` has no condition besides topics and states, so that it would choose every job of these: add one, such as \
@@ -108,7 +108,7 @@ impl Work {
     ) -> Result<(), StoreError> {
         let found = match progress.at_end {
             true => Found::default(),
-            false => find(store, &self.tenant, None, &self.query, progress.after.clone(), BATCH).await?,
+            false => find_without_payloads(store, &self.tenant, &self.query, progress.after.clone(), BATCH).await?,
         };
         let Found { mut jobs, looked_at, next } = found;
         jobs.retain(|job| self.is_meant(job) && !progress.has_changed_it(&job.id));

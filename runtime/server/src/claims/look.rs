@@ -13,7 +13,7 @@ use gristmill_core::job::{Claim, Name, TopicId, WorkerId};
 use gristmill_core::topic::{FleetLimits, Topic};
 use gristmill_runner::handlers::TopicHandler;
 use gristmill_runner::{before_start, decide};
-use gristmill_store::{ClaimFrom, Settlement, Store, StoreError};
+use gristmill_store::{ClaimFrom, Settlement, Store, StoreError, Weigh};
 
 /// Bytes of bodies after which an answer is full. A first job that is larger is an answer by itself.
 const ANSWER_BYTES: usize = 16 << 20;
@@ -121,7 +121,7 @@ impl Look {
                 Err(outcome) => refused.push(decide(&claim, topic, outcome, Vec::new())),
             }
         }
-        self.bytes += admitted.iter().map(body_bytes).sum::<usize>();
+        self.bytes += admitted.iter().map(Weigh::weight).sum::<usize>();
         self.claimed.add(admitted, topic.map_or(Duration::ZERO, |topic| topic.result_retention));
         self.settle_refused(&refused).await;
         let may_be_more = claimed.drained.is_empty() && claimed.refused.is_empty();
@@ -151,7 +151,7 @@ impl Look {
     fn fitting(&self) -> usize {
         let mut bytes = 0;
         let is_too_much = |claim: &Claim| {
-            bytes += body_bytes(claim);
+            bytes += claim.weight();
             bytes > ANSWER_BYTES
         };
         let fitting = self.claimed.claims.iter().position(is_too_much).unwrap_or(self.claimed.claims.len());
@@ -168,8 +168,4 @@ impl Look {
         let (tenant, worker) = (self.request.tenant.clone(), self.worker(topic));
         tokio::spawn(give_back_lost(self.store.clone(), tenant, worker, known));
     }
-}
-
-fn body_bytes(claim: &Claim) -> usize {
-    claim.job.spec.body.data.len()
 }

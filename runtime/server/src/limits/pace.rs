@@ -99,6 +99,12 @@ impl Pacer {
         Pace { pacer: self.clone(), account: Arc::new(Mutex::new(Some(account))) }
     }
 
+    /// For work that is done for a tenant without a connection: counted with its connections.
+    pub(crate) fn of(&self, tenant: &Name) -> Pace {
+        let account = self.account(Client::Tenant(tenant.clone()));
+        Pace { pacer: self.clone(), account: Arc::new(Mutex::new(Some(account))) }
+    }
+
     fn account(&self, client: Client) -> Arc<Account> {
         let mut accounts = self.0.accounts.lock();
         if accounts.by_client.len() >= accounts.forget_from {

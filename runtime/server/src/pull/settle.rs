@@ -20,7 +20,7 @@ use crate::state::AppState;
 use crate::wire::{self, Extended};
 use gristmill_core::admission::{FollowUpRules, FollowUps, NoFollowUp};
 use gristmill_core::job::{Claim, Lease, Name, NewJob};
-use gristmill_core::outcome::{FailureDetail, Outcome, Verdict};
+use gristmill_core::outcome::{CODE_BYTES, FailureDetail, Outcome, Verdict};
 use gristmill_core::topic::Limits;
 use gristmill_runner::decide;
 use gristmill_runner::handlers::TopicHandler;
@@ -157,6 +157,10 @@ fn read(asked: wire::Settlement, limits: &Limits) -> Result<(Outcome, Vec<NewJob
 
 fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Problem> {
     let wire::WorkerError { code, message, context } = error;
+    if code.len() > CODE_BYTES {
+        let detail = format!("the code of an error has {} bytes; at most {CODE_BYTES} are allowed", code.len());
+        return Err(Problem::new(Code::TooLarge, detail));
+    }
     let bytes = code.len() + message.len() + context.as_ref().map_or(0, |context| context.data.len());
     within("an error", bytes, limits.output_bytes)?;
     Ok(FailureDetail { code, message, context })

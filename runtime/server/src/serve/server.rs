@@ -10,7 +10,6 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::response::Response;
 use tokio::net::TcpListener;
-use tokio::runtime::Handle;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
@@ -23,7 +22,6 @@ use crate::api::{
 use crate::audit::Recorder;
 use crate::auth::{Auth, origin};
 use crate::limits::HttpLimits;
-use crate::limits::pace::Pacer;
 use crate::limits::requests::{RequestLimiter, in_time, take_permit};
 use crate::openapi::Route;
 use crate::problem::{Code, Problem};
@@ -52,7 +50,6 @@ pub struct HttpServer {
     secret: TokenText,
     lmstfy_admin: Option<SocketAddr>,
     state: AppState,
-    pacer: Pacer,
     serving: Tasks,
 }
 
@@ -110,8 +107,7 @@ impl HttpServer {
         let recorder = Recorder::new(settings.audit.clone(), state.actions.clone(), &settings.metrics);
         let recorded = |router| recorder.around(router);
         let router = recorded(router(state.clone(), lmstfy.clone()));
-        let pacer = Pacer::new(Handle::current().metrics().num_workers());
-        let mut server = Self { address, commands, lmstfy_admin, secret, state, pacer, serving: Tasks::default() };
+        let mut server = Self { address, commands, lmstfy_admin, secret, state, serving: Tasks::default() };
         server.serving.spawn("token cache", server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
         server.serving.spawn("bulk actions", crate::bulk::run(server.state.clone()));
         let state = server.state.clone();
@@ -130,7 +126,8 @@ impl HttpServer {
 
     fn serve(&mut self, listener: TcpListener, router: Router, limits: HttpLimits, tls: Option<Arc<Tls>>) {
         let (metrics, stop) = (self.state.metrics.clone(), self.state.stop.clone());
-        self.serving.spawn("accept", accept::run(listener, router, limits, tls, metrics, self.pacer.clone(), stop));
+        self.serving
+            .spawn("accept", accept::run(listener, router, limits, tls, metrics, self.state.pacer.clone(), stop));
     }
 
     /// Where it listens, with the port that was chosen.

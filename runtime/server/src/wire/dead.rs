@@ -1,5 +1,6 @@
 //! Which of a topic's dead jobs are meant: these, or those that are so. And the dead in groups.
 
+use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -90,8 +91,9 @@ impl Chosen {
     }
 }
 
+#[async_trait]
 impl ChooseJobs for Filter {
-    fn fits(&self, job: &JobView) -> bool {
+    async fn fits(&self, job: &JobView) -> bool {
         let JobState::Dead { since } = job.state else { return false };
         let failure = job.last_failure.as_ref();
         self.before_ms.is_none_or(|before| since < before)

@@ -21,6 +21,7 @@ use super::unique::held_until;
 use super::work::Work;
 use crate::batch::parts;
 use crate::clock::{point_ms, wait_ms};
+use crate::weight::Weigh;
 use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace, StoredState, TakenBill, Transfer};
 use gristmill_core::bill::Day;
 use gristmill_core::job::{JobId, Name, TopicId};
@@ -110,7 +111,7 @@ impl Transfer for EmbeddedStore {
 
     async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
-        for (part, weight) in parts(jobs, CHUNK, |stored| Weight::of_job(stored.job.spec.body.data.len())) {
+        for (part, weight) in parts(jobs, CHUNK, |stored| Weight::of_job(stored.weight())) {
             let part: Vec<StoredJob> = part.into_iter().cloned().collect();
             let taken: Vec<Imported> = self
                 .write("take jobs in", weight, move |work| part.iter().map(|job| work.import(job)).collect())

@@ -1,46 +1,158 @@
-//! Values inside of JSON bodies.
+//! Values inside of JSON bodies: the names that are asked for are a tree, and a body is read once, whatever the tree is.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
 
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Larger bodies are not looked into.
 const BODY_BYTES: usize = 1 << 20;
 
-/// Calls `test` with the text of the value that the path leads to, and says whether it was `true`: of a string its characters, of a
-/// number its digits as they were written; `true`, `false` and `null` by name. Of an array each element is tried.
-///
-/// `false` if the body is no JSON, is larger than 1 MiB, or has no such value.
-pub(super) fn any_text(body: &[u8], path: &[String], test: &mut dyn FnMut(&str) -> bool) -> bool {
-    let text = Some(body).filter(|body| body.len() <= BODY_BYTES).and_then(|body| std::str::from_utf8(body).ok());
-    let Some(Ok(mut value)) = text.map(serde_json::from_str::<&RawValue>) else { return false };
-    for name in path {
-        let Some(child) = child(value, name) else { return false };
-        value = child;
+/// Called with each text that a body has at the end of a path, and the number of the path.
+pub(super) type Found<'f> = dyn FnMut(usize, &str) + Send + 'f;
+
+/// Paths into bodies, each with its number.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tree {
+    /// The path that ends here.
+    path: Option<usize>,
+    children: BTreeMap<String, Tree>,
+}
+
+impl Tree {
+    /// Adds a path, whose number is `next` unless it has one. Returns its number.
+    pub(super) fn add(&mut self, path: &[String], next: usize) -> usize {
+        match path {
+            [] => *self.path.get_or_insert(next),
+            [name, rest @ ..] => self.children.entry(name.clone()).or_default().add(rest, next),
+        }
     }
-    match elements(value) {
-        Some(elements) => elements.into_iter().any(|element| test_one(element, test)),
-        None => test_one(value, test),
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    /// Calls `found` with the text of each value that a path leads to: of a string its characters, of a number its digits as they were
+    /// written; `true`, `false` and `null` by name. Of an array each element is tried; of fields with the same name each.
+    ///
+    /// Returns `false` if the body is no JSON, or is larger than 1 MiB: what was found then does not count.
+    pub(super) fn read(&self, body: &[u8], found: &mut Found<'_>) -> bool {
+        let text = Some(body).filter(|body| body.len() <= BODY_BYTES).and_then(|body| std::str::from_utf8(body).ok());
+        text.is_some_and(|text| self.read_container(text, found).is_ok())
+    }
+
+    fn read_container(&self, text: &str, found: &mut Found<'_>) -> serde_json::Result<()> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        json.deserialize_any(Reader { tree: self, found })?;
+        json.end()
+    }
+
+    /// A value that a path may end at, or an element of one.
+    fn read_value(&self, text: &str, found: &mut Found<'_>) -> serde_json::Result<()> {
+        match (scalar(text), self.path) {
+            (Some(text), Some(path)) => found(path, &text),
+            (None, _) => self.read_container(text, found)?,
+            (Some(_), None) => {}
+        }
+        Ok(())
     }
 }
 
-/// A field of an object, or an element of an array by its number.
-fn child<'a>(value: &'a RawValue, name: &str) -> Option<&'a RawValue> {
-    if let Some(elements) = elements(value) {
-        return elements.get(name.parse::<usize>().ok()?).copied();
+/// The text of a value that is neither array nor object.
+fn scalar(json: &str) -> Option<Cow<'_, str>> {
+    match json.as_bytes().first()? {
+        b'{' | b'[' => None,
+        b'"' if json.contains('\\') => serde_json::from_str(json).ok().map(Cow::Owned),
+        _ => Some(Cow::Borrowed(json.trim_matches('"'))),
     }
-    let mut fields: HashMap<String, &RawValue> = serde_json::from_str(value.get()).ok()?;
-    fields.remove(name)
 }
 
-fn elements(value: &RawValue) -> Option<Vec<&RawValue>> {
-    value.get().starts_with('[').then(|| serde_json::from_str(value.get()).ok()).flatten()
+/// Reads one value: skips what no path leads to. No deeper than a path has names.
+struct Reader<'t, 'f, 'g> {
+    tree: &'t Tree,
+    found: &'f mut Found<'g>,
 }
 
-fn test_one(value: &RawValue, test: &mut dyn FnMut(&str) -> bool) -> bool {
-    match value.get().as_bytes().first() {
-        Some(b'"') => serde_json::from_str::<String>(value.get()).is_ok_and(|text| test(&text)),
-        Some(b'{' | b'[') | None => false,
-        Some(_) => test(value.get()),
+/// A name, borrowed from the body unless something in it is escaped.
+#[derive(Deserialize)]
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> DeserializeSeed<'de> for Reader<'_, '_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        if self.tree.path.is_none() {
+            return json.deserialize_any(self);
+        }
+        // As text, since no other form has all digits of a number. Paths that are parts of others are as many as conditions, at most.
+        let value = <&RawValue>::deserialize(json)?;
+        self.tree.read_value(value.get(), self.found).map_err(Error::custom)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_, '_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(FieldName(name)) = fields.next_key()? {
+            match self.tree.children.get(&*name) {
+                Some(tree) => fields.next_value_seed(Reader { tree, found: &mut *self.found })?,
+                None => _ = fields.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        let numbered = self.tree.children.iter().filter_map(|(name, tree)| Some((name.parse::<usize>().ok()?, tree)));
+        let numbered: Vec<_> = numbered.collect();
+        for index in 0.. {
+            let mut here = numbered.iter().filter(|(of, _)| *of == index).peekable();
+            if self.tree.path.is_none() && here.peek().is_none() {
+                if elements.next_element::<IgnoredAny>()?.is_none() {
+                    break;
+                }
+                continue;
+            }
+            let Some(element) = elements.next_element::<&RawValue>()? else { break };
+            if let (Some(path), Some(text)) = (self.tree.path, scalar(element.get())) {
+                (self.found)(path, &text);
+            }
+            for (_, tree) in here {
+                tree.read_value(element.get(), self.found).map_err(Error::custom)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! What a condition can be about, and a column can show.
 
-use super::{body, groups};
+use super::body::Tree;
+use super::groups;
 use crate::inspect::{JobState, JobView};
 use gristmill_core::job::Priority;
 use gristmill_core::outcome::Reason;
@@ -56,6 +57,11 @@ const NAMES: [(&str, JobField); 15] = [
     ("died", JobField::Died),
 ];
 
+/// So many names lead to a value at most.
+const PATH: usize = 64;
+/// So much of a message is held against a condition.
+const MESSAGE: usize = 64 << 10;
+
 const STATES: [&str; 6] = ["ready", "delayed", "waiting", "running", "dead", "finished"];
 
 impl JobField {
@@ -69,6 +75,9 @@ impl JobField {
         }
         match name.split_once('.') {
             Some(("meta", name)) if !name.is_empty() => Ok(Self::Meta(name.to_owned())),
+            Some(("body", path)) if path.split('.').count() > PATH => {
+                Err(format!("a path into bodies has {PATH} names at most: write a shorter one"))
+            }
             Some(("body", path)) if path.split('.').all(|part| !part.is_empty()) => {
                 Ok(Self::Body(path.split('.').map(str::to_owned).collect()))
             }
@@ -101,9 +110,8 @@ impl JobField {
 
     /// How many milliseconds ago, or from now on; the inner one is `None` if it does not apply to the job. `None` for a field
     /// that is no point in time.
-    #[expect(clippy::cast_precision_loss, reason = "times are less than 2^53 ms")]
-    pub(super) fn since(&self, job: &JobView, now: Timestamp) -> Option<Option<f64>> {
-        let after = |from: Timestamp, to: Timestamp| to.as_millis() as f64 - from.as_millis() as f64;
+    pub(super) fn since(&self, job: &JobView, now: Timestamp) -> Option<Option<i128>> {
+        let after = |from: Timestamp, to: Timestamp| i128::from(to.as_millis()) - i128::from(from.as_millis());
         match self {
             Self::Age => Some(job.job.as_ref().map(|job| after(job.enqueued_at, now))),
             Self::Due => Some(match (&job.state, &job.job) {
@@ -136,23 +144,26 @@ impl JobField {
             },
             Self::Reason => failure.is_some_and(|failure| test(failure.reason.as_str())),
             Self::Code => failure.is_some_and(|failure| test(&failure.detail.code)),
-            Self::Message => failure.is_some_and(|failure| test(&failure.detail.message)),
+            Self::Message => failure.is_some_and(|failure| test(head(&failure.detail.message))),
             Self::Group => matches!(view.state, JobState::Dead { .. }) && test(&groups::group_of(view)),
             Self::Attempts => test(&view.attempts.to_string()),
             Self::Age | Self::Due | Self::Died => false,
             Self::Meta(name) => spec.is_some_and(|spec| {
                 spec.metadata.iter().filter(|(known, _)| known == name).any(|(_, value)| test(value))
             }),
-            Self::Body(path) => spec.is_some_and(|spec| body::any_text(&spec.body.data, path, test)),
-            Self::Anything => {
-                [Self::Id, Self::Key, Self::Unique, Self::Code, Self::Message]
-                    .iter()
-                    .any(|one| one.any_text(view, test))
-                    || spec.is_some_and(|spec| {
-                        spec.metadata.iter().any(|(_, value)| test(value))
-                            || std::str::from_utf8(&spec.body.data).is_ok_and(test)
-                    })
-            }
+            Self::Body(path) => spec.is_some_and(|spec| {
+                let (mut tree, mut texts) = (Tree::default(), Vec::new());
+                tree.add(path, 0);
+                tree.read(&spec.body.data, &mut |_, text| texts.push(text.to_owned()))
+                    && texts.iter().any(|text| test(text))
+            }),
+            // Words are looked for in another way.
+            Self::Anything => false,
         }
     }
+}
+
+/// As much of a message as conditions look at.
+pub(super) fn head(message: &str) -> &str {
+    message.get(..message.floor_char_boundary(MESSAGE)).unwrap_or(message)
 }

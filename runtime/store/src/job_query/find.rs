@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use super::ended::search_ended;
 use super::scan::{ChooseJobs, Scanned, scan};
 use super::{JobField, JobQuery};
 use crate::counts::TopicCounts;
-use crate::ended::{REMEMBERED, look_up};
+use crate::ended::look_up;
 use crate::error::StoreError;
 use crate::inspect::{Inspect, JobState, JobView};
 use crate::list::{Cursor, StateFilter};
 use crate::progress::show_progress;
 use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::time::Timestamp;
 
 /// Jobs that one call looks at.
 const LOOK_AT: usize = 10_000;
@@ -36,10 +38,18 @@ pub struct Found {
 /// Where a search goes on. Its text is good for URLs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryCursor {
-    topic: Name,
-    state: StateFilter,
-    /// `None`: at the front.
-    after: Option<Cursor>,
+    pub(super) topic: Name,
+    pub(super) place: Place,
+}
+
+/// Where in a topic.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Place {
+    /// At the front of a list.
+    List(StateFilter),
+    Behind(Cursor),
+    /// Among the jobs that are over: behind the one that ended then, or at the front.
+    Ended(Option<(Timestamp, JobId)>),
 }
 
 /// The text is no cursor of a search.
@@ -47,11 +57,16 @@ pub struct QueryCursor {
 #[error("this is no cursor of a search: give back the `next` of the answer before, and nothing else")]
 pub struct BadQueryCursor;
 
+const FINISHED: &str = "finished";
+
 impl fmt::Display for QueryCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.after {
-            Some(after) => write!(f, "{}/{after}", self.topic),
-            None => write!(f, "{}/{}", self.topic, self.state.as_str()),
+        write!(f, "{}/", self.topic)?;
+        match &self.place {
+            Place::List(state) => f.write_str(state.as_str()),
+            Place::Behind(after) => write!(f, "{after}"),
+            Place::Ended(None) => f.write_str(FINISHED),
+            Place::Ended(Some((at, id))) => write!(f, "{FINISHED}:{}:{id}", at.as_millis()),
         }
     }
 }
@@ -62,20 +77,43 @@ impl FromStr for QueryCursor {
     fn from_str(text: &str) -> Result<Self, BadQueryCursor> {
         let (topic, place) = text.split_once('/').ok_or(BadQueryCursor)?;
         let topic = topic.parse().map_err(|_| BadQueryCursor)?;
-        if let Some(state) = StateFilter::parse(place) {
-            return Ok(Self { topic, state, after: None });
-        }
-        let after: Cursor = place.parse().map_err(|_| BadQueryCursor)?;
-        Ok(Self { topic, state: after.place(), after: Some(after) })
+        Ok(Self { topic, place: Place::parse(place).ok_or(BadQueryCursor)? })
     }
 }
 
-/// Finds at most `limit` jobs of a tenant that fit: of one topic, or of all. Looks at 10,000 jobs, 16 MiB of bodies or 200 pages at
-/// most, so that `next` may go on behind a call that found nothing. An id in the query is looked up, and so are the ready and running jobs
-/// of a key, by id, unless they are very many. The holder of a unique value in the query comes first.
+impl Place {
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(state) = StateFilter::parse(text) {
+            return Some(Self::List(state));
+        }
+        match text.strip_prefix(FINISHED) {
+            Some("") => Some(Self::Ended(None)),
+            Some(last) => {
+                let (at, id) = last.strip_prefix(':')?.split_once(':')?;
+                Some(Self::Ended(Some((Timestamp::from_millis(at.parse().ok()?), id.parse().ok()?))))
+            }
+            None => text.parse().ok().map(Self::Behind),
+        }
+    }
+
+    /// The list, if it is in one, and where there.
+    fn in_list(&self) -> Option<(StateFilter, Option<&Cursor>)> {
+        match self {
+            Self::List(state) => Some((*state, None)),
+            Self::Behind(after) => Some((after.place(), Some(after))),
+            Self::Ended(_) => None,
+        }
+    }
+}
+
+/// Finds at most `limit` jobs of a tenant that fit, or about 4 MiB of them: of one topic, or of all. Looks at 10,000 jobs, 16 MiB of what they
+/// hold or 200 pages at most, so that `next` may go on behind a call that found nothing. An id in the query is looked up, and so are the ready
+/// and running jobs of a key, by id, unless they are very many. The holder of a unique value in the query comes first.
 ///
-/// A query that names the state `finished` finds what is remembered of jobs that are over, behind all others and without a `next`: the last
-/// [`REMEMBERED`] of each topic, the latest first.
+/// A query that names the state `finished` finds what is remembered of jobs that are over, behind all others: the last
+/// [`REMEMBERED`](crate::REMEMBERED) of each topic, the latest first.
+///
+/// Each job is held against the query once, and others have their turn on the thread while it looks.
 ///
 /// # Errors
 /// Those of [`ListJobs::jobs`](crate::ListJobs::jobs) and [`Query::counts`](crate::Query::counts). If the future is dropped, the store
@@ -88,37 +126,63 @@ pub async fn find(
     after: Option<QueryCursor>,
     limit: usize,
 ) -> Result<Found, StoreError> {
+    find_some(store, tenant, topic, query, after, Scanned::at_most(limit, LOOK_AT), |view| view).await
+}
+
+/// The same for who needs no more than which jobs they are: without bodies, metadata, failures and checkpoints, so that no number of bytes
+/// ends it.
+///
+/// # Errors
+/// Those of [`find`].
+pub async fn find_without_payloads(
+    store: &dyn Inspect,
+    tenant: &Name,
+    query: &JobQuery,
+    after: Option<QueryCursor>,
+    limit: usize,
+) -> Result<Found, StoreError> {
+    let scanned = Scanned::at_most(limit, LOOK_AT).of_any_size();
+    find_some(store, tenant, None, query, after, scanned, without_payloads).await
+}
+
+fn without_payloads(mut view: JobView) -> JobView {
+    if let Some(job) = &mut view.job {
+        (job.spec.body, job.spec.metadata) = Default::default();
+    }
+    JobView { last_failure: None, checkpoint: None, ..view }
+}
+
+async fn find_some(
+    store: &dyn Inspect,
+    tenant: &Name,
+    topic: Option<&TopicId>,
+    query: &JobQuery,
+    after: Option<QueryCursor>,
+    mut scanned: Scanned,
+    kept: fn(JobView) -> JobView,
+) -> Result<Found, StoreError> {
     if let Some(id) = query.id() {
         let job = look_up(store, tenant, &id).await?;
         let is_in_topic = |view: &JobView| view.topic().is_some_and(|of| topic.is_none_or(|topic| of == topic));
-        let job = job.filter(|view| is_in_topic(view) && query.fits(view)).map(|view| JobView { result: None, ..view });
+        let job = match job.filter(is_in_topic) {
+            Some(view) if query.fits(&view).await => Some(kept(JobView { result: None, ..view })),
+            _ => None,
+        };
         return Ok(Found { jobs: job.into_iter().collect(), looked_at: 1, next: None });
     }
-    let (mut scanned, mut jobs) = (Scanned::at_most(limit, LOOK_AT), Vec::new());
+    let mut jobs = Vec::new();
     if after.is_none() {
         jobs = unique_holders(store, tenant, topic, query, &mut scanned).await?;
     }
     let known: Vec<JobId> = jobs.iter().map(|view| view.id.clone()).collect();
-    let add = |job: JobView| {
+    let mut add = |job: JobView| {
         if !known.contains(&job.id) {
-            jobs.push(job);
+            jobs.push(kept(job));
         }
     };
-    let next = search(store, tenant, topic, query, after, &mut scanned, add).await?;
+    let mut next = search(store, tenant, topic, query, after.clone(), &mut scanned, &mut add).await?;
     if next.is_none() && query.wants_finished() {
-        let topics = match topic {
-            Some(topic) => vec![topic.clone()],
-            None => store.counts(tenant).await?.into_iter().map(|counts| counts.topic).collect(),
-        };
-        for topic in topics.iter().filter(|topic| query.fits_topic(&topic.topic)) {
-            let ended = store.ended_jobs(topic, REMEMBERED).await?;
-            scanned.looked_at += ended.len();
-            let room = limit.saturating_sub(jobs.len());
-            jobs.extend(ended.into_iter().filter(|view| query.fits(view)).take(room));
-            if jobs.len() >= limit {
-                break;
-            }
-        }
+        next = search_ended(store, tenant, topic, query, after, &mut scanned, &mut add).await?;
     }
     show_progress(store, tenant, &mut jobs).await?;
     Ok(Found { jobs, looked_at: scanned.looked_at, next })
@@ -143,9 +207,10 @@ async fn unique_holders(
         }
         let Some(id) = store.unique_holder(topic, value).await? else { continue };
         scanned.looked_at += 1;
-        let view = store.job(tenant, &id).await?.filter(|view| view.topic() == Some(topic) && query.fits(view));
-        if let Some(view) = view.filter(|view| view.state != JobState::Finished) {
-            scanned.room -= 1;
+        let is_in_topic = |view: &JobView| view.topic() == Some(topic) && view.state != JobState::Finished;
+        let Some(view) = store.job(tenant, &id).await?.filter(is_in_topic) else { continue };
+        if scanned.holds_against(query, &view).await {
+            scanned.found(&view);
             found.push(JobView { result: None, ..view });
         }
     }
@@ -162,20 +227,27 @@ pub(super) async fn search(
     scanned: &mut Scanned,
     mut found: impl FnMut(JobView) + Send,
 ) -> Result<Option<QueryCursor>, StoreError> {
+    let begin = match &after {
+        Some(after) => match after.place.in_list() {
+            Some((state, behind)) => Some((&after.topic, state, behind)),
+            None => return Ok(None),
+        },
+        None => None,
+    };
     let mut lists = lists(store, tenant, topic, query).await?;
     let order =
         |topic: &Name, state: StateFilter| (topic.clone(), StateFilter::ALL.iter().position(|known| *known == state));
-    if let Some(after) = &after {
-        let begin = order(&after.topic, after.state);
+    if let Some((topic, state, _)) = begin {
+        let begin = order(topic, state);
         lists.retain(|(topic, state)| order(&topic.topic, *state) >= begin);
     }
     for (topic, state) in lists {
-        let goes_on = |after: Option<Cursor>| Some(QueryCursor { topic: topic.topic.clone(), state, after });
+        let goes_on = |place: Place| Some(QueryCursor { topic: topic.topic.clone(), place });
         if scanned.is_over() {
-            return Ok(goes_on(None));
+            return Ok(goes_on(Place::List(state)));
         }
-        let here = after.as_ref().filter(|after| after.topic == topic.topic && after.state == state);
-        let here = here.and_then(|after| after.after.clone());
+        let here = begin.filter(|(of, begin, _)| **of == topic.topic && *begin == state);
+        let here = here.and_then(|(.., behind)| behind.cloned());
         let (by_id, here): (Option<Cursor>, Option<Cursor>) = match here {
             Some(after) if after.number < 0.0 && after.number.is_finite() => (Some(after), None),
             here => (None, here),
@@ -189,12 +261,12 @@ pub(super) async fn search(
             let last = by_id.as_ref().and_then(Cursor::last);
             let ids: Vec<JobId> = ids.into_iter().filter(|id| last.is_none_or(|last| id > last)).collect();
             if let Some(last) = look_at(store, tenant, &ids, (state, query), scanned, &mut found).await? {
-                return Ok(goes_on(Some(Cursor::new(state, BY_ID, last))));
+                return Ok(goes_on(Place::Behind(Cursor::new(state, BY_ID, last))));
             }
             continue;
         }
         if let Some(next) = scan(store, (&topic, state), here, query, scanned, &mut found).await? {
-            return Ok(goes_on(Some(next)));
+            return Ok(goes_on(Place::Behind(next)));
         }
     }
     Ok(None)
@@ -228,9 +300,8 @@ async fn look_at(
         if let Some(view) = store.job(tenant, id).await?
             && view.state.as_str() == state.as_str()
         {
-            scanned.bytes = scanned.bytes.saturating_sub(view.job.as_ref().map_or(0, |job| job.spec.body.data.len()));
-            if query.fits(&view) {
-                scanned.room -= 1;
+            if scanned.holds_against(query, &view).await {
+                scanned.found(&view);
                 found(JobView { result: None, ..view });
             }
         }

@@ -60,7 +60,7 @@ pub struct DeadGroups {
     pub next: Option<QueryCursor>,
 }
 
-/// Groups the dead jobs of a tenant that fit. Looks at 10,000 jobs, 16 MiB of bodies or 200 pages at most.
+/// Groups the dead jobs of a tenant that fit. Looks at 10,000 jobs, 16 MiB of what they hold or 200 pages at most.
 ///
 /// # Errors
 /// Those of [`find`](super::find()). If the future is dropped, the store is as it was.
@@ -71,7 +71,7 @@ pub async fn dead_groups(
     after: Option<QueryCursor>,
 ) -> Result<DeadGroups, StoreError> {
     let query = query.clone().of_state(StateFilter::Dead);
-    let (mut scanned, mut groups) = (Scanned::at_most(usize::MAX, LOOK_AT), HashMap::new());
+    let (mut scanned, mut groups) = (Scanned::at_most(usize::MAX, LOOK_AT).of_any_size(), HashMap::new());
     let next = search(store, tenant, None, &query, after, &mut scanned, |job| add(&mut groups, &job)).await?;
     let mut groups: Vec<DeadGroup> = groups.into_values().collect();
     groups.sort_by(|one, other| {

@@ -6,23 +6,32 @@
 //! go on.
 
 mod body;
+mod ended;
 mod error;
 mod field;
 mod find;
 mod groups;
+mod number;
 mod parse;
 mod pattern;
+mod payloads;
 mod scan;
+mod words;
 
+use std::cmp::Ordering;
 use std::str::FromStr;
+
+use async_trait::async_trait;
 
 pub use self::error::QueryError;
 pub use self::field::JobField;
-pub use self::find::{BadQueryCursor, Found, QueryCursor, find};
+pub use self::find::{BadQueryCursor, Found, QueryCursor, find, find_without_payloads};
 pub use self::groups::{DeadGroup, DeadGroups, dead_groups};
 pub use self::scan::{ChooseJobs, Scanned, scan};
 
+use self::number::Number;
 use self::pattern::Pattern;
+use self::payloads::PayloadTests;
 use super::inspect::{JobState, JobView};
 use super::list::StateFilter;
 use gristmill_core::job::{JobId, Name};
@@ -32,6 +41,8 @@ use gristmill_core::time::Timestamp;
 #[derive(Debug, Clone)]
 pub struct JobQuery {
     conditions: Vec<Condition>,
+    /// Those about payloads.
+    payloads: PayloadTests,
     /// Ages are counted back from here.
     now: Timestamp,
 }
@@ -47,8 +58,10 @@ struct Condition {
 enum Test {
     /// One of these.
     Is(Vec<Pattern>),
+    /// This word anywhere in a text, whatever the case of its letters.
+    Word(String),
     /// A number; lengths of time are in milliseconds.
-    Compare(Comparison, f64),
+    Compare(Comparison, Number<'static>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,28 +73,45 @@ enum Comparison {
 }
 
 impl Comparison {
-    fn holds(self, number: f64, bound: f64) -> bool {
+    fn holds(self, number: &Number<'_>, bound: &Number<'_>) -> bool {
+        let order = number.compare(bound);
         match self {
-            Self::Less => number < bound,
-            Self::AtMost => number <= bound,
-            Self::Greater => number > bound,
-            Self::AtLeast => number >= bound,
+            Self::Less => order == Ordering::Less,
+            Self::AtMost => order != Ordering::Greater,
+            Self::Greater => order == Ordering::Greater,
+            Self::AtLeast => order != Ordering::Less,
         }
     }
 }
 
 impl Condition {
+    /// Whether it is one of those that [`PayloadTests`] looks after.
+    const fn is_about_body(&self) -> bool {
+        matches!(self.field, JobField::Body(_) | JobField::Anything)
+    }
+
+    /// How many of its values are patterns, each of which is looked for by itself.
+    fn patterns(&self) -> usize {
+        match &self.test {
+            Test::Is(patterns) => patterns.iter().filter(|pattern| pattern.as_literal().is_none()).count(),
+            Test::Word(_) | Test::Compare(..) => 0,
+        }
+    }
+
+    /// Of one that is not about bodies.
     fn holds(&self, job: &JobView, now: Timestamp) -> bool {
         let holds = match &self.test {
             Test::Is(patterns) => {
                 self.field.any_text(job, &mut |text| patterns.iter().any(|pattern| pattern.fits(text)))
             }
-            Test::Compare(comparison, bound) => match self.field.since(job, now) {
-                Some(millis) => millis.is_some_and(|millis| comparison.holds(millis, *bound)),
-                None => self
-                    .field
-                    .any_text(job, &mut |text| text.parse().is_ok_and(|number: f64| comparison.holds(number, *bound))),
-            },
+            Test::Word(_) => false,
+            Test::Compare(comparison, bound) => {
+                let fits = |text: &str| Number::parse(text).is_some_and(|number| comparison.holds(&number, bound));
+                match self.field.since(job, now) {
+                    Some(millis) => millis.is_some_and(|millis| fits(&millis.to_string())),
+                    None => self.field.any_text(job, &mut |text| fits(text)),
+                }
+            }
         };
         holds != self.is_negated
     }
@@ -120,7 +150,7 @@ impl JobQuery {
         let mut of_it = self.conditions.iter().filter(|condition| condition.field == *field);
         of_it.all(|condition| match &condition.test {
             Test::Is(patterns) => condition.is_negated != patterns.iter().any(|pattern| pattern.fits(name)),
-            Test::Compare(..) => true,
+            Test::Word(_) | Test::Compare(..) => true,
         })
     }
 
@@ -137,7 +167,7 @@ impl JobQuery {
                 [pattern] => pattern.as_literal(),
                 _ => None,
             },
-            Test::Compare(..) => None,
+            Test::Word(_) | Test::Compare(..) => None,
         })
     }
 
@@ -172,9 +202,12 @@ impl JobQuery {
     }
 }
 
+#[async_trait]
 impl ChooseJobs for JobQuery {
-    fn fits(&self, job: &JobView) -> bool {
-        self.conditions.iter().all(|condition| condition.holds(job, self.now))
+    async fn fits(&self, job: &JobView) -> bool {
+        // Bodies are read last, and only if all depends on them.
+        let mut others = self.conditions.iter().filter(|condition| !condition.is_about_body());
+        others.all(|condition| condition.holds(job, self.now)) && self.payloads.hold(job).await
     }
 
     fn is_past(&self, job: &JobView) -> bool {
@@ -187,7 +220,8 @@ impl FromStr for JobQuery {
 
     /// Ages are counted back from this moment, by this host's clock. An empty text chooses every job.
     fn from_str(text: &str) -> Result<Self, QueryError> {
-        Ok(Self { conditions: parse::conditions(text)?, now: Timestamp::now() })
+        let conditions = parse::conditions(text)?;
+        Ok(Self { payloads: PayloadTests::of(&conditions), conditions, now: Timestamp::now() })
     }
 }
 

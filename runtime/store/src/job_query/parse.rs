@@ -2,6 +2,7 @@
 
 use super::error::QueryError;
 use super::field::JobField;
+use super::number::Number;
 use super::pattern::Pattern;
 use super::{Comparison, Condition, Test};
 use gristmill_config::units;
@@ -10,6 +11,7 @@ use gristmill_core::time::millis;
 /// What holding a job against a query may cost.
 const MOST_CONDITIONS: usize = 16;
 const MOST_CHARS: usize = 2000;
+const MOST_PATTERNS: usize = 16;
 
 /// A character, and whether it stands in quotes, where it has no other meaning.
 type Char = (char, bool);
@@ -25,6 +27,9 @@ pub(super) fn conditions(text: &str) -> Result<Vec<Condition>, QueryError> {
             return Err(term.error(format!("there are more than {MOST_CONDITIONS} conditions: leave some out")));
         }
         conditions.push(term.condition().map_err(|problem| term.error(problem))?);
+        if conditions.iter().map(Condition::patterns).sum::<usize>() > MOST_PATTERNS {
+            return Err(term.error(format!("there are more than {MOST_PATTERNS} values with `*`: use fewer")));
+        }
     }
     Ok(conditions)
 }
@@ -86,15 +91,11 @@ impl Term {
         };
         let operator = chars.iter().position(|char| matches!(char, (':' | '<' | '>', false)));
         let Some((name, [(operator, _), value @ ..])) = operator.map(|at| chars.split_at(at)) else {
-            let words = text_of(chars).to_lowercase();
+            let words = text_of(chars);
             if words.is_empty() {
                 return Err("there is no text: write a word, or a condition such as `state:dead`".into());
             }
-            return Ok(Condition {
-                is_negated,
-                field: JobField::Anything,
-                test: Test::Is(vec![Pattern::Within(words)]),
-            });
+            return Ok(Condition { is_negated, field: JobField::Anything, test: Test::Word(words) });
         };
         let name = text_of(name);
         let quote = "put quotes around a text that is no condition";
@@ -126,7 +127,7 @@ fn equality(field: &JobField, name: &str, value: &[Char]) -> Result<Test, String
 }
 
 fn pattern(value: &[Char]) -> Pattern {
-    Pattern::Whole(value.split(|char| *char == ('*', false)).map(text_of).collect())
+    Pattern(value.split(|char| *char == ('*', false)).map(text_of).collect())
 }
 
 fn bound(
@@ -143,16 +144,16 @@ fn bound(
     let text = text_of(value);
     if field.is_time() {
         let length = units::duration(&text).map_err(|error| error.to_string())?;
-        #[expect(clippy::cast_precision_loss, reason = "a length of time is less than 2^53 ms")]
-        return Ok(Test::Compare(comparison, millis(length) as f64));
+        let millis = millis(length).to_string();
+        return Number::parse(&millis).map(|millis| Test::Compare(comparison, millis.into_owned())).ok_or(millis);
     }
     if !field.is_number() {
         return Err(format!("`{name}` cannot be compared: write `{name}:VALUE`"));
     }
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok(Test::Compare(comparison, number)),
-        _ => Err(format!("`{text}` is no number: write one such as `{name}>3`")),
-    }
+    let number = Number::parse(&text).map(Number::into_owned);
+    number
+        .map(|number| Test::Compare(comparison, number))
+        .ok_or_else(|| format!("`{text}` is no number: write one such as `{name}>3`"))
 }
 
 fn text_of(chars: &[Char]) -> String {

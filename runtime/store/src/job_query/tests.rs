@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 
 use super::*;
 use crate::error::StoreError;
@@ -44,10 +45,15 @@ fn query(text: &str) -> JobQuery {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Of a job that is so small that nobody else needs a turn.
+fn fits(query: &JobQuery, job: &JobView) -> bool {
+    query.fits(job).now_or_never().unwrap()
+}
+
 #[test]
 fn every_condition_holds_for_the_jobs_that_it_names() {
     let job = job("j1", BODY);
-    for fits in [
+    for held in [
         "",
         "state:dead",
         "state:ready,dead topic:mail* topic:*-out topic:m*l*t",
@@ -64,23 +70,23 @@ fn every_condition_holds_for_the_jobs_that_it_names() {
         "-worker:*",
         "key:\"cust-17\" -key:\"cust-*\"",
     ] {
-        assert!(query(fits).fits(&job), "{fits}");
+        assert!(fits(&query(held), &job), "{held}");
     }
     for text in ["state:ready", "-state:dead", "age>2h", "due<1h", "nothing", "topic:mail", "key:CUST-17", "id:j"] {
-        assert!(!query(text).fits(&job), "{text}");
+        assert!(!fits(&query(text), &job), "{text}");
     }
     let group = query(&format!("group:{}", groups::group_of(&job)));
-    assert!(group.fits(&job) && group.is_selective());
+    assert!(fits(&group, &job) && group.is_selective());
     assert!(!query("topic:mail state:dead").is_selective());
 }
 
 #[test]
 fn bodies_that_are_no_json_fit_no_condition_about_values() {
     for body in ["", "{", "no json", "\u{1}", &format!("{BODY} x")] {
-        assert!(!query("body.user.id:42").fits(&job("j", body)), "{body}");
+        assert!(!fits(&query("body.user.id:42"), &job("j", body)), "{body}");
     }
     let large = format!("{}{BODY}", " ".repeat(1 << 20));
-    assert!(!query("body.user.id:42").fits(&job("j", &large)));
+    assert!(!fits(&query("body.user.id:42"), &job("j", &large)));
 }
 
 #[test]
@@ -101,6 +107,8 @@ fn a_mistake_is_named_with_its_place_and_the_remedy() {
         ("key:", 1, "there is no value behind `key:`"),
         ("a -", 3, "there is no text"),
         ("a \"b c", 3, "a quote is not closed"),
+        (&format!("a key:{}", "a*,".repeat(17)), 3, "more than 16 values with `*`"),
+        (&format!("body{}:1", ".a".repeat(65)), 1, "64 names at most"),
         (&"a ".repeat(17), 33, "more than 16 conditions"),
         (&"a".repeat(2001), 2001, "more than 2000 characters"),
     ] {
@@ -120,8 +128,93 @@ fn made_up_queries_are_read_or_refused() {
     let job = job("j", BODY);
     gristmill_fuzz::check("job query", &known, |input| {
         let read = String::from_utf8_lossy(input).parse::<JobQuery>();
-        read.map(|query| (query.fits(&job), query.is_past(&job), query.id().is_some()))
+        read.map(|query| (fits(&query, &job), query.is_past(&job), query.id().is_some()))
     });
+}
+
+#[test]
+fn paths_that_are_parts_of_others_and_names_that_are_numbers_lead_to_values() {
+    let body = r#"{"a": [1, [2], {"b": 3, "0": "four"}, "fi\u0076e"], "b": {"a": {"c": -1.50e1}}, "n": {"1": [7, 8]}, "b": 9}"#;
+    let job = job("j", body);
+    for held in [
+        "body.a:1 body.a:five -body.a:2 body.a.1:2 body.a.2.b:3 body.a.2.0:four body.a.2.b>=3 -body.a.2:*",
+        "body.b.a.c:-1.50e1 body.b.a.c<-14.9 body.b.a.c>=-15 -body.b.a:* body.b:9",
+        "body.n.1:8 body.n.1.0:7 body.n.1>7.5 -body.n:* -body.n.2:*",
+        "body.a:1,x body.a:f*e -body.a:four,2 body.a>0 body.a<=1 -body.a>1",
+    ] {
+        assert!(fits(&query(held), &job), "{held}");
+    }
+}
+
+#[test]
+fn numbers_are_compared_to_the_last_digit() {
+    let mut job = job("j", r#"{"user": 3889108265204450030, "text": "9007199254740993", "huge": 1e999}"#);
+    if let Some(job) = &mut job.job {
+        job.spec.metadata = vec![("order".into(), "3889108265204450030".into())];
+    }
+    for held in [
+        "-body.user>=3889108265204450031 body.user<3889108265204450031 body.user>3889108265204450029.9",
+        "-meta.order>=3889108265204450031 -meta.order>3889108265204450030 meta.order>=3889108265204450030",
+        "body.text>9007199254740992 -body.text>9007199254740993 body.huge>1e998 body.huge<=1e999 attempts>=3.0",
+    ] {
+        assert!(fits(&query(held), &job), "{held}");
+    }
+}
+
+/// Says of each job that it was held against it.
+#[derive(Debug, Default)]
+struct Held(parking_lot::Mutex<Vec<JobId>>);
+
+#[async_trait]
+impl ChooseJobs for Held {
+    async fn fits(&self, job: &JobView) -> bool {
+        self.0.lock().push(job.id.clone());
+        true
+    }
+
+    fn is_past(&self, _: &JobView) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_held_against_a_query_once() {
+    let store = Numbered((0..1000).map(|n| job(&n.to_string(), "")).collect());
+    let (held, topic, mut scanned) = (Held::default(), "t".parse().unwrap(), Scanned::at_most(450, 10_000));
+    scan(&store, (&topic, StateFilter::Dead), None, &held, &mut scanned, |_| ()).await.unwrap();
+    let held = held.0.into_inner();
+    assert_eq!(held.iter().collect::<std::collections::HashSet<_>>().len(), held.len());
+    assert_eq!((scanned.looked_at, held.len()), (450, 451));
+}
+
+#[tokio::test]
+async fn a_request_finds_no_more_than_a_few_mib_and_others_have_their_turn() {
+    let with_failure = |n: usize| {
+        let mut view = job(&n.to_string(), "");
+        let context = Payload { data: vec![b'x'; 1 << 20], content_type: None };
+        view.last_failure.as_mut().unwrap().detail.context = Some(context);
+        view
+    };
+    let store = Numbered((0..30).map(with_failure).collect());
+    let topic = "t".parse().unwrap();
+    let turns = std::rc::Rc::new(std::cell::Cell::new(0));
+    let (query, mut scanned, mut found) = (query("state:dead"), Scanned::at_most(1000, 10_000), 0);
+    let counted = turns.clone();
+    let others = async move {
+        loop {
+            counted.set(counted.get() + 1);
+            tokio::task::yield_now().await;
+        }
+    };
+    let search = scan(&store, (&topic, StateFilter::Dead), None, &query, &mut scanned, |_| found += 1);
+    let next = tokio::select! {
+        biased;
+        next = search => next.unwrap(),
+        () = others => None,
+    };
+    // A store's pages are bounded, these are not.
+    assert!(next.is_none() && found == 30 && scanned.room_bytes == 0 && scanned.bytes == 0, "{found}, {scanned:?}");
+    assert!(turns.get() >= 30, "{}", turns.get());
 }
 
 /// A list of jobs whose ids are their places.
@@ -190,10 +283,18 @@ async fn a_scan_ends_where_no_further_job_can_fit() {
 
 #[test]
 fn cursors_of_searches_read_as_they_are_written() {
-    for text in ["mail/dead", "mail/ready:low:17:j0:0:90", "mail/near~dead:normal:7:j:0:0"] {
+    for text in [
+        "mail/dead",
+        "mail/ready:low:17:j0:0:90",
+        "mail/near~dead:normal:7:j:0:0",
+        "mail/finished",
+        "mail/finished:17:j0",
+    ] {
         assert_eq!(text.parse::<QueryCursor>().unwrap().to_string(), text);
     }
-    for text in ["", "mail", "mail/", "mail/asleep", "/dead", "dead:normal:7:j:0:0"] {
+    for text in
+        ["", "mail", "mail/", "mail/asleep", "mail/finished:x:j", "mail/finished:7", "/dead", "dead:normal:7:j:0:0"]
+    {
         assert_eq!(text.parse::<QueryCursor>(), Err(BadQueryCursor), "{text}");
     }
 }

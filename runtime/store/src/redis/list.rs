@@ -15,6 +15,7 @@ use super::reply::Reply;
 use super::script::{Call, Script, script};
 use super::store::{CALLS_AT_ONCE, Partition, SCRIPT_JOBS};
 use crate::list::{Anchor, PAGE_BYTES, PAGE_JOBS};
+use crate::weight::Weigh;
 use crate::{Cursor, JobState, JobView, Page, StateFilter, StoreError};
 use gristmill_core::job::{JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
@@ -300,5 +301,5 @@ fn read_running(jobs: &mut Reply, (delivery, worker): (u64, &str)) -> RedisResul
 }
 
 fn bytes(page: &Page) -> usize {
-    page.jobs.iter().filter_map(|view| view.job.as_ref()).map(|job| job.spec.body.data.len()).sum()
+    page.jobs.iter().map(Weigh::weight).sum()
 }

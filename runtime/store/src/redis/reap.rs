@@ -16,6 +16,7 @@ use super::script::{Call, script};
 use super::store::{Partition, Server};
 use crate::batch::CLAIM_BYTES;
 use crate::clock::wait_ms;
+use crate::weight::Weigh;
 use crate::{Heartbeat, Overdue, OverdueJobs, StoreError};
 use gristmill_core::job::{Lease, Name, WorkerId};
 use gristmill_core::time::Timestamp;
@@ -197,7 +198,7 @@ impl Partition {
             let mut found = self.overdue_among(tenant, &keys, part, (left, bytes), dead_after).await?;
             found.retain(|found| known.insert(found.claim.lease.job.clone()));
             left = left.saturating_sub(found.len());
-            bytes = found.iter().fold(bytes, |bytes, found| bytes.saturating_sub(found.claim.job.spec.body.data.len()));
+            bytes = found.iter().fold(bytes, |bytes, found| bytes.saturating_sub(found.claim.weight()));
             overdue.extend(found);
             next = parts.next().filter(|_| begun.elapsed() < LOOK_FOR);
         }

@@ -16,6 +16,7 @@ use super::script::{Call, script};
 use super::store::{Numbered, Partition, SCRIPT, SCRIPT_JOBS, by_tenant};
 use crate::batch::{Weight, parts as cut};
 use crate::clock::point_ms;
+use crate::weight::Weigh;
 use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace};
 use gristmill_core::job::{JobId, Name, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
@@ -332,7 +333,7 @@ fn still_held(stored: &StoredJob) -> Option<String> {
 }
 
 fn weight(stored: &StoredJob) -> Weight {
-    Weight::of_job(stored.job.spec.body.data.len() + stored.checkpoint.as_ref().map_or(0, Vec::len))
+    Weight::of_job(stored.weight())
 }
 
 fn read_imported(mut reply: Reply, _: usize) -> RedisResult<Vec<Imported>> {

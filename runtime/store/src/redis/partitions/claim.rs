@@ -10,6 +10,7 @@ use redis::pipe;
 use super::{Partition, PartitionMap, RedisStore, available};
 use crate::batch::CLAIM_BYTES;
 use crate::redis::keys;
+use crate::weight::Weigh;
 use crate::{ClaimFrom, Claimed, Claims, StoreError};
 use gristmill_core::job::{TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
@@ -40,7 +41,7 @@ impl Claims for RedisStore {
                 Err(_) if !claimed.claims.is_empty() => break,
                 some => some?,
             };
-            let bytes = some.claims.iter().map(|claim| claim.job.spec.body.data.len()).sum();
+            let bytes = some.claims.iter().map(Weigh::weight).sum();
             room = room.saturating_sub(bytes);
             claimed.claims.extend(some.claims);
             claimed.refused.extend(some.refused);
