@@ -7,8 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# One and a half tests for each processor: many of them wait for a part of their time.
-export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 3 / 2))}"
+# Two tests for each processor: many of them wait for a part of their time.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 2))}"
 
 quick=false
 if [ "${1-}" = --quick ]; then

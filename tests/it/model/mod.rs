@@ -31,32 +31,32 @@ use world::World;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare([Kind::REDIS, Kind::Memory], 250);
+    compare([Kind::REDIS, Kind::Memory], 125);
 }
 
 #[test]
 fn a_clustered_redis_behaves_like_the_model() {
-    compare([Kind::Redis(RedisKind::Cluster), Kind::Memory], 100);
+    compare([Kind::Redis(RedisKind::Cluster), Kind::Memory], 50);
 }
 
 #[test]
 fn topics_spread_over_partitions_behave_like_the_model() {
-    compare([Kind::Spread(1), Kind::Memory], 100);
+    compare([Kind::Spread(1), Kind::Memory], 50);
 }
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare([Kind::File, Kind::File], 250);
+    compare([Kind::File, Kind::File], 125);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare([Kind::Memory, Kind::Memory], 400);
+    compare([Kind::Memory, Kind::Memory], 200);
 }
 
 #[test]
 fn two_shards_of_different_kinds_behave_like_the_model() {
-    compare([Kind::ShardedStore, Kind::REDIS], 100);
+    compare([Kind::ShardedStore, Kind::REDIS], 50);
 }
 
 fn number(variable: &str, default: u64) -> u64 {

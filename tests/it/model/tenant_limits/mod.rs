@@ -17,7 +17,7 @@ use super::side::Difference;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare(Kind::REDIS, 100);
+    compare(Kind::REDIS, 50);
 }
 
 #[test]
@@ -32,12 +32,12 @@ fn two_shards_of_different_kinds_behave_like_the_model() {
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare(Kind::File, 100);
+    compare(Kind::File, 50);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare(Kind::Memory, 150);
+    compare(Kind::Memory, 75);
 }
 
 fn compare(kind: Kind, sequences_by_default: u64) {

@@ -14,17 +14,17 @@ use super::side::Difference;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare(Kind::REDIS, 100);
+    compare(Kind::REDIS, 50);
 }
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare(Kind::File, 100);
+    compare(Kind::File, 50);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare(Kind::Memory, 150);
+    compare(Kind::Memory, 75);
 }
 
 fn compare(kind: Kind, sequences_by_default: u64) {
