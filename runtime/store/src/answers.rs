@@ -94,7 +94,8 @@ pub struct Claimed {
 /// What a migration did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Migrated {
-    /// Jobs that became ready, but for those that schedules made, and topics whose rate allows more.
+    /// Jobs that became ready, but for those that schedules made; topics whose rate allows more; and links of jobs that ended, which were passed
+    /// on to those that wait.
     pub moved: usize,
     /// Schedules that fired.
     pub fired: usize,

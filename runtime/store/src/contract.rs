@@ -187,7 +187,8 @@ operations! {
 
         /// Fires the tenant's schedules that are due, and moves at most `limit` due jobs of the tenant from delayed to ready: of each
         /// topic in the order in which they came due, those of one millisecond by id. Where `limit` is too small for all, topics share
-        /// it. And has those topics claimed from whose rate allows more by now.
+        /// it. And has those topics claimed from whose rate allows more by now, and passes on what ended jobs have left to be told
+        /// those that wait for them: about a thousand links count as a thousand jobs.
         async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError>;
 
         /// What waits at this moment: the slow safety net under [`Signals::signals`]. Answers in the order given; a tenant

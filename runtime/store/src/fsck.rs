@@ -171,6 +171,10 @@ checks! {
         "the notes of what a job waits for do not fit together, or fewer are counted than there are",
         "the end of a job may not start what waits for it, or a batch takes too many members",
         "cancel the job that waits and push it again";
+    EndNotPassedOn "end-not-passed-on":
+        "a job has ended, and nothing goes on to tell those that wait for it",
+        "they wait until another job ends for which many wait",
+        "cancel them and push them again";
     TopicNotListed "topic-not-listed":
         "a job's topic is not in the list of topics",
         "no command shows the topic, and nothing of it is swept",

@@ -76,6 +76,11 @@ impl Settlement {
         }
     }
 
+    /// Whether a follow-up job gets the id of the job itself, so that all links of this have to be done with in the same step.
+    pub(crate) fn reuses_id(&self) -> bool {
+        self.visible_follow_ups().iter().any(|job| job.spec.id == self.lease.job)
+    }
+
     /// Bytes of what the attempt brought about: its result, and the bodies of the follow-ups that count.
     pub(crate) fn bytes_out(&self) -> usize {
         let result = self.verdict.result().map_or(0, |payload| payload.data.len());

@@ -1,9 +1,11 @@
 //! As many links as a job may have.
 
-use gristmill::job::{MEMBERS, NoLink, WAITERS};
-use gristmill::outcome::Verdict;
-use gristmill::store::{BatchSealed, Pushed, Settlement, job_graph};
-use gristmill_tests::test_store::{TestStore, claimed, ids, job, settlement, tenant};
+use gristmill::job::{MEMBERS, NewJob, NoLink, WAITERS};
+use gristmill::outcome::{Reason, Verdict};
+use gristmill::store::{BatchSealed, Cancelled, Pushed, Settlement, Signal, job_graph};
+use gristmill_tests::test_store::{TestStore, claimed, failure, ids, job, settlement, tenant, topic};
+use gristmill_tests::wait::SOON;
+use tokio::time::timeout;
 
 use super::after::{after, batch, member, stored};
 
@@ -12,7 +14,124 @@ super::cases![
     as_many_jobs_wait_for_one_as_may,
     a_batch_with_as_many_members_as_may_starts_after_the_last,
     a_graph_has_no_more_edges_than_it_may,
+    the_ends_of_many_jobs_reach_those_that_wait_in_steps,
+    the_ends_of_many_attempts_reach_those_that_wait_in_steps,
+    what_many_jobs_waited_for_is_forgotten_in_steps,
+    dead_jobs_are_respawned_before_all_that_wait_know_of_their_end,
 ];
+
+/// That many jobs, and as many that wait for all of them: these are more links than one step passes on.
+const CROSSED: usize = 40;
+
+async fn crossed(queue: &TestStore) -> (Vec<NewJob>, Vec<NewJob>) {
+    let jobs: Vec<NewJob> = (0..CROSSED).map(|_| job("mail")).collect();
+    stored(queue, &jobs).await;
+    let all: Vec<&NewJob> = jobs.iter().collect();
+    let waiters: Vec<NewJob> = (0..CROSSED).map(|_| after("news", &all)).collect();
+    stored(queue, &waiters).await;
+    (jobs, waiters)
+}
+
+/// Goes on with what is left to be done, as a runner does. Returns in how many steps.
+async fn go_on(queue: &TestStore) -> usize {
+    let mut steps = 0;
+    while queue.store.migrate(&tenant(), 1).await.unwrap().moved > 0 {
+        steps += 1;
+    }
+    steps
+}
+
+/// How many jobs each of these waits for, how many of them have ended, and how many of these were not done.
+async fn progress(queue: &TestStore, waiters: &[NewJob]) -> Vec<[u64; 3]> {
+    let mut found = Vec::new();
+    for waiter in waiters {
+        let known = queue.store.waits_for(&tenant(), &waiter.spec.id, 1).await.unwrap().unwrap();
+        found.push([known.total, known.ended, known.failed]);
+    }
+    found.dedup();
+    found
+}
+
+async fn is_sound(queue: &TestStore) {
+    assert_eq!(queue.store.fsck().await.unwrap().findings, []);
+}
+
+async fn the_ends_of_many_jobs_reach_those_that_wait_in_steps(mut queue: TestStore) {
+    let (jobs, waiters) = crossed(&queue).await;
+    let mut signals = queue.signals(&[tenant()]).await;
+    let cancelled = queue.store.cancel(&tenant(), &ids(&jobs)).await.unwrap();
+    assert_eq!(cancelled, [Cancelled::Gone; CROSSED]);
+    assert_eq!(queue.counts("news").await.waiting, CROSSED as u64, "not all is done in one step");
+    let at_once = async { while !matches!(signals.recv().await.unwrap(), Signal::Due { wait: Duration::ZERO, .. }) {} };
+    timeout(SOON, at_once).await.expect("a runner is told to go on");
+    is_sound(&queue).await;
+    let last = &jobs[CROSSED - 1..];
+    assert_eq!(queue.push(last).await, [Pushed::Exists], "another job of this id would be taken for it");
+    // Whoever cancelled them is gone.
+    drop(signals);
+    queue.reopen().await;
+    assert!(go_on(&queue).await > 0);
+    let counts = queue.counts("news").await;
+    assert_eq!((counts.ready, counts.waiting), (CROSSED as u64, 0));
+    assert_eq!(progress(&queue, &waiters).await, [[CROSSED as u64; 3]]);
+    assert_eq!(queue.push(last).await, [Pushed::Stored]);
+    is_sound(&queue).await;
+}
+
+async fn the_ends_of_many_attempts_reach_those_that_wait_in_steps(queue: TestStore) {
+    let (_, waiters) = crossed(&queue).await;
+    let ends = queue.claim(CROSSED).await;
+    let ends: Vec<Settlement> = ends.iter().map(|claim| settlement(claim, Verdict::Ack(None))).collect();
+    queue.store.settle(&ends).await.unwrap();
+    assert_eq!(queue.counts("news").await.waiting, CROSSED as u64, "not all is done in one step");
+    is_sound(&queue).await;
+    go_on(&queue).await;
+    assert_eq!(progress(&queue, &waiters).await, [[CROSSED as u64, CROSSED as u64, 0]]);
+    assert_eq!(queue.counts("news").await.ready, CROSSED as u64);
+    is_sound(&queue).await;
+}
+
+async fn what_many_jobs_waited_for_is_forgotten_in_steps(mut queue: TestStore) {
+    let (jobs, waiters) = crossed(&queue).await;
+    queue.store.cancel(&tenant(), &ids(&waiters)).await.unwrap();
+    is_sound(&queue).await;
+    let last = &waiters[CROSSED - 1..];
+    assert_eq!(queue.push(last).await, [Pushed::Exists], "it would wait for what another job waited for");
+    queue.reopen().await;
+    assert!(go_on(&queue).await > 0);
+    for job in &jobs {
+        assert_eq!(queue.store.waiters(&tenant(), &job.spec.id).await.unwrap(), []);
+    }
+    assert_eq!(queue.push(last).await, [Pushed::Stored]);
+    assert_eq!(progress(&queue, last).await, [[CROSSED as u64, 0, 0]]);
+    is_sound(&queue).await;
+}
+
+async fn dead_jobs_are_respawned_before_all_that_wait_know_of_their_end(queue: TestStore) {
+    let (jobs, waiters) = crossed(&queue).await;
+    for is_respawned in [true, false] {
+        let ends = queue.claim(CROSSED).await;
+        let bury = |claim| settlement(claim, Verdict::Bury(failure(Reason::Rejected)));
+        queue.store.settle(&ends.iter().map(bury).collect::<Vec<_>>()).await.unwrap();
+        if is_respawned {
+            let respawned = queue.store.respawn(&topic("mail"), &ids(&jobs)).await.unwrap();
+            assert_eq!(respawned, [true; CROSSED]);
+            go_on(&queue).await;
+            assert_eq!(progress(&queue, &waiters).await, [[CROSSED as u64, 0, 0]]);
+        } else {
+            let deleted = queue.store.delete_dead(&topic("mail"), &ids(&jobs)).await.unwrap();
+            assert_eq!(deleted, [true; CROSSED]);
+        }
+        is_sound(&queue).await;
+    }
+    go_on(&queue).await;
+    assert_eq!(progress(&queue, &waiters).await, [[CROSSED as u64; 3]]);
+    assert_eq!(queue.counts("news").await.ready, CROSSED as u64);
+    for job in &jobs {
+        assert_eq!(queue.store.waiters(&tenant(), &job.spec.id).await.unwrap(), []);
+    }
+    is_sound(&queue).await;
+}
 
 async fn a_batch_with_as_many_members_as_may_starts_after_the_last(queue: TestStore) {
     let batch = batch();

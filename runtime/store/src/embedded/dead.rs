@@ -126,7 +126,7 @@ impl DeadJobs for EmbeddedStore {
             work.finish(topic, Some(dead.number), &How::Deleted, dead.held_key(), None)?;
             work.topics.remember(topic, id, deleted(dead.attempts));
             let tenant = work.topics.get(topic).id.tenant.clone();
-            work.forget_links(&tenant, id)?;
+            work.forget_dead(&tenant, id)?;
             Ok(true)
         })
         .await
@@ -141,14 +141,24 @@ impl EmbeddedStore {
         ids: &[JobId],
         change: fn(&mut Work<'_>, Number, &JobId) -> Done<bool>,
     ) -> Result<Vec<bool>, StoreError> {
-        let (topic, ids) = (topic.clone(), ids.to_vec());
-        self.write(doing, Weight { jobs: ids.len(), bytes: 0 }, move |work| {
-            match work.topics.find(work.connection, &topic)? {
-                Some(topic) => ids.iter().map(|id| change(work, topic, id)).collect(),
-                None => Ok(vec![false; ids.len()]),
-            }
-        })
-        .await
+        let mut answers = Vec::with_capacity(ids.len());
+        while let Some(ids) = ids.get(answers.len()..).filter(|ids| !ids.is_empty()) {
+            let (topic, ids) = (topic.clone(), ids.to_vec());
+            let some = self.write(doing, Weight { jobs: ids.len(), bytes: 0 }, move |work| {
+                let Some(topic) = work.topics.find(work.connection, &topic)? else { return Ok(vec![false; ids.len()]) };
+                let mut some = Vec::new();
+                for id in &ids {
+                    some.push(change(work, topic, id)?);
+                    // What is left is for the next transaction.
+                    if work.room == 0 {
+                        break;
+                    }
+                }
+                Ok(some)
+            });
+            answers.extend(some.await?);
+        }
+        Ok(answers)
     }
 }
 
@@ -226,7 +236,7 @@ impl Work<'_> {
             self.hold(topic, value, id, None)?;
         }
         let tenant = self.topics.get(topic).id.tenant.clone();
-        self.reopen(&tenant, id)?;
+        self.room = self.room.saturating_sub(self.reopen(&tenant, id)?);
         let mut place = if self.waits_for_some(&tenant, id)? {
             self.stand_by(topic)?
         } else {
@@ -270,7 +280,7 @@ impl Work<'_> {
             self.finish(topic, Some(number), &How::Discarded, key?.as_deref(), None)?;
             if let Ok(id) = id.parse() {
                 self.topics.remember(topic, &id, deleted(attempts(made)));
-                self.forget_links(&limits.topic.tenant, &id)?;
+                self.forget_dead(&limits.topic.tenant, &id)?;
             }
         }
         Ok(count)

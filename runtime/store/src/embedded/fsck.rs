@@ -201,18 +201,32 @@ const OF_ALL: &[(Check, &str)] = &[
     (
         Check::LinkWaiterGone,
         "SELECT tenant, NULL, waiter, 'links ' || waiter || ' ' || job, 'no such job waits' FROM links
-         WHERE NOT EXISTS (SELECT 1 FROM job_rows WHERE id = waiter AND job_rows.tenant = links.tenant)",
+         WHERE NOT EXISTS (SELECT 1 FROM job_rows WHERE id = waiter AND job_rows.tenant = links.tenant)
+             AND NOT EXISTS (SELECT 1 FROM links AS own WHERE own.tenant = links.tenant AND own.waiter = links.waiter AND own.job = '' AND own.ended = 'f')",
     ),
     (
         Check::LinkJobGone,
         "SELECT tenant, NULL, waiter, 'links ' || waiter || ' ' || job, 'the job that it waits for is not stored' FROM links INDEXED BY links_open
-         WHERE ended IS NULL AND job <> '' AND NOT EXISTS (SELECT 1 FROM job_rows WHERE id = job AND job_rows.tenant = links.tenant)",
+         WHERE ended IS NULL AND job <> '' AND NOT EXISTS (SELECT 1 FROM job_rows WHERE id = job AND job_rows.tenant = links.tenant)
+             AND NOT EXISTS (SELECT 1 FROM awaited WHERE awaited.tenant = links.tenant AND awaited.job = links.job AND awaited.ended IS NOT NULL)",
     ),
     (
         Check::LinksMismatched,
         "SELECT own.tenant, NULL, own.waiter, 'links ' || own.waiter, own.members || ' are counted, and there are more' FROM links AS own
          WHERE own.job = '' AND own.members < (
              SELECT count(*) FROM links WHERE links.tenant = own.tenant AND links.waiter = own.waiter AND links.job <> '')",
+    ),
+    (
+        Check::LinksMismatched,
+        "SELECT tenant, NULL, job, 'awaited ' || job, waiters || ' jobs are counted that wait for it, and there are ' || n
+         FROM (SELECT *, (SELECT count(*) FROM links INDEXED BY links_by_job WHERE links.tenant = awaited.tenant
+                          AND links.job = awaited.job AND coalesce(links.ended, 'd') = 'd') AS n FROM awaited) WHERE n <> waiters",
+    ),
+    (
+        Check::LinksMismatched,
+        "SELECT tenant, NULL, waiter, 'links ' || waiter || ' ' || job, 'it is not counted that one waits for the job' FROM links
+         WHERE job <> '' AND coalesce(ended, 'd') = 'd'
+             AND NOT EXISTS (SELECT 1 FROM awaited WHERE awaited.tenant = links.tenant AND awaited.job = links.job)",
     ),
     (
         Check::KeyRateMalformed,

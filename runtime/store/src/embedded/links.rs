@@ -1,5 +1,7 @@
 //! Jobs that wait for other jobs: what a new one waits for, and what the end of a job lets start.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -26,7 +28,8 @@ const BEGIN: &str = "INSERT INTO links (tenant, waiter, job, ended, members) VAL
 const JOIN: &str = "UPDATE links SET members = members + 1 WHERE tenant = ?1 AND waiter = ?2 AND job = ''";
 
 /// Whether a job that waits is an open batch, and for how many it waits.
-const OWN: &str = "SELECT ended IS NULL, members FROM links WHERE tenant = ?1 AND waiter = ?2 AND job = ''";
+pub(super) const OWN: &str = "SELECT ended IS NULL, members FROM links
+                              WHERE tenant = ?1 AND waiter = ?2 AND job = '' AND ended IS NOT 'f'";
 
 /// Whether a job waits for some. Without the name of the index SQLite would look through all that it has waited for.
 const WAITS: &str =
@@ -37,22 +40,16 @@ const WAITS_FOR: &str = "SELECT 1 FROM links WHERE tenant = ?1 AND waiter = ?2 A
 
 /// The jobs that wait for one, or did when it died. Without the name of the index SQLite would look through all links of the tenant, here and in
 /// the next ones.
-const WAITERS_OF: &str = "SELECT waiter, ended FROM links INDEXED BY links_by_job
+pub(super) const WAITERS_OF: &str = "SELECT waiter, ended FROM links INDEXED BY links_by_job
                           WHERE tenant = ?1 AND job = ?2 AND coalesce(ended, 'd') = 'd' ORDER BY waiter LIMIT ?3";
 
-/// Notes that a job has ended, or for how long a batch is sealed.
-const END: &str = "UPDATE links SET ended = ?4 WHERE tenant = ?1 AND waiter = ?2 AND job = ?3 AND ended IS NULL";
-
-/// A dead job is gone: it cannot be respawned any more. In the index its links are found no longer.
-const DEAD_GONE: &str = "UPDATE links INDEXED BY links_by_job SET ended = 'D'
-                         WHERE tenant = ?1 AND job = ?2 AND coalesce(ended, 'd') = 'd' AND ended = 'd'";
+/// Notes that a job has ended, or that a batch is sealed.
+pub(super) const END: &str =
+    "UPDATE links SET ended = ?4 WHERE tenant = ?1 AND waiter = ?2 AND job = ?3 AND ended IS NULL";
 
 /// A dead job is to run again.
 const REOPEN: &str = "UPDATE links INDEXED BY links_by_job SET ended = NULL
                       WHERE tenant = ?1 AND job = ?2 AND coalesce(ended, 'd') = 'd' AND ended = 'd'";
-
-/// Forgets what a job waited for.
-const FORGET: &str = "DELETE FROM links WHERE tenant = ?1 AND waiter = ?2";
 
 /// Whether a job is stored, and dead.
 const FIND: &str = "SELECT dead_since IS NOT NULL FROM job_rows WHERE id = ?1 AND tenant = ?2";
@@ -155,7 +152,8 @@ impl Work<'_> {
                 Some(no) => return Ok(Err(no)),
             }
         }
-        for job in &spec.links.after {
+        let mut seen = HashSet::new();
+        for job in spec.links.after.iter().filter(|job| seen.insert(*job)) {
             match self.find_predecessor(tenant, job, found.batch.as_ref())? {
                 Ok(ended) => found.named.push((job.clone(), ended)),
                 Err(_) if follows => found.named.push((job.clone(), Some(Ended::Unknown))),
@@ -201,9 +199,7 @@ impl Work<'_> {
                 Some((_, result)) => return Ok(Ok(Some(ended_as(&result)))),
             },
         };
-        let mut waiters = self.connection.prepare_cached(WAITERS_OF)?;
-        let waiting = waiters.query_map(params![tenant.as_str(), job.as_str(), limited(WAITERS)], |_| Ok(()))?.count();
-        if waiting >= WAITERS {
+        if self.count_waiters(tenant, job)? >= WAITERS {
             return Ok(Err(NoLink::Crowded(job.clone())));
         }
         if let (Some(batch), None) = (batch, ended)
@@ -222,6 +218,7 @@ impl Work<'_> {
         if let Some(batch) = batch {
             self.statements.get(ADD)?.execute(params![tenant, batch.as_str(), id, None::<String>])?;
             self.statements.get(JOIN)?.execute([tenant, batch.as_str()])?;
+            self.add_waiter(&spec.topic.tenant, &spec.id)?;
         }
         if !spec.links.waits() {
             return Ok(false);
@@ -231,6 +228,9 @@ impl Work<'_> {
         for (job, ended) in named {
             let letter = ended.map(|ended| ended.letter().to_string());
             self.statements.get(ADD)?.execute(params![tenant, id, job.as_str(), letter])?;
+            if matches!(ended, None | Some(Ended::Dead)) {
+                self.add_waiter(&spec.topic.tenant, job)?;
+            }
         }
         self.waits_for_some(&spec.topic.tenant, &spec.id)
     }
@@ -253,40 +253,8 @@ impl Work<'_> {
         Ok(find.query_row(params![id.as_str(), tenant.as_str(), ms(NEVER)], |row| row.get(0)).optional()?)
     }
 
-    /// Notes that a job has ended, for [`Work::carry_ends`].
-    pub(super) fn note_end(&mut self, tenant: &Name, id: &JobId, ended: Ended) {
-        self.ends.push((tenant.clone(), id.clone(), ended));
-    }
-
-    /// Tells the jobs that wait for the noted ones that these have ended. Comes after follow-up jobs were stored, which may wait for them,
-    /// too.
-    pub(super) fn carry_ends(&mut self) -> Done<()> {
-        let ends = std::mem::take(&mut self.ends);
-        if !self.topics.some_links {
-            return Ok(());
-        }
-        for (tenant, id, ended) in ends {
-            let mut select = self.connection.prepare_cached(WAITERS_OF)?;
-            let waiters = select.query_map(params![tenant.as_str(), id.as_str(), -1], |row| row.get(0))?;
-            let waiters = waiters.collect::<Result<Vec<String>, _>>()?;
-            let letter = ended.letter().to_string();
-            for waiter in waiters {
-                let ended = self.statements.get(END)?.execute([
-                    tenant.as_str(),
-                    waiter.as_str(),
-                    id.as_str(),
-                    letter.as_str(),
-                ])? == 1;
-                if let Some(waiter) = waiter.parse().ok().filter(|_| ended) {
-                    self.release(&tenant, &waiter)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Lets a job start that stands by and waits for no other any more: when it is due, or now. It counts as due from then on.
-    fn release(&mut self, tenant: &Name, id: &JobId) -> Done<()> {
+    pub(super) fn release(&mut self, tenant: &Name, id: &JobId) -> Done<()> {
         if self.waits_for_some(tenant, id)? {
             return Ok(());
         }
@@ -305,30 +273,24 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A dead job is to run again: those that still wait count it anew.
-    pub(super) fn reopen(&mut self, tenant: &Name, id: &JobId) -> Done<()> {
-        if self.topics.some_links {
+    /// A dead job is to run again: those that still wait count it anew. Returns how many may.
+    pub(super) fn reopen(&mut self, tenant: &Name, id: &JobId) -> Done<usize> {
+        if !self.topics.some_links {
+            return Ok(0);
+        }
+        let waiters = self.count_waiters(tenant, id)?;
+        if waiters > 0 {
             self.statements.get(REOPEN)?.execute([tenant.as_str(), id.as_str()])?;
+            self.end_is_told(tenant, id, true)?;
         }
-        Ok(())
-    }
-
-    /// A job is gone: it waits for none any more. If it was dead, it cannot be respawned any more.
-    pub(super) fn forget_links(&mut self, tenant: &Name, id: &JobId) -> Done<()> {
-        if self.topics.some_links {
-            let of = [tenant.as_str(), id.as_str()];
-            self.statements.get(FORGET)?.execute(of)?;
-            self.statements.get(DEAD_GONE)?.execute(of)?;
-        }
-        Ok(())
+        Ok(waiters)
     }
 
     /// Whether a job waits for others, has waited, or is waited for.
     pub(super) fn is_linked(&mut self, tenant: &Name, id: &JobId) -> Done<bool> {
-        let (tenant, id) = (tenant.as_str(), id.as_str());
         Ok(self.topics.some_links
-            && (self.statements.get(OWN)?.exists([tenant, id])?
-                || self.connection.prepare_cached(WAITERS_OF)?.exists(params![tenant, id, 1])?))
+            && (self.statements.get(OWN)?.exists([tenant.as_str(), id.as_str()])?
+                || self.count_waiters(tenant, id)? > 0))
     }
 
     fn seal(&mut self, tenant: &Name, id: &JobId) -> Done<BatchSealed> {

@@ -40,9 +40,13 @@ const NEXT: &str = "SELECT min(delayed_until) FROM job_rows WHERE number >> 43 =
 const WANTED: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND active = 1 AND paused = 0
                           AND limited_until IS NULL ORDER BY topic";
 
-/// When the first of a tenant's delayed jobs is due, or a rate allows more.
+/// When the first of a tenant's delayed jobs is due, or a rate allows more; at once, if ends of jobs have left something to be done.
 const NEXT_OF_TENANT: &str = "SELECT min(at) FROM (
                                   SELECT next_due AS at FROM topics WHERE tenant = ?1
+                                  UNION ALL SELECT 0 FROM awaited INDEXED BY awaited_ended
+                                      WHERE tenant = ?1 AND ended IS NOT NULL
+                                  UNION ALL SELECT 0 FROM links INDEXED BY links_gone
+                                      WHERE tenant = ?1 AND job = '' AND ended = 'f'
                                   UNION ALL SELECT limited_until FROM topics WHERE tenant = ?1 AND limited_until >= 0)";
 
 /// Running jobs of a tenant that were cancelled, and whether they were killed.
@@ -94,6 +98,7 @@ impl FindWork for EmbeddedStore {
 impl Work<'_> {
     fn migrate(&mut self, tenant: &Name, limit: usize) -> Done<Migrated> {
         let fired = self.fire_schedules(tenant)?;
+        let passed = self.go_on_with_ends(tenant)?;
         let now = self.now();
         let due = self.topics.due(tenant).take_while(|(at, _)| *at <= now);
         let due: Vec<Number> = due.map(|(_, topic)| topic).take(TOPICS).collect();
@@ -108,7 +113,8 @@ impl Work<'_> {
         }
         let next = self.topics.due(tenant).next().map(|(at, _)| at);
         let next = next.into_iter().chain(self.first_schedule(tenant)?).min();
-        Ok(Migrated { moved, fired, next_due_in: next.map(|at| self.time.until(at)) })
+        let next = if self.topics.unfinished.contains(tenant) { Some(self.now()) } else { next };
+        Ok(Migrated { moved: moved + passed, fired, next_due_in: next.map(|at| self.time.until(at)) })
     }
 
     /// Does what is due for a topic. Returns how many of its jobs became ready, and one more if its rate allows more.

@@ -13,6 +13,7 @@ mod claim;
 mod clock;
 mod dead;
 mod ended;
+mod ends;
 mod fault;
 mod finish;
 mod fsck;

@@ -13,7 +13,7 @@ use super::work::Work;
 use crate::batch::{STEP, parts};
 use crate::clock::wait_ms;
 use crate::{Push, Pushed, StoreError};
-use gristmill_core::job::NewJob;
+use gristmill_core::job::{JobId, NewJob};
 
 const DOING: &str = "push jobs";
 
@@ -54,6 +54,10 @@ pub(super) struct Packed {
 }
 
 impl Packed {
+    pub(super) const fn id(&self) -> &JobId {
+        &self.job.spec.id
+    }
+
     /// It waits for other jobs, or is a member of a batch.
     pub(super) const fn is_linked(&self) -> bool {
         self.links.is_some()
@@ -72,7 +76,7 @@ impl Work<'_> {
     /// `follows` an attempt is not refused.
     pub(super) fn push(&mut self, Packed { job, metadata, links }: &Packed, follows: bool) -> Done<Pushed> {
         let spec = &job.spec;
-        if self.exists(spec)? {
+        if self.exists(spec)? || self.is_left(&spec.topic.tenant, &spec.id)? {
             return Ok(Pushed::Exists);
         }
         let topic = self.topics.find_or_add(self.connection, &spec.topic)?;

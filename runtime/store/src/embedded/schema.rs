@@ -59,6 +59,19 @@ const STEPS: &[&str] = &[
          mark          TEXT    NOT NULL,
          PRIMARY KEY (tenant, day, topic)
      ) STRICT, WITHOUT ROWID;",
+    "-- Format 19: how many jobs wait for one that has not ended, or did when it died. And what is left to be done once it has: `ended` says how, as
+     -- in links. Of a job that is gone, whose links are still to be removed, its own row in links says 'f'.
+     CREATE TABLE awaited (
+         tenant  TEXT    NOT NULL,
+         job     TEXT    NOT NULL,
+         waiters INTEGER NOT NULL,
+         ended   TEXT,
+         PRIMARY KEY (tenant, job)
+     ) STRICT, WITHOUT ROWID;
+     CREATE INDEX awaited_ended ON awaited (tenant) WHERE ended IS NOT NULL;
+     CREATE INDEX links_gone ON links (tenant, waiter) WHERE job = '' AND ended = 'f';
+     INSERT INTO awaited (tenant, job, waiters)
+         SELECT tenant, job, count(*) FROM links WHERE job <> '' AND coalesce(ended, 'd') = 'd' GROUP BY tenant, job;",
 ];
 
 /// Why a file is not used.

@@ -52,8 +52,10 @@ impl Settle for EmbeddedStore {
         }
         self.attempts_progress().forget(settlements);
         let mut asked = Vec::new();
-        let weigh =
-            |settlement: &&Settlement| Weight { jobs: 1 + settlement.follow_ups.len(), bytes: settlement.bytes() };
+        let weigh = |settlement: &&Settlement| {
+            let jobs = if settlement.reuses_id() { CHUNK.jobs } else { 1 + settlement.follow_ups.len() };
+            Weight { jobs, bytes: settlement.bytes() }
+        };
         for (part, weight) in parts(settlements, CHUNK, weigh) {
             let endings = part.into_iter().map(Ending::of).collect::<Done<Vec<_>>>();
             let endings = endings.map_err(|fault| self.told(fault, DOING))?;
@@ -143,6 +145,7 @@ impl Work<'_> {
     fn settle_all(&mut self, endings: &[Ending]) -> Done<Vec<Settled>> {
         let mut ended = Ended::new();
         let settled = endings.iter().map(|ending| self.settle(ending, &mut ended)).collect::<Done<_>>()?;
+        self.whole = false;
         self.delete_ended(&mut ended)?;
         Ok(settled)
     }
@@ -170,6 +173,7 @@ impl Work<'_> {
             notify: settlement.notify,
         };
         let key = held.key.as_deref();
+        self.whole = follow_ups.iter().any(|job| *job.id() == lease.job);
         self.links_follow = follow_ups.iter().any(Packed::is_linked);
         if held.cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
             self.finish(topic, Some(held.number), &How::Cancelled, key, Some(&asked))?;

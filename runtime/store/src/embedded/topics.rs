@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::ended::{self, End, Together};
+use super::ends;
 use super::fault::{Done, Fault};
 use super::inspect::FORGET_PAUSE;
 use super::place::{LAST_TOPIC, topic_of};
@@ -35,9 +36,6 @@ const READ: &str = "SELECT * FROM topics WHERE number = ?1";
 
 /// The number that was given out last.
 const LAST: &str = "SELECT coalesce(max(number), 0) FROM topics";
-
-/// Whether jobs wait for others, or have waited.
-const SOME_LINKS: &str = "SELECT EXISTS (SELECT 1 FROM links)";
 
 /// A number that a forgotten topic had.
 const UNUSED: &str = "SELECT min(number) + 1 FROM topics
@@ -70,6 +68,8 @@ pub(super) struct Topics {
     last: i64,
     /// Some jobs may wait for others, or have waited.
     pub(super) some_links: bool,
+    /// Tenants of which ends of jobs have left something to be done.
+    pub(super) unfinished: BTreeSet<Name>,
     /// Topics that were without jobs, the longest ago first. Some have jobs by now.
     empty: VecDeque<Number>,
     tenants: TenantRuns,
@@ -83,8 +83,9 @@ pub(super) struct Topics {
 
 impl Topics {
     pub(super) fn load(connection: &Connection) -> Done<Self> {
-        let some_links = connection.query_row(SOME_LINKS, [], |row| row.get(0))?;
+        let some_links = ends::some_links(connection)?;
         let mut all = Self { last: connection.query_row(LAST, [], |row| row.get(0))?, some_links, ..Self::default() };
+        all.unfinished = ends::unfinished(connection)?;
         let mut held = Running::load(connection)?;
         let mut select = connection.prepare(LOAD)?;
         let mut rows = select.query([])?;
@@ -365,6 +366,7 @@ impl Topics {
     pub(super) fn roll_back(&mut self, connection: &Connection) -> Done<()> {
         self.tally.clear();
         self.ended.clear();
+        self.unfinished = ends::unfinished(connection)?;
         let mut read = connection.prepare_cached(READ)?;
         for (place, _) in std::mem::take(&mut self.changed) {
             let Topic { number, ref id, listed, .. } = *self.get(place);

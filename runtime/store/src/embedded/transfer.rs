@@ -325,7 +325,7 @@ impl Work<'_> {
         if let Some(value) = value {
             self.leave(topic, &value, id)?;
         }
-        self.forget_links(&tenant, id)?;
+        self.forget_dead(&tenant, id)?;
         self.connection.prepare_cached(UNMARK)?.execute([tenant.as_str(), id.as_str()])?;
         Ok(true)
     }

@@ -8,14 +8,15 @@ use super::store::EmbeddedStore;
 use crate::{StoreError, StoreSize, Usage};
 use gristmill_core::job::Name;
 
-/// Of jobs, unique values, results and states.
+/// Of jobs, unique values, results, states, and links, which stand in a table and in an index.
 const BYTES: &str = concat!(
     "SELECT (SELECT coalesce(sum(
              coalesce(octet_length(body),
                       (SELECT octet_length(bodies.body) FROM bodies WHERE bodies.number = large), 0)
              + coalesce(octet_length(metadata), 0) + coalesce(octet_length(key), 0)
              + coalesce(octet_length(content_type), 0) + coalesce(octet_length(unique_value), 0)
-             + coalesce(octet_length(failure), 0) + coalesce(octet_length(checkpoint), 0)), 0)
+             + coalesce(octet_length(failure), 0) + coalesce(octet_length(checkpoint), 0)
+             + coalesce(octet_length(links), 0)), 0)
          FROM topics CROSS JOIN job_rows ON ",
     of_topic!("job_rows.number"),
     " WHERE topics.tenant = ?1)
@@ -24,7 +25,8 @@ const BYTES: &str = concat!(
       + (SELECT coalesce(sum(coalesce(octet_length(payload), 0) + coalesce(octet_length(content_type), 0)
                              + coalesce(octet_length(failure), 0)), 0)
          FROM results WHERE tenant = ?1)
-      + (SELECT coalesce(sum(octet_length(key) + octet_length(value)), 0) FROM states WHERE tenant = ?1)"
+      + (SELECT coalesce(sum(octet_length(key) + octet_length(value)), 0) FROM states WHERE tenant = ?1)
+      + (SELECT coalesce(sum(60 + 2 * (octet_length(waiter) + octet_length(job))), 0) FROM links WHERE tenant = ?1)"
 );
 
 #[async_trait]

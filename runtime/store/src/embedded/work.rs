@@ -5,6 +5,7 @@ use std::cell::Cell;
 use rusqlite::Connection;
 
 use super::clock::Moment;
+use super::ends::STEP_LINKS;
 use super::fault::Done;
 use super::place::{Line, checked};
 use super::row::{at, ms};
@@ -65,6 +66,10 @@ pub(super) struct Work<'a> {
     pub(super) tokens: Vec<TokenId>,
     /// Jobs that have ended, and how, of which others are still to learn; see [`carry_ends`](Self::carry_ends).
     pub(super) ends: Vec<(Name, JobId, Ended)>,
+    /// How many links this transaction may still pass on or forget.
+    pub(super) room: usize,
+    /// All links of the job that ends are done with, however many: one of its follow-up jobs gets its id.
+    pub(super) whole: bool,
     /// Follow-up jobs of the attempt that ends may wait for others.
     pub(super) links_follow: bool,
     /// The earliest job that each topic got by this request, in the order of the topics' first appearance.
@@ -94,6 +99,8 @@ impl<'a> Work<'a> {
             signals,
             tokens,
             ends,
+            room: STEP_LINKS,
+            whole: false,
             links_follow: false,
             later,
         }

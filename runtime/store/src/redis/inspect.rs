@@ -207,7 +207,9 @@ impl Partition {
         const DOING: &str = "respawn dead jobs";
         let keys = self.keys(&topic.tenant);
         let mut answers = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(SCRIPT_JOBS) {
+        let mut left = ids;
+        while !left.is_empty() {
+            let (ids, _) = left.split_at(left.len().min(SCRIPT_JOBS));
             let mut ask = pipe();
             ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             let (stored,): (Vec<Bytes>,) = self.link.query(DOING, &ask).await?;
@@ -221,7 +223,10 @@ impl Partition {
                 let unique = job.as_ref().and_then(|job| job.spec.unique.as_ref()?.held_until_done());
                 call.arg(id.as_str()).arg(unique.unwrap_or_default());
             }
-            answers.extend(self.yes_or_no(DOING, call).await?);
+            // The script leaves jobs for another call for which many wait.
+            let some = self.yes_or_no(DOING, call).await?;
+            left = left.get(some.len().max(1)..).unwrap_or_default();
+            answers.extend(some);
         }
         Ok(answers)
     }

@@ -85,6 +85,15 @@ impl Partition {
         Ok(named)
     }
 
+    /// Goes on with what ends have left to be done. Returns how much was done.
+    pub(super) async fn carry_ends(&self, keys: &Keys) -> Result<usize, StoreError> {
+        const DOING: &str = "pass on the ends of jobs";
+        let mut call = Call::new(script!("waiting.lua", "links.lua", "carry.lua"), &keys.waiting());
+        call.arg(self.now_argument()).arg(keys.wake_channel());
+        let passed = self.reply(DOING, call).await?.integer().map_err(self.misread(DOING))?;
+        Ok(usize::try_from(passed).unwrap_or(0))
+    }
+
     pub(super) async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError> {
         const DOING: &str = "seal a batch";
         let keys = self.keys(tenant);

@@ -37,6 +37,7 @@ pub(super) type AllDueNext = Mutex<HashMap<Name, Next>>;
 pub(super) struct Next {
     topics: Vec<DueNext>,
     schedules: bool,
+    ends: bool,
 }
 
 /// A member of `due` for a topic.
@@ -48,6 +49,9 @@ struct DueNext {
 
 /// The member of `due` that stands for all schedules.
 const SCHEDULES: &str = "@schedules";
+
+/// The one for ends of jobs that others are still to be told.
+const ENDS: &str = "@ends";
 
 impl DueNext {
     /// Returns `None` for a member that no version of this program has written which this one knows.
@@ -82,6 +86,7 @@ impl Partition {
         loop {
             let some_fired = if next.schedules { self.fire(tenant, partitions).await? } else { 0 };
             fired += some_fired;
+            moved += if next.ends { self.carry_ends(&keys).await? } else { 0 };
             let room = limit.saturating_sub(moved).min(JOBS);
             let some = self.migrate_topics(&keys, &next.topics, guessed, room).await?;
             moved += some;
@@ -90,7 +95,7 @@ impl Partition {
             let heads = self.look_at_heads(&keys).await?;
             let is_due = heads.due_in == Some(Duration::ZERO);
             // Nothing moved of what was seen to be due: another runner was faster. It will look again, and so will we.
-            let in_vain = some + some_fired == 0 && heads.next == next;
+            let in_vain = some + some_fired == 0 && !next.ends && heads.next == next;
             if moved >= limit || !is_due || in_vain {
                 if heads.next != Next::default() {
                     self.due_next.lock().insert(tenant.clone(), heads.next);
@@ -208,10 +213,15 @@ impl Partition {
         let due_in = first.map(|due| Duration::from_millis(due).saturating_sub(self.exact(time)));
         let horizon = first.map(|due| due.max(self.now(time).as_millis()).saturating_add(TOGETHER_MS));
         let together = heads.into_iter().take_while(|(_, due)| Some(*due) <= horizon);
-        let (schedules, topics): (Vec<_>, Vec<_>) =
-            together.map(|(member, _)| member).partition(|member| member == SCHEDULES);
-        let topics = topics.into_iter().filter_map(DueNext::read).collect();
-        Ok(Heads { next: Next { topics, schedules: !schedules.is_empty() }, due_in })
+        let mut next = Next::default();
+        for (member, _) in together {
+            match member.as_str() {
+                SCHEDULES => next.schedules = true,
+                ENDS => next.ends = true,
+                _ => next.topics.extend(DueNext::read(member)),
+            }
+        }
+        Ok(Heads { next, due_in })
     }
 
     /// Moves due jobs of these topics, and has those claimed from whose rate allows more; tells how many. None if they are guessed and

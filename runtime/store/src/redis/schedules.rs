@@ -229,7 +229,7 @@ impl Partition {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.with_rows([], [&topic.topic]);
         names.extend([keys.schedules(), keys.ticks(), keys.manifests()]);
-        let mut call = Call::new(script!("waiting.lua", "insert.lua", "schedule.lua"), &names);
+        let mut call = Call::new(script!("waiting.lua", "links.lua", "insert.lua", "schedule.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str()).arg(step.edits.len());
         for edit in &step.edits {
             let due = edit.due.map(|due| due.as_millis().to_string()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Settle: from settlements to bounded calls of `settle.lua`, and what became of calls whose replies were lost.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use redis::RedisResult;
@@ -11,10 +11,10 @@ use super::replies::Record;
 use super::reply::Reply;
 use super::run::{Part, positions};
 use super::settle_call::by_group;
-use super::store::{Partition, SCRIPT, by_tenant};
+use super::store::{Partition, SCRIPT, SCRIPT_JOBS, by_tenant};
 use crate::batch::{Weight, parts};
 use crate::{Settled, Settlement, StoreError};
-use gristmill_core::job::WorkerId;
+use gristmill_core::job::{JobId, WorkerId};
 use gristmill_core::time::Timestamp;
 
 pub(super) const DOING: &str = "settle attempts";
@@ -105,9 +105,14 @@ pub(super) fn read_settled(reply: Reply, settlements: usize) -> RedisResult<Vec<
     })
 }
 
-/// Cuts settlements into what one script call may carry each; one settlement stays whole, however many follow-ups it has.
+/// Cuts settlements into what one script call may carry each; one settlement stays whole, however many follow-ups it has. One whose follow-up
+/// job gets the id of a job that ends goes by itself: all links of that have to be done with.
 fn parts_of(settlements: Vec<Placed<'_>>) -> Vec<(Vec<Placed<'_>>, Weight)> {
+    let ends: HashSet<&JobId> = settlements.iter().map(|(_, settlement)| &settlement.lease.job).collect();
     parts(settlements, SCRIPT, |(_, settlement)| {
+        if settlement.visible_follow_ups().iter().any(|job| ends.contains(&job.spec.id)) {
+            return Weight { jobs: SCRIPT_JOBS, bytes: settlement.bytes() };
+        }
         let follow_ups = settlement.visible_follow_ups().iter().map(|job| Weight::of_new(job).jobs);
         Weight { jobs: follow_ups.fold(1, usize::saturating_add), bytes: settlement.bytes() }
     })

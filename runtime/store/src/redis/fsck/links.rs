@@ -13,13 +13,14 @@ impl Look<'_> {
             let (next, found) = self.scan(Scan::Sorted, &key, cursor).await?;
             self.report.look("links", found.len());
             let members: Vec<Bytes> = found.into_iter().map(|(member, _)| member).collect();
-            let mut call = Call::new(script!("fsck_links.lua"), &[key.clone(), self.keys.jobs()]);
+            let mut call = Call::new(script!("fsck_links.lua"), &[key.clone(), self.keys.jobs(), self.keys.due()]);
             call.arg(&members);
             for [member, what, waiter] in self.triples(call).await? {
                 let (check, detail) = match what.as_str() {
                     "waiter" => (Check::LinkWaiterGone, "no such job waits"),
                     "job" => (Check::LinkJobGone, "the job that it waits for is not stored"),
                     "none" => (Check::WaitsForNone, "it stands by, and all that it waits for have ended"),
+                    "left" => (Check::EndNotPassedOn, "nothing goes on with it"),
                     _ => (Check::LinksMismatched, "the other note of this link is missing"),
                 };
                 // The names of keys follow.

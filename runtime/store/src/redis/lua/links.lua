@@ -1,5 +1,5 @@
--- Put, after waiting, in front of the scripts that know of jobs that wait for other jobs: push, settle, cancel, respawn, seal, sweep,
--- delete_dead, remove_exported. `links` is a ZSET with members of score 0, so in the order of their bytes. A blank is between their
+-- Put, after waiting, in front of the scripts that know of jobs that wait for other jobs: push, schedule, settle, cancel, respawn, seal, sweep,
+-- delete_dead, remove_exported, carry. `links` is a ZSET with members of score 0, so in the order of their bytes. A blank is between their
 -- words, and in no id:
 --
 --   w waiter = topic\0keys   a job that waits for others or has waited: its topic, and the names of the keys where it is to be put: its
@@ -7,6 +7,8 @@
 --   w waiter o job           it waits for that job. Without one: it is a batch that is not sealed
 --   w waiter L job           that job has ended: L is c complete, d dead, e expired, x cancelled, u unknown
 --   j job waiter             the same, to be found when the job ends; of a dead job too, which may be respawned
+--   e job L                  that job has ended, and the jobs that wait for it are still to be told: see carry_ends. L as above, or D: it was
+--                            dead and is gone. Or f: it is gone, and what it waited for is still to be forgotten
 --
 -- A job that waits for others stands among the delayed ones of its topic, at a time that never comes.
 --
@@ -15,6 +17,15 @@ local links = KEYS[14]
 
 -- How many jobs may wait for one, and for how many one may wait.
 local WAITERS, MEMBERS = 1000, 10000
+
+-- How many links one script passes on or forgets, but for those of a single job: less than ten milliseconds. The others follow: see carry_ends.
+local STEP_LINKS = 500
+local room = STEP_LINKS
+local function take_room(n)
+  if n > room and room < STEP_LINKS then return false end
+  room = room - math.max(n, 1)
+  return true
+end
 
 local ENDED = { complete = 'c', dead = 'd', expired = 'e', cancelled = 'x' }
 
@@ -29,8 +40,20 @@ local function members(command, before, ...)
   return redis.call(command, links, '[' .. before, '(' .. before .. '~', ...)
 end
 
+-- Whether some links of jobs that have ended are still to be passed on or forgotten; of a single job, which is not pushed again meanwhile.
+local some_left
+local function links_left(job)
+  if some_left == nil then some_left = some_links() and members('ZLEXCOUNT', 'e ') > 0 end
+  return some_left and (not job or members('ZLEXCOUNT', 'e ' .. job .. ' ') > 0)
+end
+
+-- How many jobs a job waits for.
+local function open_links(waiter)
+  return members('ZLEXCOUNT', 'w ' .. waiter .. ' o ')
+end
+
 local function waits_for_some(waiter)
-  return members('ZLEXCOUNT', 'w ' .. waiter .. ' o ') > 0
+  return open_links(waiter) > 0
 end
 
 -- The ids of the jobs that wait for a job, or did when it died. Those that were read once are known.
@@ -75,17 +98,28 @@ local function note_end(job, ended)
   noted_ends[#noted_ends + 1], end_of[job] = job, ended or false
 end
 
--- Reads where the jobs are put that may start because these jobs end: see expect. Returns whether there are any.
-local function expect_waiters(jobs)
+-- Those that are gone, whose links are to be forgotten; and the ids that jobs of this script get, of which nothing may be left.
+local forgotten, reused = {}, {}
+
+-- Reads where the jobs are put that may start because these jobs end, and others, so many in all: see expect. Returns whether some wait for
+-- these. Those that one script does not tell are not looked at.
+local looked_at, seen_waiters = 0, {}
+local function expect_waiters(jobs, ends)
   local some = false
   for _, job in ipairs(some_links() and jobs or {}) do
+    if looked_at >= STEP_LINKS then
+      some = true
+      break
+    end
     for _, waiter in ipairs(waiters_of(job)) do
-      local topic = linked_topic(waiter)
+      some, looked_at = true, looked_at + 1
+      -- One that waits for more than end here does not start.
+      local topic = not seen_waiters[waiter] and open_links(waiter) <= ends and linked_topic(waiter)
+      seen_waiters[waiter] = true
       if topic and not topic.expected then
         expect_place(topic, 'delayed')
         topic.expected = true
       end
-      some = some or topic ~= nil
     end
   end
   if some then expect_keys() end
@@ -94,8 +128,9 @@ end
 
 -- Lets a job start that stands by and waits for no other any more: when it is due, or now. It counts as due from then on.
 local function release(at, waiter)
+  if waits_for_some(waiter) then return end
   local topic = linked_topic(waiter)
-  if not topic or waits_for_some(waiter) or not stands_by(topic, waiter) then return end
+  if not topic or not stands_by(topic, waiter) then return end
   local body = redis.call('HGET', at.jobs, waiter)
   if not body then return end
   redis.call('ZREM', topic.delayed, waiter)
@@ -111,23 +146,22 @@ local function announce_linked(at)
   for _, topic in pairs(linked_topics) do announce(at, topic) end
 end
 
--- Tells those that wait for the noted jobs that these have ended. Comes after follow-up jobs were put in their places, which may wait for them,
--- too.
-local function carry_ends(at)
-  if #noted_ends == 0 or not some_links() then return end
+-- Tells those that wait for these jobs that they have ended, and lets them start.
+local function pass_on(at, jobs, letters)
   local touched, passed, added = {}, {}, {}
-  for _, job in ipairs(noted_ends) do
-    local ended = end_of[job]
+  for _, job in ipairs(jobs) do
+    local letter = letters[job]
     for _, waiter in ipairs(waiters_of(job)) do
-      -- One that has ended in this script, too, is gone with its links.
-      if ended and linked_topic(waiter) then
-        passed[#passed + 1] = 'w ' .. waiter .. ' o ' .. job
-        added[#added + 1], added[#added + 2] = 0, 'w ' .. waiter .. ' ' .. ended .. ' ' .. job
+      local open = 'w ' .. waiter .. ' o ' .. job
+      -- Most are told already that a dead job is one, before it is gone. What is noted of a job that is gone is forgotten after this.
+      if not (letter == 'D' or reused[waiter]) or redis.call('ZSCORE', links, open) then
+        passed[#passed + 1] = open
+        added[#added + 1], added[#added + 2] = 0, 'w ' .. waiter .. ' ' .. string.lower(letter) .. ' ' .. job
         if not touched[waiter] then
           touched[waiter], touched[#touched + 1] = true, waiter
         end
       end
-      if ended ~= 'd' then passed[#passed + 1] = 'j ' .. job .. ' ' .. waiter end
+      if letter ~= 'd' then passed[#passed + 1] = 'j ' .. job .. ' ' .. waiter end
     end
     known_waiters[job] = nil
   end
@@ -137,29 +171,72 @@ local function carry_ends(at)
   announce_linked(at)
 end
 
+-- Forgets at most so many links of a job that is gone. Returns whether none is left.
+local function forget_some(waiter, most)
+  local before = 'w ' .. waiter .. ' '
+  local gone = members('ZRANGEBYLEX', before, 'LIMIT', 0, most)
+  local n = #gone
+  for i = 1, n do
+    local letter, job = string.match(gone[i], '^(.) (.+)$', #before + 1)
+    if letter == 'o' or letter == 'd' then gone[#gone + 1] = 'j ' .. job .. ' ' .. waiter end
+  end
+  many('ZREM', links, gone)
+  room = room - math.max(n, 1)
+  return n < most
+end
+
+-- Tells those that wait for the noted jobs that these have ended, and forgets what jobs that are gone have waited for. Comes after
+-- follow-up jobs were put in their places, which may wait for them, too. One script does so much of it; what is left stays noted as
+-- members `e`, and who migrates goes on with it at once, call by call: see carry.lua.
+local function carry_ends(at)
+  if not some_links() then return end
+  local now_told, letters, left = {}, {}, {}
+  local function leave_for_later(job, letter)
+    left[#left + 1], left[#left + 2] = 0, 'e ' .. job .. ' ' .. letter
+  end
+  for _, job in ipairs(noted_ends) do
+    local letter = end_of[job] or 'D'
+    local n = members('ZLEXCOUNT', 'j ' .. job .. ' ')
+    if letter == 'D' and links_left(job) then redis.call('ZREM', links, 'e ' .. job .. ' d') end
+    if n == 0 then
+      -- Nobody waits for it.
+    elseif reused[job] or take_room(n) then
+      now_told[#now_told + 1], letters[job] = job, letter
+    else
+      leave_for_later(job, letter)
+    end
+  end
+  pass_on(at, now_told, letters)
+  for _, waiter in ipairs(forgotten) do
+    if not forget_some(waiter, math.max(room, 0)) then leave_for_later(waiter, 'f') end
+  end
+  if #left == 0 then return end
+  many('ZADD', links, left)
+  if redis.call('ZADD', at.due, 'NX', at.now, ENDS) == 1 then
+    publish(at.wake, 'due 0')
+    publish(all_runners(at.wake), 'due ' .. tenant_of(at.due) .. ' 0')
+  end
+end
+
 -- A dead job is to run again: those that still wait count it anew.
 local function reopen(job)
-  for _, waiter in ipairs(some_links() and waiters_of(job) or {}) do
+  if not some_links() then return end
+  if links_left(job) then redis.call('ZREM', links, 'e ' .. job .. ' d') end
+  local waiters = waiters_of(job)
+  for _, waiter in ipairs(waiters) do
     if redis.call('ZREM', links, 'w ' .. waiter .. ' d ' .. job) == 1 then
       redis.call('ZADD', links, 0, 'w ' .. waiter .. ' o ' .. job)
     end
   end
+  room = room - #waiters
 end
 
--- A job is removed: it waits for none any more.
+-- A job is removed: it waits for none any more. Its links follow: see carry_ends.
 local function forget_links(waiter)
   if not linked_topic(waiter) then return end
-  local gone = {}
-  for _, letter in ipairs({ 'o', 'd' }) do
-    local before = 'w ' .. waiter .. ' ' .. letter .. ' '
-    for i, member in ipairs(members('ZRANGEBYLEX', before)) do
-      gone[i] = 'j ' .. string.sub(member, #before + 1) .. ' ' .. waiter
-    end
-    many('ZREM', links, gone)
-    gone = {}
-  end
-  members('ZREMRANGEBYLEX', 'w ' .. waiter .. ' ')
-  topic_of_waiter[waiter] = nil
+  members('ZREMRANGEBYLEX', 'w ' .. waiter .. ' = ')
+  topic_of_waiter[waiter] = false
+  if reused[waiter] then forget_some(waiter, 2 * MEMBERS) else forgotten[#forgotten + 1] = waiter end
 end
 
 -- New links that are not written yet, for many in one command.

@@ -42,7 +42,7 @@ if ARGV[4] == '1' then
   for t = 1, names do guessed[ARGV[4 + t]] = true end
   -- Or that one would not get its share.
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', at.due, '-inf', now, 'LIMIT', 0, 64)) do
-    if not guessed[name] and name ~= SCHEDULES then return { -1 } end
+    if not guessed[name] and name ~= SCHEDULES and name ~= ENDS then return { -1 } end
   end
 end
 for t = 1, names do

@@ -132,6 +132,9 @@ end
 -- The member of `due` that stands for the partition's schedules. No topic has such a name.
 local SCHEDULES = '@schedules'
 
+-- The same for jobs that have ended, of which those that wait for them are still to be told: see links.lua.
+local ENDS = '@ends'
+
 -- For how long raw producers count as writing to a topic after a runner looked at it whose manifest says so, ms.
 local RAW_FOR = 24 * 3600 * 1000
 

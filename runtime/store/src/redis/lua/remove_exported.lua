@@ -14,7 +14,7 @@ local function remove_exported(id, unique)
   if worker ~= '' then return 0 end
   if redis.call('ZREM', topic.dead, id) == 0 then
     -- What waits for others, and what they wait for, stays until it has ended.
-    if some_links() and (linked_topic(id) or #waiters_of(id) > 0) then return 0 end
+    if some_links() and (linked_topic(id) or members('ZLEXCOUNT', 'j ' .. id .. ' ') > 0) then return 0 end
     if not take_out(at, topic, id) then return 0 end
   end
   note_end(id)

@@ -3,7 +3,7 @@
 -- KEYS  1 to 14: see waiting; 15 to 22: the topic's row  23 claims  24 failures, then the result keys
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 topic
 --       then per job: id, unique value that it holds until it is over ('': none)
--- Returns per job: 1 ready again, 0 it was not dead, or another job holds its unique value.
+-- Returns per job: 1 ready again, 0 it was not dead, or another job holds its unique value; as many as there was time for, at least one.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topic = topic_row(ARGV[3], 15)
@@ -30,6 +30,7 @@ end
 
 local answers = {}
 for i = 4, #ARGV, 2 do
+  if room <= 0 then break end
   answers[#answers + 1] = respawn(ARGV[i], ARGV[i + 1], KEYS[24 + (i - 2) / 2])
 end
 save_holders(at, topic)

@@ -104,6 +104,7 @@ for _, group in ipairs(stateful) do
   state_keys = group.state_keys + group.last
 end
 local follow_ups = read_new(topics, cursor + 1, true)
+for _, id in ipairs(follow_ups.ids) do reused[id] = true end
 -- Most attempts end as plain acks. A call with nothing else needs neither the time nor a place where jobs wait, and its first write needs no
 -- memory.
 local is_plain = rows == 0 and #follow_ups.ids == 0 and result_keys == results
@@ -154,8 +155,8 @@ else
 end
 local some_wait = false
 if some_links() then
-  for _, claim in ipairs(holders) do some_wait = expect_waiters(claim.done) or some_wait end
-  if some_wait and not at then
+  for _, claim in ipairs(holders) do some_wait = expect_waiters(claim.done, settlements) or some_wait end
+  if not at then
     now, up = clock(ARGV[1])
     at = partition(now, up, ARGV[2])
     despite_full_memory(leases)
