@@ -53,7 +53,7 @@ impl Settle for EmbeddedStore {
         self.attempts_progress().forget(settlements);
         let mut asked = Vec::new();
         let weigh = |settlement: &&Settlement| {
-            let jobs = if settlement.reuses_id() { CHUNK.jobs } else { 1 + settlement.follow_ups.len() };
+            let jobs = if settlement.reuses_id() { CHUNK.jobs / 2 } else { 1 + settlement.follow_ups.len() };
             Weight { jobs, bytes: settlement.bytes() }
         };
         for (part, weight) in parts(settlements, CHUNK, weigh) {

@@ -106,12 +106,12 @@ pub(super) fn read_settled(reply: Reply, settlements: usize) -> RedisResult<Vec<
 }
 
 /// Cuts settlements into what one script call may carry each; one settlement stays whole, however many follow-ups it has. One whose follow-up
-/// job gets the id of a job that ends goes by itself: all links of that have to be done with.
+/// job gets the id of a job that ends weighs much: all links of that have to be done with.
 fn parts_of(settlements: Vec<Placed<'_>>) -> Vec<(Vec<Placed<'_>>, Weight)> {
     let ends: HashSet<&JobId> = settlements.iter().map(|(_, settlement)| &settlement.lease.job).collect();
     parts(settlements, SCRIPT, |(_, settlement)| {
         if settlement.visible_follow_ups().iter().any(|job| ends.contains(&job.spec.id)) {
-            return Weight { jobs: SCRIPT_JOBS, bytes: settlement.bytes() };
+            return Weight { jobs: SCRIPT_JOBS / 2, bytes: settlement.bytes() };
         }
         let follow_ups = settlement.visible_follow_ups().iter().map(|job| Weight::of_new(job).jobs);
         Weight { jobs: follow_ups.fold(1, usize::saturating_add), bytes: settlement.bytes() }
