@@ -60,6 +60,22 @@ export const getIf = (where, signal) =>
     return null
   })
 
+/** How long what is loaded seldom is good for, in milliseconds, and how much of it is kept. */
+const FRESH = 15_000
+const KEPT_SELDOM = 8
+/** @type {Map<string, { at: number, got: any }>} */
+const seldom = new Map()
+
+/** The same of a document that is large or changes slowly. */
+export async function getSeldom(where, signal) {
+  const found = seldom.get(where)
+  if (found && Date.now() - found.at < FRESH) return found.got
+  if (seldom.size > KEPT_SELDOM) seldom.clear()
+  const got = await getIf(where, signal)
+  seldom.set(where, { at: Date.now(), got })
+  return got
+}
+
 /** Sends a document, or a text that is one already. */
 export async function post(where, document, method = 'POST') {
   const body = typeof document === 'string' ? document : JSON.stringify(document)

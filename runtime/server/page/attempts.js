@@ -1,12 +1,13 @@
 // @ts-check
 // The latest attempts that the server remembers, with what their handlers logged.
-import { getIf, inTenant } from './api.js'
+import { getIf, getSeldom, inTenant } from './api.js'
 import { counted, span } from './format.js'
 import { html } from './html.js'
 import { JobLink, State, Time } from './parts.js'
 
-/** The attempts that fit, the latest first; null where the server has none of this. */
-export const attemptsOf = (tenant, wanted, signal) => getIf(`${inTenant(tenant, 'attempts')}?${new URLSearchParams({ limit: '20', ...wanted })}`, signal)
+/** The attempts that fit, the latest first, many of them not each time; null where the server has none of this. */
+export const attemptsOf = (tenant, wanted, signal) =>
+  (wanted.limit ? getSeldom : getIf)(`${inTenant(tenant, 'attempts')}?${new URLSearchParams({ limit: '20', ...wanted })}`, signal)
 
 /** When, how grave, and what was said. */
 const logged = ({ at_ms: at, level, text }) => `${new Date(at).toISOString().slice(11, 23)} ${level.padEnd(5)} ${text}`

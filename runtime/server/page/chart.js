@@ -1,6 +1,6 @@
 // @ts-check
 // Charts as SVG, of the history that the server keeps.
-import { getIf, inTenant } from './api.js'
+import { getSeldom, inTenant } from './api.js'
 import { absolute, DAY, dayOf, number, short } from './format.js'
 import { html } from './html.js'
 import { Table } from './parts.js'
@@ -10,17 +10,8 @@ import { now } from './state.js'
 const line = (values, most) =>
   `M-2 102${values.map((value, n) => `V${99 - (98 * value) / most}H${n === values.length - 1 ? 602 : ((n + 1) * 600) / values.length}`).join('')}V102`
 
-/** How long the history of a place is shown before it is loaded anew, in milliseconds. */
-const FRESH = 15_000
-/** The history that was loaded last. @type {{ where: string, at: number, got: any }} */
-let kept = { where: '', at: 0, got: null }
-
 /** What was done in the last minutes and days, in a topic or in all; null where the server does not know. */
-export async function historyOf(tenant, topic, signal) {
-  const where = inTenant(tenant, 'history') + (topic ? `?topic=${encodeURIComponent(topic)}` : '')
-  if (kept.where !== where || Date.now() - kept.at > FRESH) kept = { where, at: Date.now(), got: await getIf(where, signal) }
-  return kept.got
-}
+export const historyOf = (tenant, topic, signal) => getSeldom(inTenant(tenant, 'history') + (topic ? `?topic=${encodeURIComponent(topic)}` : ''), signal)
 
 /** The next of 2, 4, 10, 20, 40, 100 and so on: half of it is round, too. */
 function top(value) {

@@ -102,6 +102,10 @@ async fn jobs_are_found_by_a_query_in_the_search_and_above_a_list() {
     browser.until("location.hash === '#/t/default/find?q=state%3Adead%20reason%3Atrap'").await;
     browser.until_text("trapped").await;
     assert!(!browser.text().await.contains("ready-2"));
+    // Jobs of a state are one step away.
+    browser.click("[aria-label=States] a[href$='state%3Aready']").await;
+    browser.until_text("ready-2").await;
+    browser.until("document.querySelector('[aria-label=States] [aria-current]').innerText === 'Ready 3'").await;
     // What is wrong with a query is said where it is written.
     browser.fill("[name=q]", "state:ded").await;
     browser.run("document.querySelector('main form').requestSubmit()").await;

@@ -14,9 +14,9 @@ async fn the_jobs_of_a_query_are_counted_and_cancelled_once_a_person_has_typed_h
         push(&runner, "stuck", json!({ "id": format!("wanted-{n}"), "metadata": { "order": "17" } })).await;
     }
     visit(&browser, &url(&runner, "/t/default/find?q=meta.order%3A17")).await;
-    // By the keyboard alone.
+    // By the keyboard alone: behind the five states and the query.
     browser.until("document.activeElement?.innerText === 'Find jobs'").await;
-    browser.press(&[TAB, TAB]).await;
+    browser.press(&[TAB; 7]).await;
     browser.until("document.activeElement?.innerText === 'Cancel all …'").await;
     browser.press(&[ENTER]).await;
     browser.until("location.hash === '#/t/default/bulk'").await;

@@ -5,9 +5,9 @@ import { get, inTenant, inTopic } from '../api.js'
 import { counted, number } from '../format.js'
 import { html } from '../html.js'
 import { Button, Elapsed, Field, Form, JobLink, Name, State, Table, Tabs, Time, TopicLink } from '../parts.js'
-import { toTopic, trailOf } from '../route.js'
+import { toFind, toTopic, trailOf } from '../route.js'
 import { draw, may, state } from '../state.js'
-import { stateWord } from '../words.js'
+import { countOf, statesIn, stateWord } from '../words.js'
 import { BulkActions } from './bulk.js'
 import { topicsOf } from './overview.js'
 
@@ -115,7 +115,9 @@ const ofTenant = (title, state) => {
     },
     rows,
     once,
-    view: ({ place, data }) => html`<${List} place=${place} data=${data} within=${within} of=${state} any />`,
+    view: ({ place, place: { params, query }, data }) => html`
+      <${Tabs} label="States" of=${statesIn(data.topics).map((one) => [toFind(params.tenant, `state:${one}`), `${stateWord(one)} ${number(data.topics.reduce((sum, topic) => sum + countOf(topic, one), 0))}`, (state ?? query.get('q')?.slice(6)) === one])} />
+      <${List} place=${place} data=${data} within=${within} of=${state} any />`,
   }
 }
 
