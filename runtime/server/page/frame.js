@@ -74,9 +74,11 @@ const Top = () => html`
     ${state.me?.token && html`<span class="none" title=${state.me.token.description}>${state.me.scopes.join(', ') || 'nothing'}</span><${Button} run=${leave}>Log out<//>`}
   </header>`
 
+const TROUBLES = { 403: 'Your token does not allow this.', 404: 'This was not found.' }
+
 const Trouble = ({ problem }) => html`
   <${Banner} kind="bad" button=${html`<${Button} run=${refresh}>Try again<//>`}>
-    <strong>${problem.status === 403 ? 'Your token does not allow this.' : 'The server did not answer as wanted.'}</strong> <span class="text">${problem.message}</span><//>`
+    <strong>${TROUBLES[problem.status] ?? 'The server did not answer as wanted.'}</strong> <span class="text">${problem.message}</span><//>`
 
 const LOADING = html`<p class="empty">Loading …</p>`
 

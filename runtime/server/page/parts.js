@@ -41,13 +41,13 @@ export const Handler = ({ topic }) =>
 
 /**
  * A table; on a narrow screen each row is a card. A head that begins with `#` stands above numbers, one with `~` above texts that may be cut,
- * one with `*` above what may have several lines, `!` is that of the buttons, the last one, for who may change something. A row is its key and
- * its cells, of which the first names the row. Without rows, `none` is said.
+ * one with `*` above what may have several lines, one with `?` above what is left out where room is scarce, `!` is that of the buttons, the last
+ * one, for who may change something. A row is its key and its cells, of which the first names the row. Without rows, `none` is said.
  */
 export function Table({ label, heads, rows, none }) {
   if (none && !rows.length) return html`<p class="empty">${none}</p>`
   const shown = heads.filter((head) => head !== '!' || may('admin'))
-  const name = (head) => head.replace(/^[#~*!]/, '')
+  const name = (head) => head.replace(/^[#~*?!]/, '')
   return html`
   <div class="scroll" role="region" aria-label=${label} tabindex="0">
     <table>
@@ -57,7 +57,7 @@ export function Table({ label, heads, rows, none }) {
   </div>`
 }
 
-const KINDS = { '#': 'n', '~': 'short', '*': 'lines', '!': 'actions' }
+const KINDS = { '#': 'n', '~': 'short', '*': 'lines', '?': 'spare', '!': 'actions' }
 
 /** Something that a person should read first. `kind` is `warn`, `bad` or nothing. */
 export const Banner = ({ kind, icon = kind, children, button }) => html`

@@ -55,13 +55,14 @@ const percent = (share) => `${Math.round(share * 100)}%`
 
 /** How a topic does: icon, word, and more about it. @returns {[string, string, string?]} */
 export function conditionOf(topic) {
-  const { idle, paused, running, delayed, waiting, dead } = topic
+  const { idle, external, paused, ready, running, delayed, waiting, dead } = topic
   const { share } = failuresOf(topic)
   const reason = idle?.reason
   if (paused) return ['paused', 'paused', idle?.detail]
   if (share >= SOME_FAIL) return [share < MANY_FAIL ? 'warn' : 'dead', `${percent(share)} fail`, 'Of the attempts of the last minute']
-  if (!idle || (running && reason === 'empty')) return ['running', 'works']
-  if (reason !== 'empty') return [CALM.includes(reason) ? 'delayed' : 'warn', reason.replaceAll('-', ' '), idle.detail]
+  if (running ? !idle || reason === 'empty' : !idle && !external) return ['running', 'works']
+  if (external && ready) return ['delayed', 'not claimed', 'Pull workers do its jobs.']
+  if (idle && reason !== 'empty') return [CALM.includes(reason) ? 'delayed' : 'warn', reason.replaceAll('-', ' '), idle.detail]
   return delayed > waiting ? ['delayed', 'all delayed'] : waiting ? ['waiting', 'all wait'] : dead ? ['', 'only dead jobs'] : ['', 'no jobs']
 }
 

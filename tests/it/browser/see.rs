@@ -62,7 +62,7 @@ async fn every_page_is_accessible_in_both_themes_and_fits_a_narrow_screen() {
         assert!(too_wide.as_i64().unwrap() <= 0, "{place} is {too_wide} pixels too wide");
         assert_eq!(browser.errors().await, Vec::<String>::new(), "{place}");
         // Nothing of a table is out of sight, its buttons least of all. A drawing may be larger.
-        for width in [360, 1280] {
+        for width in [360, 1024, 1280] {
             browser.resize(width).await;
             let cut = "[...document.querySelectorAll('main .scroll:not([aria-label=Workflow])')].filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)";
             let cut = browser.run(&format!("return {cut}")).await;

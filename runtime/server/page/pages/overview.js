@@ -2,10 +2,10 @@
 // The overview of a tenant: what needs attention, then all its topics.
 import { get, inTenant } from '../api.js'
 import { History, historyOf } from '../chart.js'
-import { number, rate } from '../format.js'
+import { absolute, number, rate, span } from '../format.js'
 import { html } from '../html.js'
 import { Icon } from '../icons.js'
-import { Condition, Count, Handler, Table, Tiles, Time, TopicLink, Words } from '../parts.js'
+import { Condition, Count, Handler, Table, Tiles, TopicLink, Words } from '../parts.js'
 import { to, toEvents, toFind, toState, toTopic } from '../route.js'
 import { isOperator, now } from '../state.js'
 import { concerns, countOf, failuresOf, isBad, statesIn, stateWord } from '../words.js'
@@ -62,12 +62,12 @@ export const ratesOf = (topics, href) => [
 ]
 
 const Topics = ({ topics, none = NONE }) => html`
-  <${Table} label="Topics" none=${none} heads=${['Topic', ...statesIn(topics).map((state) => `#${stateWord(state)}`), '#Oldest', '#Done/s', '#Failed/s', 'State', 'Handler']}
+  <${Table} label="Topics" none=${none} heads=${['Topic', ...statesIn(topics).map((state) => `#${stateWord(state)}`), '#Oldest', '#Done/s', '#Failed/s', 'State', '?Handler']}
     rows=${topics.slice(0, ROWS).map((topic) => [
       topic.topic,
       html`<${TopicLink} of=${topic} />`,
       ...statesIn(topics).map((state) => html`<${Count} count=${countOf(topic, state)} href=${toState(topic, state)} what=${state} kind=${state} />`),
-      topic.oldest_ready_ms ? html`<a href=${toState(topic, 'ready')}><${Time} at=${topic.oldest_ready_ms} /></a>` : html`<span class="none">–</span>`,
+      topic.oldest_ready_ms ? html`<a href=${toState(topic, 'ready')} title=${absolute(topic.oldest_ready_ms)}>${span(now() - topic.oldest_ready_ms)}</a>` : html`<span class="none">–</span>`,
       html`<a class=${doneOf(topic) ? '' : 'none'} href=${toEvents(topic, 'job-completed')}>${perSecond([topic], doneOf)}</a>`,
       html`<a class=${failedOf(topic) ? 'dead' : 'none'} href=${toTopic(topic)}>${perSecond([topic], failedOf)}</a>`,
       html`<${Condition} topic=${topic} />`,

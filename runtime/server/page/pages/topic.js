@@ -82,7 +82,7 @@ export const topic = {
     const { tenant, topic } = params
     const [all, history, attempts, latest, versions] = await Promise.all([topicsOf(tenant, signal), historyOf(tenant, topic, signal), attemptsOf(tenant, { topic, failed: true }, signal), attemptsOf(tenant, { topic, limit: LATEST }, signal), get(inTopic(params, 'handler'), signal).catch(() => null)])
     const found = all.find((one) => one.topic === topic)
-    if (!found) throw problem(`There is no topic ${topic}.`)
+    if (!found) throw problem(`There is no topic ${topic}.`, 404)
     return { topic: found, history, attempts, latest, versions }
   },
   view: ({ data: { topic, history, attempts, latest, versions } }) => html`
