@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use gristmill::handlers::Folder;
 use gristmill::outcome::Verdict;
 use gristmill::store::{JobState, ResultView};
+use gristmill::token::Scope;
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{TestRunner, drop_in, sandbox, tenant};
 use gristmill_tests::wait::{SOON, until};
@@ -12,6 +13,8 @@ use puppet::{End, MARKER, Script, Step};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
+
+use crate::tokens::token;
 
 const MANIFEST: &str = r#"
     [handlers]
@@ -161,8 +164,9 @@ async fn a_refused_file_leaves_the_version_before_in_service_also_after_a_restar
         let (serves, refused) = component(&runner, "puppet").await;
         assert!(serves == version && refused.as_str().unwrap().contains("no WebAssembly"), "{serves} {refused}");
         let ready = runner.client().get("/readyz").await;
-        let line = "handler puppet: its file was refused, the version before serves";
-        assert!(ready.status == 200 && ready.text().contains(line), "{}", ready.text());
+        let counted = "the files of 2 handlers were refused";
+        assert!(ready.status == 200 && ready.text().contains(counted), "{}", ready.text());
+        assert!(!ready.text().contains("puppet"), "a client without a token learns no names: {}", ready.text());
         runner.restart().await;
     }
     // It never comes back once its file is removed.
@@ -175,7 +179,13 @@ async fn a_refused_file_leaves_the_version_before_in_service_also_after_a_restar
     runner.drop_in("puppet", &puppet_version(5));
     wait_for_version(&runner, 5).await;
     let ready = runner.client().get("/readyz").await.text();
-    assert!(!ready.contains("puppet") && ready.contains("echo"), "{ready}");
+    assert!(ready.contains("the file of 1 handler was refused"), "{ready}");
+    // The first token closes the server, so this comes last.
+    let client = runner.client().with_token(&token(&*runner.store, None, &[Scope::Read]).await);
+    let ready = client.get("/readyz").await.text();
+    assert!(!ready.contains("puppet") && ready.contains("handler echo: its file was refused"), "{ready}");
+    let client = runner.client().with_token(&token(&*runner.store, Some("acme"), &Scope::ALL).await);
+    assert!(!client.get("/readyz").await.text().contains("echo"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

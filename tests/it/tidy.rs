@@ -59,6 +59,39 @@ fn files_can_be_read_in_one_sitting() {
     assert!(long.is_empty(), "look for the second noun in them:\n{}", long.join("\n"));
 }
 
+/// A list that is checked after it was read may have taken many times the memory of its document.
+#[test]
+fn lists_of_requests_end_while_they_are_read() {
+    let is_read = |path: &Path| {
+        ["server/src/wire", "core/src/job", "core/src/schedule"]
+            .iter()
+            .any(|part| path.to_string_lossy().contains(part))
+    };
+    let mut unbounded = Vec::new();
+    for (path, text) in sources("rs").into_iter().filter(|(path, _)| is_read(path)) {
+        // What requests bring has no unknown fields; answers may have some.
+        for request in text.split("#[derive(").filter(|part| {
+            let until = part.find(" {\n").unwrap_or(part.len());
+            part[..until].contains("Deserialize") && part[..until].contains("deny_unknown_fields")
+        }) {
+            let fields = request.split("\n}").next().unwrap_or_default().split(",\n");
+            let is_list = |field: &str| {
+                let kind = field.rsplit(": ").next().unwrap_or_default().trim_end_matches(',');
+                let kind = kind.trim_start_matches("Option<");
+                ["Vec<", "BTreeMap<", "BTreeSet<", "HashMap<", "HashSet<"].iter().any(|list| kind.starts_with(list))
+            };
+            let ends =
+                |field: &str| ["at_most::", "json::Base64", "\"commas\""].iter().any(|with| field.contains(with));
+            unbounded.extend(
+                fields
+                    .filter(|field| is_list(field) && !ends(field))
+                    .map(|field| format!("{}: {field}", path.display())),
+            );
+        }
+    }
+    assert!(unbounded.is_empty(), "give them a bound of `json::at_most`:\n{}", unbounded.join("\n"));
+}
+
 #[test]
 fn tests_do_not_sleep() {
     let call = concat!("thread::", "sleep(");

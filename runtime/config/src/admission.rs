@@ -7,6 +7,7 @@ use super::limits::TenantLimits;
 use super::manifest::Manifest;
 use gristmill_core::admission::{Refused, Rules, Targets, TenantRules, UnknownTopic};
 use gristmill_core::job::{Name, NewJob, TopicId};
+use gristmill_core::topic::Topic;
 use gristmill_core::units::nearest;
 
 /// What happens to a new job of a topic that has no section in the manifest, no handler and no pull worker.
@@ -28,6 +29,8 @@ pub struct Admission {
     others: Rules,
     limits: Arc<BTreeMap<Name, TenantLimits>>,
     unknown: UnknownTopics,
+    /// The most bytes of a body, a result or a checkpoint that any topic takes.
+    largest: u64,
     /// The tenant in which any topic may turn out to be a component's, as the folder has not been read yet.
     unread: Option<Name>,
 }
@@ -49,6 +52,7 @@ impl Admission {
             targets: targets.into_iter().map(|(tenant, targets)| (tenant, Arc::new(targets))).collect(),
             others: Rules::of(&manifest.template, TenantRules::default()),
             limits: Arc::clone(&manifest.limits),
+            largest: largest(manifest),
             unknown: manifest.handlers.unknown_topics,
             unread: unread.then(|| manifest.template.id.tenant.clone()),
         }
@@ -61,6 +65,24 @@ impl Admission {
     pub fn admit(&self, job: NewJob) -> Result<(NewJob, Option<UnknownTopic>), Refused> {
         let unknown = self.admit_topic(&job.spec.topic)?;
         Ok((self.rules(&job.spec.topic).admit(job)?, unknown))
+    }
+
+    /// The same, but the warning names no similar topic: seeking one for each of many jobs takes too long.
+    ///
+    /// # Errors
+    /// The first rule that the job breaks.
+    pub fn admit_without_hint(&self, job: NewJob) -> Result<(NewJob, Option<UnknownTopic>), Refused> {
+        let topic = &job.spec.topic;
+        let unknown = (!self.is_known(topic)).then(|| UnknownTopic { topic: topic.clone(), near: None });
+        match unknown {
+            Some(unknown) if self.unknown == UnknownTopics::Refuse => Err(unknown.into()),
+            unknown => Ok((self.rules(&job.spec.topic).admit(job)?, unknown)),
+        }
+    }
+
+    /// The most bytes of a body, a result or a checkpoint that any topic takes.
+    pub const fn largest(&self) -> u64 {
+        self.largest
     }
 
     /// Whether a job of this topic may have a body of so many bytes, before the body is read.
@@ -111,6 +133,15 @@ impl Admission {
     pub fn targets(&self, tenant: &Name) -> Arc<Targets> {
         self.targets.get(tenant).cloned().unwrap_or_default()
     }
+}
+
+fn largest(manifest: &Manifest) -> u64 {
+    let topics = manifest.topics.values().chain([&manifest.template]);
+    let of = |topic: &Topic| {
+        let limits = &topic.limits;
+        [limits.payload_bytes, limits.output_bytes, limits.checkpoint_bytes].into_iter().max().unwrap_or_default()
+    };
+    topics.map(of).max().unwrap_or_default()
 }
 
 #[cfg(test)]

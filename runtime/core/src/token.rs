@@ -205,6 +205,14 @@ impl TokenText {
         Ok(Self(format!("{}{}", Self::MARK, URL_SAFE_NO_PAD.encode(random))))
     }
 
+    /// A text for the log: what looks like the text of a token is masked.
+    pub fn masked(text: &str) -> String {
+        let is_of_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let mut parts = text.split(Self::MARK);
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |masked, part| masked + Self::MARK + "…" + part.trim_start_matches(is_of_token))
+    }
+
     /// The text itself: a secret, which is in no store and in no log.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -339,6 +347,14 @@ impl NewToken {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_looks_like_a_token_is_masked_in_a_log() {
+        let token = TokenText::generate().unwrap();
+        let masked = TokenText::masked(&format!("/v1/tokens/{0}/limits?x=default:{0}", token.as_str()));
+        assert_eq!(masked, "/v1/tokens/gm_…/limits?x=default:gm_…");
+        assert_eq!(TokenText::masked("/v1/jobs"), "/v1/jobs");
+    }
 
     #[test]
     fn a_new_text_is_long_and_unlike_any_other() {

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use super::time::millis;
 
+/// The longest text for which a similar one is sought.
+const HINTED_CHARS: usize = 64;
+
 /// How one kind of quantity is written. Values are whole numbers of the scale's base: milliseconds, bytes or pieces.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Scale {
@@ -226,8 +229,18 @@ pub fn grouped(count: u64) -> String {
 pub fn nearest<'a>(written: &str, choices: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A third of the letters wrong is still a typing mistake; more is another word.
     let allowed = (written.chars().count() / 3).max(1);
-    let by_distance = choices.map(|choice| (strsim::damerau_levenshtein(written, choice), choice));
-    by_distance.filter(|(distance, _)| *distance <= allowed).min().map(|(_, choice)| choice)
+    let by_distance = choices.filter_map(|choice| Some((distance(written, choice, allowed)?, choice)));
+    by_distance.min().map(|(_, choice)| choice)
+}
+
+/// How many letters differ; `None` if more than `most` do, and of a text that is longer than a hint is worth: strangers write such texts,
+/// and the effort grows with the lengths of both.
+pub(crate) fn distance(written: &str, choice: &str, most: usize) -> Option<usize> {
+    let (length, other) = (written.chars().count(), choice.chars().count());
+    if length > HINTED_CHARS || length.abs_diff(other) > most {
+        return None;
+    }
+    Some(strsim::damerau_levenshtein(written, choice)).filter(|distance| *distance <= most)
 }
 
 fn split_at(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
@@ -237,6 +250,14 @@ fn split_at(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_is_compared_with_nothing() {
+        let (longest, longer) = ("x".repeat(HINTED_CHARS), "x".repeat(HINTED_CHARS + 1));
+        for (written, near) in [(&longest, Some(&*longest)), (&longer, None), (&longer.repeat(100_000), None)] {
+            assert_eq!(nearest(written, [&*longest].into_iter()), near);
+        }
+    }
 
     #[test]
     fn long_counts_are_written_in_groups_of_three_digits() {

@@ -11,6 +11,9 @@ use gristmill_core::admission::Refused;
 use gristmill_core::job::{Name, NewJob, TopicId};
 use gristmill_store::{STEP_BYTES, is_one_step};
 
+/// Unknown topics of a request for which a similar one is sought.
+const HINTED: usize = 10;
+
 /// Jobs as they are stored.
 #[derive(Debug)]
 pub(crate) struct Admitted {
@@ -49,11 +52,13 @@ impl AppState {
     /// Counts a request of the caller, which goes on until the pass is dropped. Returns `None` for a caller without limits.
     ///
     /// # Errors
-    /// It is more than its token or its tenant may ask for: `rate-limited`, and when to come again.
+    /// It is more than its token or its tenant may ask for: `rate-limited`, and when to come again; or `busy`.
     pub(crate) fn enter(&self, identity: &Identity) -> Result<Option<TenantPermit>, Problem> {
         let Some(token) = identity.token() else { return Ok(None) };
         let limits = token.tenant.as_ref().map(|tenant| self.limits_of(tenant)).unwrap_or_default();
-        self.tenant_limiter.enter(identity.tokens(), token.tenant.as_ref(), limits).map(Some)
+        let permit = self.tenant_limiter.enter(identity.tokens(), token.tenant.as_ref(), limits)?;
+        let connection = token.tenant.as_ref().map(|tenant| self.request_limiter.keep_busy(tenant)).transpose()?;
+        Ok(Some(permit.keeping(connection)))
     }
 
     /// Holds new jobs to the rules of their topics and to the number of jobs and topics that their tenants may store. Every route that
@@ -65,17 +70,22 @@ impl AppState {
     /// tenants that come after the one that is full.
     pub(crate) async fn admit(&self, jobs: Vec<NewJob>, place: fn(usize) -> String) -> Result<Admitted, Problem> {
         let topics = self.topics();
-        let (mut admitted, mut unknown) = (Vec::with_capacity(jobs.len()), BTreeMap::new());
+        let (mut admitted, mut unknown) = (Vec::with_capacity(jobs.len()), BTreeMap::<TopicId, String>::new());
         let mut more: BTreeMap<Name, Added> = BTreeMap::new();
         for (index, job) in jobs.into_iter().enumerate() {
-            let (job, warning) = topics.admission().admit(job).map_err(|refused| {
+            let is_hinted = unknown.len() < HINTED && !unknown.contains_key(&job.spec.topic);
+            let admission = topics.admission();
+            let admitting = if is_hinted { admission.admit(job) } else { admission.admit_without_hint(job) };
+            let (job, warning) = admitting.map_err(|refused| {
                 let problem = Problem::from(refused);
                 Problem { detail: place(index) + &problem.detail, ..problem }
             })?;
             let more = more.entry(job.spec.topic.tenant.clone()).or_default();
             more.add(&job);
             more.topics.extend(warning.as_ref().map(|unknown| unknown.topic.topic.clone()));
-            unknown.extend(warning.map(|warning| (warning.topic.clone(), warning.to_string())));
+            if let Some(warning) = warning {
+                unknown.entry(warning.topic.clone()).or_insert_with(|| warning.to_string());
+            }
             admitted.push(job);
         }
         for (tenant, more) in more {

@@ -2,16 +2,28 @@
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
+use std::panic::resume_unwind;
 
 use axum::Json;
+use axum::body::HttpBody;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use schemars::JsonSchema;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
+use crate::limits::requests::NoPermit;
 use crate::openapi::{Argument, Operation};
 use crate::problem::{Code, Problem};
 use gristmill_core::json::object::Object;
+
+/// Documents of more bytes are read beside the threads that serve requests.
+const LONG_BYTES: u64 = 256 << 10;
+
+/// So many at once: each takes a processor.
+static READERS: Semaphore = Semaphore::const_new(2);
 
 /// A part of the request's head.
 pub(super) struct Head<E>(pub(super) E);
@@ -33,15 +45,55 @@ pub(super) struct Document<T>(pub(super) T);
 
 impl<T, S> FromRequest<S> for Document<T>
 where
-    Json<Object<T>>: FromRequest<S, Rejection = JsonRejection>,
+    T: Send + 'static,
+    Json<Object<T>>: FromRequest<(), Rejection = JsonRejection>,
     S: Send + Sync,
 {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let Json(Object(document)) = Json::from_request(request, state).await?;
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let bytes = request.body().size_hint().lower();
+        let Json(Object(document)) =
+            aside(bytes, async move { Json::<Object<T>>::from_request(request, &()).await }).await??;
         Ok(Self(document))
     }
+}
+
+/// Reads what so many bytes say. If they are many, on a thread beside those that serve requests: one that reads megabytes in one go answers
+/// nobody meanwhile.
+///
+/// # Errors
+/// There is no such thread.
+pub(super) async fn aside<T: Send + 'static>(
+    bytes: u64,
+    read: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Problem> {
+    if bytes <= LONG_BYTES {
+        return Ok(read.await);
+    }
+    // The semaphore is never closed.
+    let turn = READERS.acquire().await.ok();
+    let here = Handle::current();
+    let reading = spawn_blocking(move || {
+        let _turn = turn;
+        here.block_on(read)
+    });
+    reading.await.map_err(|error| match error.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(error) => Problem::new(Code::Other, format!("failed to read the document: {error}")),
+    })
+}
+
+impl<S: Sync> FromRequestParts<S> for NoPermit {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::at_beginning())
+    }
+}
+
+impl Argument for NoPermit {
+    const TAKES_PERMIT: bool = false;
 }
 
 impl<T: JsonSchema> Argument for Head<Query<T>> {

@@ -9,10 +9,14 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use gristmill_core::json::at_most::TOO_LONG;
 use gristmill_store::StoreError;
 
 /// When to come again where that depends on others.
 pub(crate) const COME_AGAIN: Duration = Duration::from_secs(1);
+
+/// Bytes of a detail; what is longer is cut.
+const DETAIL_BYTES: usize = 4096;
 
 /// The media type of a [`Problem`].
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -50,6 +54,8 @@ pub(super) enum Code {
     MethodNotAllowed,
     JobUnknown,
     Timeout,
+    /// The body did not come in time.
+    BodyTimeout,
     StoreAway,
     /// The store has what was pushed, and did not confirm in time that it outlives a failover.
     Unconfirmed,
@@ -119,6 +125,7 @@ impl Code {
             Self::HostRefused => StatusCode::MISDIRECTED_REQUEST,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::TokenMissing | Self::TokenInvalid => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::RateLimited | Self::TooManyJobs | Self::TooManyBytes | Self::TooManyTopics => {
@@ -161,7 +168,10 @@ impl Problem {
     pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
         let status = code.status();
         let title = status.canonical_reason().unwrap_or_default().into();
-        Self { code, status: status.as_u16(), title, detail: detail.into(), store: None, retry_after: None }
+        let mut detail: String = detail.into();
+        // What a request has wrong may be as long as the request.
+        detail.truncate(detail.floor_char_boundary(DETAIL_BYTES));
+        Self { code, status: status.as_u16(), title, detail, store: None, retry_after: None }
     }
 
     pub(super) fn retry_after(self, wait: Duration) -> Self {
@@ -228,6 +238,7 @@ impl From<JsonRejection> for Problem {
         let code = match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => return body_too_large(),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::MediaType,
+            _ if rejection.body_text().contains(TOO_LONG) => Code::TooLarge,
             _ => Code::BadRequest,
         };
         Self::new(code, rejection.body_text())

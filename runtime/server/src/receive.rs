@@ -8,16 +8,18 @@ use std::error::Error;
 use axum::RequestExt;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequestParts, Path, RawPathParams, Request};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
-use http_body_util::{BodyExt, LengthLimitError};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::{Instant, timeout_at};
 
 use crate::audit::Entry;
 use crate::auth::identity::{Identity, Scope};
 use crate::auth::origin::media_type;
-use crate::limits::requests::{Permit, TakesPermit};
+use crate::limits::requests::{NoPermit, Permit};
 use crate::openapi::Requirement;
 use crate::problem::{Code, Problem, body_too_large};
 use crate::state::AppState;
@@ -27,8 +29,14 @@ use gristmill_metrics::as_actor;
 /// How much more of a body may be in memory at a time, if nothing says how long it is.
 const STEP_BYTES: usize = 256 << 10;
 
+/// Documents of so many bytes are read whatever the limits of topics: what they say takes as much memory again.
+const DOCUMENT_BYTES: usize = 32 << 20;
+
+/// What a document says beside a body.
+const BESIDE_BODY_BYTES: usize = 1 << 20;
+
 /// Around every route of the API, next to its handler.
-pub(crate) async fn receive(requirement: Requirement, request: Request, next: Next) -> Response {
+pub(crate) async fn receive(requirement: Requirement, takes_permit: bool, request: Request, next: Next) -> Response {
     let extensions = request.extensions();
     Entry::of(extensions).requires(requirement);
     let (Some(state), Some(identity)) = (extensions.get::<AppState>().cloned(), extensions.get::<Identity>().cloned())
@@ -36,21 +44,30 @@ pub(crate) async fn receive(requirement: Requirement, request: Request, next: Ne
         // Health, which needs no token.
         return next.run(request).await;
     };
-    let takes_permit = extensions.get::<TakesPermit>().is_some();
-    let (request, _held) = match read(&state, &identity, requirement, request).await {
-        Ok(read) => read,
-        Err(problem) => return problem.into_response(),
+    let limiter = &state.request_limiter;
+    let until = Instant::now() + limiter.time();
+    let late = || Problem::new(Code::BodyTimeout, format!("the body did not come within {:?}", limiter.time()));
+    let (request, _held) = match timeout_at(until, read(&state, &identity, requirement, request)).await {
+        Ok(Ok(read)) => read,
+        Ok(Err(problem)) => return problem.into_response(),
+        Err(_) => return late().into_response(),
     };
-    let _permit = match takes_permit {
-        true => Some(state.request_limiter.permit(identity.tenant()).await),
-        false => None,
-    };
-    match requirement {
-        Requirement::InTenant(Scope::Admin) | Requirement::Everywhere(Scope::Admin) => {
-            as_actor(identity.actor(), next.run(request)).await
+    let answer = async {
+        let _permit = match takes_permit {
+            true => Some(limiter.permit(NoPermit::at_beginning(), identity.tenant()).await),
+            false => None,
+        };
+        match requirement {
+            Requirement::InTenant(Scope::Admin) | Requirement::Everywhere(Scope::Admin) => {
+                as_actor(identity.actor(), next.run(request)).await
+            }
+            _ => next.run(request).await,
         }
-        _ => next.run(request).await,
+    };
+    if !takes_permit {
+        return answer.await;
     }
+    timeout_at(until, answer).await.unwrap_or_else(|_| limiter.late().into_response())
 }
 
 /// The request with its whole body, and the permits to hold that.
@@ -70,7 +87,12 @@ async fn read(
     }
     let (limiter, tenant) = (&state.request_limiter, identity.tenant());
     let limited = Request::from_parts(parts.clone(), body).with_limited_body().into_body();
-    let (bytes, held) = limiter.in_time(collect(limited, |bytes| limiter.hold_body(tenant, bytes))).await?;
+    let may_be_large = matches!(requirement, Requirement::InTenant(Scope::Push | Scope::Work));
+    let limited = match may_be_large && is_document(&parts.headers) {
+        true => Body::new(Limited::new(limited, document_bytes(state))),
+        false => limited,
+    };
+    let (bytes, held) = collect(limited, |bytes| limiter.hold_body(tenant, bytes)).await?;
     Ok((Request::from_parts(parts, Body::from(bytes)), held))
 }
 
@@ -88,6 +110,7 @@ pub(crate) async fn collect(
     held.push(hold(may_hold)?);
     // At once, so that a large body is not copied each time that it has grown.
     let mut bytes = BytesMut::with_capacity(known.unwrap_or_default());
+    let mut in_step = 0;
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(unreadable)?.into_data() else { continue };
         while bytes.len() + data.len() > may_hold {
@@ -95,6 +118,12 @@ pub(crate) async fn collect(
             may_hold += STEP_BYTES;
         }
         bytes.extend_from_slice(&data);
+        in_step += data.len();
+        if in_step >= STEP_BYTES {
+            in_step = 0;
+            // What is decompressed may all be there already, and would keep this thread from other requests.
+            tokio::task::yield_now().await;
+        }
     }
     Ok((bytes.freeze(), held))
 }
@@ -110,10 +139,20 @@ fn unreadable(error: axum::Error) -> Problem {
     Problem::new(Code::BadRequest, format!("failed to read the body: {error}"))
 }
 
+fn is_document(headers: &HeaderMap) -> bool {
+    media_type(headers).is_none_or(|media| media == "application/json")
+}
+
+/// The longest document: a job with the largest body that a topic takes, in base64.
+fn document_bytes(state: &AppState) -> usize {
+    let body = usize::try_from(state.topics().admission().largest()).unwrap_or(usize::MAX);
+    DOCUMENT_BYTES.max((body / 3).saturating_mul(4).saturating_add(BESIDE_BODY_BYTES))
+}
+
 /// Refuses a body that is longer than its topic takes. A document is longer than the jobs in it, and is read first; so is what
 /// is short, since some clients read no answer before they have sent everything.
 async fn check_length(state: &AppState, parts: &mut Parts, bytes: Option<u64>) -> Result<(), Problem> {
-    let is_document = media_type(&parts.headers).is_none_or(|media| media == "application/json");
+    let is_document = is_document(&parts.headers);
     let Some(bytes) = bytes.filter(|bytes| !is_document && *bytes > STEP_BYTES as u64) else { return Ok(()) };
     match Path::<TopicId>::from_request_parts(parts, &()).await {
         Ok(Path(topic)) => Ok(state.topics().admission().check_body(&topic, bytes)?),

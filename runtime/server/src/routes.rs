@@ -49,8 +49,7 @@ impl Routes {
         handler: H,
         summary: &'static str,
     ) -> Self {
-        let requirement = H::REQUIREMENT;
-        let received = from_fn(move |request, next| receive(requirement, request, next));
+        let received = from_fn(|request, next| receive(H::REQUIREMENT, H::TAKES_PERMIT, request, next));
         self.router = self.router.route(path, on(filter, handler).route_layer(received));
         let docs = Docs {
             tag: self.tag,

@@ -18,7 +18,7 @@ use gristmill_config::{Admission, units};
 use gristmill_core::admission::Rules;
 use gristmill_core::job::{AfterFailed, Due, JobId, JobSpec, Links, Name, NewJob, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
-use gristmill_store::Pushed;
+use gristmill_store::{Pushed, StoreError};
 
 /// Jobs made and sent at once, so that a large `--count` needs little memory.
 pub(super) const CHUNK: u32 = 500;
@@ -327,7 +327,17 @@ async fn push_and_wait(
     let topic = &plan.spec.topic;
     let reached = way.reach_or_make().await?;
     // Before the push, or the end of a quick job is missed.
-    let signals = reached.store.signals(std::slice::from_ref(&topic.tenant)).await?;
+    let signals = match (reached.store.signals(std::slice::from_ref(&topic.tenant)).await, &reached.server) {
+        // A token that may push, and not read.
+        (Err(StoreError::Refused { .. }), Some(server)) => {
+            let (is_named, jobs) = (plan.own_id || plan.spec.unique.is_some(), plan.jobs(1));
+            let Some(job) = jobs.first() else { return Ok(Exit::Failed) };
+            let (id, view) = server.push_and_wait(job, is_named, patience).await?;
+            let end = view.map_or(wait::End::Gone, |view| wait::end_of(view).unwrap_or(wait::End::TimedOut));
+            return wait::show(global, topic, &id, &end);
+        }
+        (signals, _) => signals?,
+    };
     let stored = store(&reached, admission, plan.jobs(1)).await?;
     stored.warn();
     let Some((job, pushed)) = stored.jobs.first().zip(stored.pushed.first()) else { return Ok(Exit::Failed) };

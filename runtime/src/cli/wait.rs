@@ -159,7 +159,12 @@ async fn look(
 ) -> Result<Option<End>, StoreError> {
     let Some(view) = store.job(tenant, id).await? else { return Ok(Some(End::Gone)) };
     attempts.note(&view);
-    Ok(match (view.result, view.state) {
+    Ok(end_of(view))
+}
+
+/// How a job ended; `None` if it is not over.
+pub(super) fn end_of(view: JobView) -> Option<End> {
+    match (view.result, view.state) {
         (Some(ResultView::Complete(output)), _) => Some(End::Complete(output)),
         (Some(ResultView::Dead(failure)), _) => Some(End::Dead(Some(failure))),
         (Some(ResultView::Expired), _) => Some(End::Expired),
@@ -167,7 +172,7 @@ async fn look(
         (None, JobState::Dead { .. }) => Some(End::Dead(view.last_failure)),
         (None, JobState::Finished) => Some(End::Gone),
         (None, JobState::Ready | JobState::Delayed { .. } | JobState::Waiting | JobState::Running { .. }) => None,
-    })
+    }
 }
 
 /// The result to standard output, anything else to standard error.

@@ -307,6 +307,23 @@ impl JobView {
         self.job.as_ref().map(|job| &job.spec.topic).or_else(|| self.ended.as_ref().map(|ended| &ended.topic))
     }
 
+    /// Nothing of it but its id and the name of its state, for a client that may not read jobs.
+    #[must_use]
+    pub fn state_only(self) -> Self {
+        let state = match self.state {
+            JobState::Ready | JobState::Waiting | JobState::Finished => self.state,
+            JobState::Delayed { .. } => JobState::Delayed { until: Timestamp::default() },
+            JobState::Running { .. } => JobState::Running {
+                worker: String::new(),
+                delivery: 0,
+                lease_until: Timestamp::default(),
+                cancelled: false,
+            },
+            JobState::Dead { .. } => JobState::Dead { since: Timestamp::default() },
+        };
+        Self { state, ..Self::over(self.id, 0, None) }
+    }
+
     /// A job that is over: nothing but how it ended is known.
     pub(crate) const fn over(id: JobId, attempts: u32, ended: Option<JobEnd>) -> Self {
         Self {

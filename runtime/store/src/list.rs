@@ -16,6 +16,9 @@ pub(super) const PAGE_JOBS: usize = 1000;
 /// What comes before the key in the text of a cursor that leads to jobs that wait for it.
 const KEY: &str = "key-";
 
+/// No line is as long; a number up to here is exact.
+const MOST_PLACES: f64 = 9_007_199_254_740_992.0;
+
 /// The most that a cursor names: see [`Cursor`].
 const ANCHORS: usize = 8;
 
@@ -210,7 +213,9 @@ impl FromStr for Cursor {
             let id = id.parse().map_err(|_| BadCursor)?;
             jobs.push(Anchor { id, deliveries, enqueued_at: Timestamp::from_millis(enqueued_at) });
         }
-        if number.is_nan() || jobs.len() > ANCHORS {
+        // Places in a line are counted; times have fractions.
+        let is_place = place != StateFilter::Ready || (number.fract() == 0.0 && number.abs() < MOST_PLACES);
+        if number.is_nan() || !is_place || jobs.len() > ANCHORS {
             return Err(BadCursor);
         }
         Ok(Self { place, stage: None, partition: partition.into(), line, key, number, jobs })
@@ -235,6 +240,16 @@ mod tests {
         for number in [0.0, 1_800_000_000_000.0, 5.25, f64::INFINITY, f64::NEG_INFINITY] {
             let cursor = Cursor::new(StateFilter::Delayed, number, "a.b-c_d".parse().unwrap());
             assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+    }
+
+    #[test]
+    fn a_place_in_a_line_is_a_whole_number() {
+        for number in [".2", "1.5", "-0.5", "inf", "-inf", "nan", "1e300"] {
+            assert_eq!(format!("ready:normal:{number}").parse::<Cursor>(), Err(BadCursor), "{number}");
+        }
+        for good in ["ready:normal:2", "delayed:normal:1.5:j:0:0"] {
+            assert!(good.parse::<Cursor>().is_ok(), "{good}");
         }
     }
 

@@ -55,6 +55,16 @@ async fn commands_reach_a_server_elsewhere_with_a_token_and_tls() {
     assert_eq!((&counts["topic"], &counts["delayed"]), (&"echo".into(), &1.into()));
     assert!(done(&ask(&["job", "cancel", "late"])).contains("cancelled"));
 
+    // A producer's token needs no other scope to wait for its own job.
+    let token = project.run(&["token", "create", "--tenant", "default", "--scope", "push"]).done();
+    let file = certificates.path("producer-token");
+    std::fs::write(&file, token).unwrap();
+    let with_it = ["--server", &server, "--token-file", file.to_str().unwrap()];
+    for more in [&["--meta", "a=b"][..], &["--id", "own"]] {
+        let push = ["push", "echo", "--data", "hello", "--wait"];
+        assert_eq!(done(&elsewhere(&certificates, &[&with_it, &push[..], more].concat())), "hello");
+    }
+
     let error = |output: &Output, code: i32| {
         assert_eq!(output.status.code(), Some(code));
         String::from_utf8(output.stderr.clone()).unwrap()

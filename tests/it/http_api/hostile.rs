@@ -18,6 +18,7 @@ on_both_stores! {
     numbers_out_of_range_are_refused
     invalid_names_are_refused_in_every_spelling
     compressed_bodies_are_held_to_the_limits_they_inflate_to
+    lists_of_documents_end_at_their_limit_while_they_are_read
     answers_are_compressed_on_request
     heads_that_are_too_large_are_refused
     a_client_that_goes_away_in_the_middle_leaves_nothing_behind
@@ -147,6 +148,40 @@ async fn compressed_bodies_are_held_to_the_limits_they_inflate_to(runner: TestRu
         refused(&post(NOBODY, coding, gzip(b"{}")).await, 415, "media-type");
     }
     assert_eq!(stored(&runner).await, 1);
+}
+
+async fn lists_of_documents_end_at_their_limit_while_they_are_read(runner: TestRunner) {
+    let tenant = |rest: &str| format!("/v1/tenants/default/{rest}");
+    let job = r#"{"spec":{"id":"a","tenant":"default","topic":"t"}}"#;
+    let after = r#"{"jobs":[{"spec":{"id":"a","tenant":"default","topic":"t","after":["#;
+    let lists = [
+        ("/v1/jobs".to_owned(), r#"{"jobs":["#, job, 1000),
+        ("/v1/jobs".to_owned(), after, r#""a""#, 1000),
+        (tenant("cancel"), r#"{"ids":["#, r#""a""#, 1000),
+        (tenant("change"), r#"{"due":"now","ids":["#, r#""a""#, 1000),
+        (tenant("topics/t/dead/delete"), r#"{"ids":["#, r#""a""#, 1000),
+        (tenant("claim"), r#"{"topics":["#, r#""a""#, 64),
+        (tenant("leases/extend"), r#"{"leases":["#, r#""a""#, 1000),
+        (tenant("leases/settle"), r#"{"settlements":["#, r#"{"lease":"a"}"#, 1000),
+        (tenant("tokens"), r#"{"scopes":["#, r#""read""#, 4),
+    ];
+    for (path, begin, entry, most) in lists {
+        // A reader that went on after one too many would find that the rest is no JSON.
+        let document = format!("{begin}{} no JSON", [entry].repeat(most + 1).join(","));
+        let request = Request::post(&path).header("content-type", "application/json");
+        refused(&runner.client().send(request, document.into()).await, 413, "too-large");
+    }
+    let pairs = vec![r#""":"""#; 16_385].join(",");
+    let alone =
+        [format!(r#"{{"metadata":{{{pairs}}}}}"#), format!(r#"{{"after":[{}]}}"#, vec![r#""a""#; 1001].join(","))];
+    for document in alone {
+        let request = Request::post(NOBODY).header("content-type", "application/json");
+        refused(&runner.client().send(request, document.into()).await, 413, "too-large");
+    }
+    let elements = format!("[{} no JSON", vec!["{}"; 65].join(","));
+    let many = runner.client().send(Request::put("/api/default/t/bulk"), elements.into()).await;
+    assert_eq!((many.status, many.text().contains("too many jobs")), (400, true), "{}", many.text());
+    assert_eq!(stored(&runner).await, 0);
 }
 
 async fn answers_are_compressed_on_request(runner: TestRunner) {

@@ -49,7 +49,38 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     for path in [NOBODY, "/v1/tenants/default/cancel"] {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
         let answer = sent(&runner, &format!("{head}Content-Length: 10\r\n\r\n{{")).await;
-        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("\"code\":\"timeout\""), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("\"code\":\"body-timeout\""), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publish_of_lmstfy_whose_body_does_not_come_is_answered_408() {
+    let runner = runner(HttpLimits { request_time: Duration::from_millis(50), ..HttpLimits::default() }).await;
+    let answer = sent(&runner, "PUT /api/default/q HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{").await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_early_refusal_reaches_a_client_that_sends_its_whole_body_first() {
+    let runner = runner(HttpLimits::default()).await;
+    let body = vec![b'x'; 4 << 20];
+    for (path, host, status) in [
+        ("/v1/tenants/default/topics/small/jobs", "localhost", "413"),
+        ("/v1/tenants/default/topics/small/jobs", "evil.example", "421"),
+        ("/v1/tenants/default/cancel", "localhost", "413"),
+        ("/v1/nothing", "localhost", "404"),
+    ] {
+        let mut stream = TcpStream::connect(runner.client().address).await.unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: image/png\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // A client that writes in blocking calls sees a broken pipe here if the server has closed.
+        timeout(SOON, stream.write_all(&body)).await.expect("all is taken").unwrap();
+        let mut answer = [0; 12];
+        timeout(SOON, stream.read_exact(&mut answer)).await.expect("an answer").unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {status}"), "{path}");
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::routes::push_of;
+use super::routes::{About, ROUTES, push_of};
 use super::{limited, token};
 
 on_both_stores! {
@@ -145,6 +145,29 @@ async fn limited_server(limits: HttpLimits) -> TestRunner {
     let manifest = "[tenants.acme.topics.mail]\n[tenants.other.topics.mail]";
     let settings = HttpServerSettings { limits, ..HttpServerSettings::default() };
     TestRunner::start_with(settings, On::Memory, manifest, &[]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_waits_for_a_second_permit_while_it_holds_one() {
+    // One permit in all: what takes a second one waits until its time is over.
+    let runner = limited_server(HttpLimits { at_once: 1, request_time: 4 * SOON, ..HttpLimits::default() }).await;
+    let client = runner.client().with_token(&token(&*runner.store, None, &Scope::ALL).await);
+    let about = About { tenant: "acme", topic: "mail", ..About::NOTHING };
+    let lmstfy = ["/size", "/peek", "/deadletter", "/job/none", ""].map(|rest| ("GET", rest, ""));
+    let waiting = [("GET", "/jobs/none?wait_ms=1", ""), ("POST", "/topics/mail/jobs?wait_ms=1", "{}")];
+    let others = lmstfy.map(|(method, rest, body)| (method, format!("/api/acme/mail{rest}"), body)).into_iter();
+    let others = others.chain(waiting.map(|(method, rest, body)| (method, format!("/v1/tenants/acme{rest}"), body)));
+    let others =
+        others.chain([("PUT", "/api/acme/mail".to_owned(), "x"), ("PUT", "/api/acme/mail/bulk".to_owned(), "[1]")]);
+    for (method, path, body) in others {
+        let ask = || Request::builder().method(method).uri(&path).header("content-type", "application/json");
+        let twice = async { tokio::join!(client.send(ask(), body.into()), client.send(ask(), body.into())) };
+        timeout(SOON, twice).await.unwrap_or_else(|_| panic!("no answer: {method} {path}"));
+    }
+    for route in ROUTES {
+        let twice = async { tokio::join!(route.ask(&client, about), route.ask(&client, about)) };
+        timeout(SOON, twice).await.unwrap_or_else(|_| panic!("no answer: {} {}", route.method, route.path));
+    }
 }
 
 /// Sends the head of a push, and a byte of its body.

@@ -4,7 +4,7 @@ use gristmill::token::Scope;
 use gristmill_tests::test_runner::{On, TestRunner};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::routes::{About, Needs, ROUTES, Route};
 use super::token;
@@ -17,6 +17,8 @@ on_both_stores! {
     a_token_cannot_create_a_token_with_more_rights
     a_tenants_admin_keeps_its_tokens_and_no_others
     only_an_operator_sees_where_the_store_is
+    a_client_that_may_only_push_sees_jobs_that_it_stored_and_of_others_their_state
+    a_refusal_names_the_scope_that_is_needed_and_those_that_the_token_has
 }
 
 async fn runner(on: On) -> TestRunner {
@@ -175,4 +177,51 @@ async fn only_an_operator_sees_where_the_store_is(runner: TestRunner) {
     let (operators, tenants) = (about(None).await, about(Some("acme")).await);
     assert!(operators["store"].is_string() && operators["pid"].is_number(), "{operators}");
     assert_eq!(tenants, json!({ "version": operators["version"] }));
+}
+
+async fn a_client_that_may_only_push_sees_jobs_that_it_stored_and_of_others_their_state(runner: TestRunner) {
+    const JOBS: &str = "/v1/tenants/acme/topics/mail/jobs";
+    let all = runner.client().with_token(&token(&*runner.store, Some("acme"), &Scope::ALL).await);
+    let push = runner.client().with_token(&token(&*runner.store, Some("acme"), &[Scope::Push]).await);
+    let of = |more: Value| {
+        let mut job = json!({ "body": "secret", "metadata": { "auth": "secret" } });
+        job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        job
+    };
+    all.post(JOBS, &of(json!({ "id": "ready" }))).await;
+    all.post(JOBS, &of(json!({ "id": "later", "delay_ms": 600_000, "unique": { "value": "customer" } }))).await;
+    let dead = super::bury(&runner, "acme/other").await;
+    for (asked, status, id, state) in [
+        (json!({ "id": "ready" }), "exists", "ready", "ready"),
+        (json!({ "unique": { "value": "customer" } }), "duplicate", "later", "delayed"),
+        (json!({ "id": dead.as_str() }), "exists", dead.as_str(), "dead"),
+    ] {
+        let answer = push.post(&format!("{JOBS}?wait_ms=1"), &asked).await;
+        let shown = answer.json();
+        assert_eq!((&shown["status"], &shown["id"]), (&json!(status), &json!(id)), "{shown}");
+        assert_eq!((&shown["job"]["state"], &shown["job"]["job"]), (&json!(state), &json!(null)), "{shown}");
+        let hidden = ["secret", "c2VjcmV0", "InNlY3JldCI"].iter().all(|text| !answer.text().contains(text));
+        assert!(hidden && shown["job"]["last_failure"].is_null(), "{shown}");
+        let whole = all.post(&format!("{JOBS}?wait_ms=1"), &asked).await.json();
+        assert!(!whole["job"]["job"].is_null(), "who may read sees it: {whole}");
+    }
+    let own = push.post(&format!("{JOBS}?wait_ms=1"), &of(json!({ "id": "own" }))).await.json();
+    assert_eq!(own["job"]["job"]["spec"]["id"], "own", "{own}");
+    for _ in 0..2 {
+        let request = Request::post(format!("{JOBS}?wait_ms=1")).header("content-type", "application/json");
+        let request = request.header("idempotency-key", "k");
+        let again = push.send(request, b"{}".to_vec()).await.json();
+        assert_eq!((&again["status"], again["job"]["job"].is_null()), (&json!("stored"), false), "{again}");
+    }
+}
+
+async fn a_refusal_names_the_scope_that_is_needed_and_those_that_the_token_has(runner: TestRunner) {
+    let client = runner.client().with_token(&token(&*runner.store, Some("acme"), &[Scope::Push, Scope::Work]).await);
+    let here = client.get("/v1/tenants/acme/topics").await;
+    let elsewhere = client.get("/v1/tenants/nobody/topics").await;
+    for part in ["`read`", "`push`, `work`", "`acme`"] {
+        assert!(here.status == 403 && here.text().contains(part), "{part}: {}", here.text());
+    }
+    assert_eq!(here.text(), elsewhere.text(), "nothing tells whether there is such a tenant");
+    assert!(client.get("/v1/tokens").await.text().contains("of all tenants"));
 }

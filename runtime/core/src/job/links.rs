@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names::JobId;
+use crate::json::at_most;
 
 /// How many jobs a job may name in `after`.
 pub const AFTER: usize = 1000;
@@ -18,7 +19,7 @@ pub const MEMBERS: usize = 10_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Links {
     /// The job waits until all of these have ended: done, dead, expired or cancelled.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "at_most::list::<AFTER, _, _>")]
     #[schemars(length(max = AFTER))]
     pub after: Vec<JobId>,
     /// What becomes of the job if one of the jobs that it waited for was not done, but became dead, expired or was cancelled.

@@ -10,4 +10,4 @@ pub use claim::{Claim, Lease};
 pub use links::{AFTER, AfterFailed, Ended, Links, MEMBERS, NoLink, WAITERS};
 pub use names::{BadJobId, BadName, DEFAULT_TENANT, JobId, Name, TopicId, WorkerId};
 pub use progress::Progress;
-pub use spec::{Due, Job, JobChange, JobSpec, NewJob, Payload, Priority, Unique};
+pub use spec::{Due, Job, JobChange, JobSpec, NewJob, PAIRS, Payload, Priority, Unique};

@@ -74,6 +74,14 @@ impl Name {
     }
 }
 
+/// Of a text that is refused, as much as people need to find it.
+fn beginning(text: &str) -> String {
+    match text.get(..text.floor_char_boundary(200)) {
+        Some(part) if part.len() < text.len() => format!("{part}…"),
+        _ => text.to_owned(),
+    }
+}
+
 /// The text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no name: use 1 to 128 of A-Z a-z 0-9 - _ . and begin with a letter or a digit")]
@@ -86,7 +94,7 @@ impl FromStr for Name {
         let fits = (1..=128).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_alphanumeric())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
-        if fits { Ok(Self(text.into())) } else { Err(BadName(text.into())) }
+        if fits { Ok(Self(text.into())) } else { Err(BadName(beginning(text))) }
     }
 }
 
@@ -149,7 +157,7 @@ impl FromStr for JobId {
     fn from_str(text: &str) -> Result<Self, BadJobId> {
         let fits = (1..=64).contains(&text.len())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
-        if fits { Ok(Self(text.into())) } else { Err(BadJobId(text.into())) }
+        if fits { Ok(Self(text.into())) } else { Err(BadJobId(beginning(text))) }
     }
 }
 

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::links::Links;
-use super::names::{JobId, TopicId};
-use crate::json::{self, json_and_stored, object};
+use super::links::{AFTER, AfterFailed, Links};
+use super::names::{JobId, Name, TopicId};
+use crate::json::object::{self, Object};
+use crate::json::{self, at_most, json_and_stored};
 use crate::time::Timestamp;
 
 /// Bytes and the format they are in. Opaque to the host.
@@ -42,9 +43,12 @@ json_and_stored!(Payload, JsonPayload, StoredPayload);
 /// Bytes that each pair of metadata counts at least, so that a million empty pairs are not free.
 const PAIR_BYTES: usize = 4;
 
+/// The most pairs of a job's metadata: more have more than [`HEADER_BYTES`](crate::admission::HEADER_BYTES).
+pub const PAIRS: usize = (64 << 10) / PAIR_BYTES;
+
 /// What a producer says about a job. Once pushed, nothing of it changes but the priority: see [`JobChange`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct JobSpec {
     /// Unique in its tenant.
     pub id: JobId,
@@ -52,33 +56,86 @@ pub struct JobSpec {
     #[serde(flatten)]
     pub topic: TopicId,
     /// What the handler gets.
-    #[serde(default, deserialize_with = "object::one")]
+    #[schemars(default)]
     pub body: Payload,
     /// Headers in order; names may repeat.
-    #[serde(default)]
+    #[schemars(default, length(max = PAIRS))]
     pub metadata: Vec<(String, String)>,
     /// Jobs of a topic with the same key run one at a time, in the order in which they became ready, unless `per-key` of the
     /// topic says otherwise. An empty key is none.
     pub key: Option<String>,
     /// Which of the topic's ready jobs come first.
-    #[serde(default)]
+    #[schemars(default)]
     pub priority: Priority,
     /// At most one job per topic and value.
-    #[serde(default, deserialize_with = "object::maybe")]
+    #[schemars(default)]
     pub unique: Option<Unique>,
     /// Overrides the topic's attempts.
     #[serde(rename = "attempts_max")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_attempts: Option<u32>,
     /// How long after it became due the job may still start; then it is expired: counted and gone.
-    #[serde(rename = "ttl_ms", default, with = "json::OptionalWaitMs")]
+    #[serde(rename = "ttl_ms", with = "json::OptionalWaitMs")]
+    #[schemars(default)]
     pub ttl: Option<Duration>,
     /// Keep the job's result for this long, and notify clients that wait for it. Raises the topic's retention, never lowers it.
-    #[serde(rename = "keep_result_ms", default, with = "json::OptionalWaitMs")]
+    #[serde(rename = "keep_result_ms", with = "json::OptionalWaitMs")]
+    #[schemars(default)]
     pub keep_result: Option<Duration>,
     /// Which jobs it waits for, and which one waits for it.
     #[serde(flatten)]
     pub links: Links,
+}
+
+/// [`JobSpec`] with each field by itself. What serde flattens it first keeps whole, whatever it is and however long.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpecFields {
+    id: JobId,
+    tenant: Name,
+    topic: Name,
+    #[serde(default, deserialize_with = "object::one")]
+    body: Payload,
+    #[serde(default, deserialize_with = "at_most::list::<PAIRS, _, _>")]
+    metadata: Vec<(String, String)>,
+    key: Option<String>,
+    #[serde(default)]
+    priority: Priority,
+    #[serde(default, deserialize_with = "object::maybe")]
+    unique: Option<Unique>,
+    #[serde(rename = "attempts_max")]
+    max_attempts: Option<u32>,
+    #[serde(rename = "ttl_ms", default, with = "json::OptionalWaitMs")]
+    ttl: Option<Duration>,
+    #[serde(rename = "keep_result_ms", default, with = "json::OptionalWaitMs")]
+    keep_result: Option<Duration>,
+    #[serde(default, deserialize_with = "at_most::list::<AFTER, _, _>")]
+    after: Vec<JobId>,
+    #[serde(default)]
+    after_failed: AfterFailed,
+    #[serde(default)]
+    batch: Option<JobId>,
+    #[serde(default)]
+    open: bool,
+}
+
+impl<'de> Deserialize<'de> for JobSpec {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Object(it) = Object::<SpecFields>::deserialize(from)?;
+        Ok(Self {
+            id: it.id,
+            topic: TopicId { tenant: it.tenant, topic: it.topic },
+            body: it.body,
+            metadata: it.metadata,
+            key: it.key,
+            priority: it.priority,
+            unique: it.unique,
+            max_attempts: it.max_attempts,
+            ttl: it.ttl,
+            keep_result: it.keep_result,
+            links: Links { after: it.after, after_failed: it.after_failed, batch: it.batch, open: it.open },
+        })
+    }
 }
 
 impl JobSpec {

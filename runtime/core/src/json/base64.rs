@@ -1,10 +1,10 @@
 //! Bytes as base64 (RFC 4648 §4).
 
-use std::borrow::Cow;
+use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Deserializer, Serializer, de};
+use serde::{Deserializer, Serializer, de};
 
 use super::schema;
 
@@ -22,8 +22,20 @@ impl Base64 {
     /// # Errors
     /// It is no text, or no base64.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        let text = Cow::<'de, str>::deserialize(from)?;
-        STANDARD.decode(text.as_bytes()).map_err(|error| de::Error::custom(format!("no base64: {error}")))
+        struct Text;
+        impl de::Visitor<'_> for Text {
+            type Value = Vec<u8>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text of base64")
+            }
+
+            /// Without a copy of the text, which may be long.
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<u8>, E> {
+                STANDARD.decode(text).map_err(|error| E::custom(format!("no base64: {error}")))
+            }
+        }
+        from.deserialize_str(Text)
     }
 }
 

@@ -2,6 +2,7 @@
 //! milliseconds, and their names end in `_ms`. Unknown fields of a request are refused, so that a misspelt one does not go
 //! unnoticed.
 
+pub mod at_most;
 mod base64;
 pub mod object;
 mod wait;

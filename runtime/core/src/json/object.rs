@@ -7,12 +7,15 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
+use super::at_most::Reading;
+
 /// A struct that is written as an object.
 #[derive(Debug)]
 pub struct Object<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let _reading = Reading::begin();
         deserializer.deserialize_map(OfMap(PhantomData)).map(Self)
     }
 }
@@ -45,12 +48,4 @@ pub fn one<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
 /// It is neither null nor an object of this type.
 pub fn maybe<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Option::<Object<T>>::deserialize(deserializer).map(|maybe| maybe.map(|Object(one)| one))
-}
-
-/// For a list.
-///
-/// # Errors
-/// It is no list of objects of this type.
-pub fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Vec::<Object<T>>::deserialize(deserializer).map(|all| all.into_iter().map(|Object(one)| one).collect())
 }

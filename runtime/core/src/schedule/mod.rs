@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::job::{Name, Payload, TopicId};
-use crate::json::{self, object};
+use crate::json::{self, at_most, object};
 
 pub use record::{Firing, FiringResult, ManifestRecord, NewFiring, Offer, Origin, Record, Standing};
 pub use ticks::{Due, Ticks, nearest_timezone};
@@ -22,6 +22,9 @@ pub const BODY_BYTES: usize = 16 << 10;
 
 /// Bytes of a schedule's metadata and media type together.
 pub const HEADER_BYTES: usize = 16 << 10;
+
+/// The most pairs of a schedule's metadata.
+const PAIRS: usize = HEADER_BYTES / 2;
 
 /// How many schedules a tenant may have.
 pub const SCHEDULES_PER_TENANT: usize = 1000;
@@ -81,7 +84,8 @@ pub struct Schedule {
     #[serde(default, deserialize_with = "object::one")]
     pub body: Payload,
     /// Headers of the job, in order; names may repeat.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "at_most::list::<PAIRS, _, _>")]
+    #[schemars(length(max = PAIRS))]
     pub metadata: Vec<(String, String)>,
 }
 

@@ -10,6 +10,7 @@ use jiff::tz::{self, TimeZone};
 
 use super::{BadSchedule, LONGEST_INTERVAL, Missed, SHORTEST_INTERVAL};
 use crate::time::{Timestamp, millis};
+use crate::units::distance;
 
 /// A tick that is so late was missed.
 const LATE: Duration = Duration::from_secs(60);
@@ -177,7 +178,7 @@ fn problem(error: &CronError) -> String {
 pub fn nearest_timezone(written: &str) -> Option<String> {
     let written = written.to_ascii_lowercase();
     let names = tz::db().available().map(|name| name.as_str().to_owned());
-    let by_distance = names.map(|name| (strsim::damerau_levenshtein(&written, &name.to_ascii_lowercase()), name));
     let allowed = (written.chars().count() / 4).max(1);
-    by_distance.filter(|(distance, _)| *distance <= allowed).min().map(|(_, name)| name)
+    let by_distance = names.filter_map(|name| Some((distance(&written, &name.to_ascii_lowercase(), allowed)?, name)));
+    by_distance.min().map(|(_, name)| name)
 }

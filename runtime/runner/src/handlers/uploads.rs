@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::folder;
@@ -185,7 +186,7 @@ impl ComponentUploads {
     async fn write(&self, handler: &Name, wasm: &[u8]) -> Result<(), UploadError> {
         let aside = self.folder.join(format!(".{handler}.{}.new", ulid::Ulid::generate()));
         let path = self.path(handler);
-        let written = tokio::fs::write(&aside, wasm).await;
+        let written = write_private(&aside, wasm).await;
         let renamed = match written {
             Ok(()) => tokio::fs::rename(&aside, &path).await,
             Err(error) => Err(error),
@@ -231,6 +232,13 @@ pub(super) fn remove_leftovers(folder: &Path) {
             }
         }
     }
+}
+
+/// Writes a file that no other user reads: a component may have keys in it.
+async fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = tokio::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await?;
+    file.write_all(bytes).await?;
+    file.flush().await
 }
 
 #[cfg(test)]

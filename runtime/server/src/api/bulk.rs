@@ -72,7 +72,7 @@ async fn make(
     }
     // Others see the query.
     state.public_query(&tenant, &new.q)?;
-    let bulk = state.bulk.make(Work::new(tenant, &new)?, new, identity.actor())?;
+    let bulk = state.bulk.make(Work::new(tenant, &new)?, new, &identity)?;
     entry.made(&bulk.id);
     Ok((StatusCode::CREATED, Json(bulk)))
 }
@@ -83,7 +83,7 @@ async fn start(
     Document(StartBulk { expect }): Document<StartBulk>,
 ) -> Result<Json<Bulk>, Problem> {
     may_read(&state, &identity, &tenant, &id)?;
-    Ok(Json(state.bulk.start(&tenant, &id, expect)?))
+    Ok(Json(state.bulk.start(&tenant, &id, expect, &identity)?))
 }
 
 async fn abort(

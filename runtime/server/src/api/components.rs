@@ -12,6 +12,7 @@ use crate::api::jobs::PUSH_BYTES;
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
 use crate::extract::RequestOf;
+use crate::limits::requests::NoPermit;
 use crate::openapi::{Argument, Operation};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -69,6 +70,7 @@ async fn versions(
 async fn upload(
     Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
+    _: NoPermit,
     RequestOf { request, .. }: RequestOf<Component>,
 ) -> Result<(StatusCode, Json<wire::Served>), Problem> {
     let registry = state.registry()?;
@@ -92,6 +94,7 @@ async fn upload(
 async fn remove(
     Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
+    _: NoPermit,
 ) -> Result<Json<wire::Served>, Problem> {
     let topic = owned(&identity, &*state.registry()?, &topic)?;
     let intake = state.uploads()?;

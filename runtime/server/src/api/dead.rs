@@ -102,7 +102,6 @@ async fn intervene(
 ) -> Result<Json<Intervened>, Problem> {
     chosen.check().map_err(|wrong| Problem::new(Code::BadRequest, wrong))?;
     if let Some(ids) = chosen.ids {
-        within_batch(ids.len())?;
         let were_dead = action.apply(&*state.store, topic, &ids).await?;
         return Ok(Json(Intervened::ByIds(wire::WereDead { were_dead })));
     }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use axum::Extension;
 use axum::extract::State;
 
 use crate::auth::allowed::Public;
+use crate::auth::identity::{Identity, Scope};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::settings::Phase;
@@ -20,37 +22,50 @@ pub(crate) fn routes() -> Routes {
         .get("/healthz", async |_: Public| "ok\n", "Whether the process lives")
         .get("/readyz", ready, "Whether it runs jobs and its store takes jobs")
         .answer(
-            "It does. Stores that take no jobs, and handlers whose files were not taken, are named, a line each; handlers that are not \
-             compiled yet are counted.",
+            "It does. Stores that take no jobs are named, a line each. Handlers whose files were refused are counted, and named to a token of \
+             all tenants with the scope `read`; handlers that are not compiled yet are counted.",
         )
         .problems(&[Code::Starting, Code::Ending, Code::StoreAway])
 }
 
 /// Ready while any part of the store takes jobs; those that do not are named.
-async fn ready(_: Public, State(state): State<AppState>) -> Result<String, Problem> {
+async fn ready(
+    _: Public,
+    identity: Option<Extension<Identity>>,
+    State(state): State<AppState>,
+) -> Result<String, Problem> {
     match state.phase() {
         Phase::Starting => return Err(Problem::new(Code::Starting, "the runner is starting")),
         Phase::Ending => return Err(Problem::new(Code::Ending, "the runner is ending")),
         Phase::Ready => {}
     }
     let ready = state.readiness.ask(&*state.store).await?;
-    let handlers = state.registry().map(|registry| not_served(&registry)).unwrap_or_default();
+    let sees_names = identity.is_some_and(|Extension(identity)| identity.may_everywhere(Scope::Read).is_ok());
+    let handlers = state.registry().map(|registry| not_served(&registry, sees_names)).unwrap_or_default();
     Ok(handlers.into_iter().fold(ready, |said, line| said + &line + "\n"))
 }
 
-fn not_served(registry: &HandlerRegistry) -> Vec<String> {
+fn not_served(registry: &HandlerRegistry, sees_names: bool) -> Vec<String> {
     let uncompiled = match registry.to_compile() {
         0 => None,
         1 => Some("1 handler is not compiled yet".to_owned()),
         left => Some(format!("{left} handlers are not compiled yet")),
     };
-    uncompiled.into_iter().chain(not_taken(registry)).collect()
+    uncompiled.into_iter().chain(not_taken(registry, sees_names)).collect()
 }
 
-/// A line for each handler whose file is refused or lacks a grant, not why: a client without a token may read it.
-fn not_taken(registry: &HandlerRegistry) -> Vec<String> {
+/// A line for each handler whose file is refused or lacks a grant, not why. A client without a token learns how many they are.
+fn not_taken(registry: &HandlerRegistry, sees_names: bool) -> Vec<String> {
     let lacking = registry.entries().filter(|entry| !entry.lacking.is_empty()).map(|entry| &entry.topic.handler);
     let names: BTreeSet<&Name> = registry.refusals().keys().chain(lacking).collect();
+    if !sees_names {
+        let count = match names.len() {
+            0 => None,
+            1 => Some("the file of 1 handler was refused: its name takes a token".to_owned()),
+            count => Some(format!("the files of {count} handlers were refused: their names take a token")),
+        };
+        return count.into_iter().collect();
+    }
     let line = |name: &Name| {
         let topics = registry.entries().filter(|entry| entry.topic.handler == *name && !entry.topic.external);
         let served: Vec<bool> = topics.map(|entry| entry.handler.is_some()).collect();

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::api::jobs;
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::{Document, Head};
+use crate::limits::requests::NoPermit;
 use crate::openapi::{Described, EventStream};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -69,6 +70,7 @@ pub(crate) fn routes() -> Routes {
 async fn look(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
     State(state): State<AppState>,
+    none: NoPermit,
     Head(Query(Waiting { wait_ms })): Head<Query<Waiting>>,
     headers: HeaderMap,
 ) -> Result<Looked, Problem> {
@@ -77,7 +79,7 @@ async fn look(
     let follow = wants_events(&headers);
     if !follow && patience.is_none() {
         let look = async { look_up(&*state.store, &tenant, &id).await?.ok_or(unknown) };
-        let view = state.request_limiter.within(identity.tenant(), look).await?;
+        let view = state.request_limiter.within(none, identity.tenant(), look).await?;
         return Ok(Json(state.shown(&identity, &tenant, view)).into_response().into());
     }
     let mut watch = Watch::begin(&state, &identity, tenant, id).await?;
@@ -95,6 +97,7 @@ async fn look(
 async fn why(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
     State(state): State<AppState>,
+    none: NoPermit,
 ) -> Result<Json<Why>, Problem> {
     let registry = state.registry().ok();
     let served = |topic: &TopicId| Served::of(registry.as_deref(), topic);
@@ -103,36 +106,39 @@ async fn why(
         let why = why::why(&*state.store, &tenant, &id, Asked::Runner, served, pace).await?;
         why.ok_or(unknown(&tenant, &id))
     };
-    Ok(Json(state.request_limiter.within(identity.tenant(), ask).await?))
+    Ok(Json(state.request_limiter.within(none, identity.tenant(), ask).await?))
 }
 
 async fn links(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
     State(state): State<AppState>,
+    none: NoPermit,
     Head(Query(wire::LinksLimit { limit })): Head<Query<wire::LinksLimit>>,
 ) -> Result<Json<wire::JobLinks>, Problem> {
     let ask = async {
         let waits_for = state.store.waits_for(&tenant, &id, limit.min(MEMBERS)).await?;
         Ok(wire::JobLinks { waits_for, waiters: state.store.waiters(&tenant, &id).await? })
     };
-    Ok(Json(state.request_limiter.within(identity.tenant(), ask).await?))
+    Ok(Json(state.request_limiter.within(none, identity.tenant(), ask).await?))
 }
 
 async fn graph(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
     State(state): State<AppState>,
+    none: NoPermit,
     Head(Query(wire::GraphWanted { depth, limit })): Head<Query<wire::GraphWanted>>,
 ) -> Result<Json<JobGraph>, Problem> {
     let ask = async {
         let graph = job_graph(&*state.store, &tenant, &id, depth.min(NODES), limit.min(NODES)).await?;
         graph.ok_or_else(|| unknown(&tenant, &id))
     };
-    Ok(Json(state.request_limiter.within(identity.tenant(), ask).await?))
+    Ok(Json(state.request_limiter.within(none, identity.tenant(), ask).await?))
 }
 
 async fn seal(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Push, (Name, JobId)>,
     State(state): State<AppState>,
+    none: NoPermit,
 ) -> Result<Json<wire::SealedOne>, Problem> {
     let seal = async {
         let status = state.store.seal(&tenant, &id).await?;
@@ -145,7 +151,7 @@ async fn seal(
         }
         Ok(wire::SealedOne { id: id.clone(), status })
     };
-    Ok(Json(state.request_limiter.within(identity.tenant(), seal).await?))
+    Ok(Json(state.request_limiter.within(none, identity.tenant(), seal).await?))
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {
@@ -207,6 +213,7 @@ fn differs(before: &JobView, now: &JobView) -> bool {
 async fn cancel(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, (Name, JobId)>,
     State(state): State<AppState>,
+    none: NoPermit,
     Head(Query(wire::HowToCancel { kill, tree })): Head<Query<wire::HowToCancel>>,
 ) -> Result<Json<wire::CancelledJob>, Problem> {
     let too_late = async || {
@@ -230,12 +237,13 @@ async fn cancel(
             Some(Cancelled::TooLate) | None => too_late().await,
         }
     };
-    Ok(Json(state.request_limiter.within(identity.tenant(), cancel).await?))
+    Ok(Json(state.request_limiter.within(none, identity.tenant(), cancel).await?))
 }
 
 async fn change(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, (Name, JobId)>,
     State(state): State<AppState>,
+    none: NoPermit,
     Document(change): Document<JobChange>,
 ) -> Result<Json<wire::ChangedOne>, Problem> {
     let change = jobs::checked(change)?;
@@ -253,5 +261,5 @@ async fn change(
         };
         Ok(wire::ChangedOne { id: id.clone(), status })
     };
-    Ok(Json(state.request_limiter.within(identity.tenant(), change).await?))
+    Ok(Json(state.request_limiter.within(none, identity.tenant(), change).await?))
 }

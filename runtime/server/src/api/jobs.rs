@@ -33,7 +33,6 @@ async fn push(
     AllowedDocument { document: push, state, traceparent, .. }: AllowedDocument<scope::Push, wire::Push>,
 ) -> Result<Json<wire::PushAnswer>, Problem> {
     let wire::Push { mut jobs } = push;
-    within_batch(jobs.len())?;
     keep_context(&mut jobs, context(&state, traceparent.as_ref()).as_ref());
     let Admitted { jobs, warnings } = state.admit(jobs, admission::listed).await?;
     Ok(Json(wire::PushAnswer { pushed: state.store.push(&jobs).await?, warnings }))
@@ -44,7 +43,6 @@ async fn cancel(
     State(state): State<AppState>,
     Document(wire::Cancel { ids, kill }): Document<wire::Cancel>,
 ) -> Result<Json<wire::CancelAnswer>, Problem> {
-    within_batch(ids.len())?;
     let store = &state.store;
     let cancelled = if kill { store.kill(&tenant, &ids).await? } else { store.cancel(&tenant, &ids).await? };
     Ok(Json(wire::CancelAnswer { cancelled }))
@@ -55,7 +53,6 @@ async fn change(
     State(state): State<AppState>,
     Document(wire::ChangeJobs { ids, due, priority }): Document<wire::ChangeJobs>,
 ) -> Result<Json<wire::ChangeAnswer>, Problem> {
-    within_batch(ids.len())?;
     let change = checked(JobChange { due, priority })?;
     Ok(Json(wire::ChangeAnswer { changed: state.store.change(&tenant, &ids, &change).await? }))
 }

@@ -9,6 +9,7 @@ use axum::response::IntoResponse;
 
 use crate::api::queue_depths::TENANTS;
 use crate::auth::allowed::{AllTenants, Allowed, scope};
+use crate::limits::requests::NoPermit;
 use crate::openapi::{Described, Exposed};
 use crate::routes::Routes;
 use crate::state::AppState;
@@ -32,6 +33,7 @@ pub(crate) fn tenant_routes() -> Routes {
 async fn all(
     _: Allowed<scope::Read, AllTenants>,
     State(state): State<AppState>,
+    _: NoPermit,
     headers: HeaderMap,
 ) -> Described<Exposed> {
     let tenants = tenants(&state.metrics, state.registry().ok().as_deref());

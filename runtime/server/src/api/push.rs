@@ -10,11 +10,12 @@ use serde::de::DeserializeOwned;
 
 use crate::admission::{self, Admitted};
 use crate::api::idempotency::{Idempotency, REPLAYED};
-use crate::api::jobs::{PUSH_BYTES, within_batch};
+use crate::api::jobs::PUSH_BYTES;
 use crate::auth::allowed::{Allowed, scope};
-use crate::auth::identity::Identity;
+use crate::auth::identity::{Identity, Scope};
 use crate::auth::origin::media_type;
-use crate::extract::{Document, Head, RequestOf};
+use crate::extract::{Document, Head, RequestOf, aside};
+use crate::limits::requests::NoPermit;
 use crate::openapi::AnyOf;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -70,10 +71,11 @@ struct Stored {
 async fn push(
     Allowed { over: topic, identity, .. }: Allowed<scope::Push, TopicId>,
     State(state): State<AppState>,
+    none: NoPermit,
     RequestOf { request, .. }: RequestOf<Pushing>,
 ) -> Result<(StatusCode, HeaderMap, Json<Answered>), Problem> {
     let storing = store(&state, &identity, &topic, request);
-    let stored = state.request_limiter.within(identity.tenant(), storing).await?;
+    let stored = state.request_limiter.within(none, identity.tenant(), storing).await?;
     let Stored { answers, warnings, alone, replayed, wait } = stored;
     let mut headers = HeaderMap::new();
     if replayed {
@@ -92,14 +94,18 @@ async fn push(
     headers.extend(HeaderValue::try_from(path).map(|path| (header::LOCATION, path)));
     if let Some((patience, permit)) = wait {
         let mut watch = Watch::with(permit, &state, answer.id.clone());
-        answer.job = watch.end_within(patience).await?;
+        let view = watch.end_within(patience).await?;
+        // What another request stored is not for a client that may not read.
+        let is_own = answer.status == Status::Stored;
+        let sees = is_own || identity.may(Scope::Read, &topic.tenant).is_ok();
+        answer.job = view.map(|view| if sees { view } else { view.state_only() });
     }
     Ok((status, headers, Json(Answered::One(Box::new(answer)))))
 }
 
 async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: Request) -> Result<Stored, Problem> {
     let context = context(state, request.headers().get(TRACEPARENT));
-    let Order { mut jobs, alone, idempotency, patience } = read(topic, request).await?;
+    let Order { mut jobs, alone, idempotency, patience } = read(topic.clone(), request).await?;
     keep_context(&mut jobs, context.as_ref());
     let mut wait = None;
     if let Some(patience) = patience {
@@ -134,7 +140,7 @@ async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: 
     Ok(Stored { answers, warnings, alone, replayed, wait })
 }
 
-async fn read(topic: &TopicId, request: Request) -> Result<Order, Problem> {
+async fn read(topic: TopicId, request: Request) -> Result<Order, Problem> {
     let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let media = media_type(&headers).ok_or_else(|| {
         Problem::new(
@@ -143,19 +149,22 @@ async fn read(topic: &TopicId, request: Request) -> Result<Order, Problem> {
         )
     })?;
     let body = Bytes::from_request(request, &()).await?;
-    let idempotency = Idempotency::of(&headers, &[media.as_bytes(), asked(&uri).as_bytes(), &body])?;
+    aside(body.len() as u64, async move { understand(&topic, &media, &headers, &uri, body) }).await?
+}
+
+fn understand(topic: &TopicId, media: &str, headers: &HeaderMap, uri: &Uri, body: Bytes) -> Result<Order, Problem> {
+    let idempotency = Idempotency::of(headers, &[media.as_bytes(), asked(uri).as_bytes(), &body])?;
     if media != "application/json" {
-        let written = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or(&media);
+        let written = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or(media);
         let options = uri.query().unwrap_or_default();
         let (job, wait_ms) = Job::of_bytes(body.into(), written.into(), options).map_err(bad)?;
         let job = sign(job, topic, idempotency.as_ref(), 0).map_err(bad)?;
         return Ok(Order { jobs: vec![job], alone: true, idempotency, patience: wait_ms.patience() });
     }
-    let Query(Waiting { wait_ms }) = Query::try_from_uri(&uri)?;
+    let Query(Waiting { wait_ms }) = Query::try_from_uri(uri)?;
     let Probe { jobs } = of(&body)?;
     let alone = jobs.is_none();
     let written = if alone { vec![of(&body)?] } else { of::<Bulk>(&body)?.jobs };
-    within_batch(written.len())?;
     let patience = wait_ms.patience();
     if patience.is_some() && !alone {
         return Err(bad("`wait_ms` waits for one job: push it by itself".into()));

@@ -34,7 +34,7 @@ impl Identity {
     /// The token lacks the scope, or belongs to another tenant. The answer is the same whether or not the tenant exists.
     pub(crate) fn may(&self, scope: Scope, tenant: &Name) -> Result<(), Problem> {
         let of = |token: &Token| token.tenant.as_ref().is_none_or(|own| own == tenant);
-        allow(self.has(scope) && self.token().is_none_or(of))
+        self.allow(self.has(scope) && self.token().is_none_or(of), scope, "of the tenant")
     }
 
     /// The same in some tenant, where the request does not say in which before it is read.
@@ -42,7 +42,7 @@ impl Identity {
     /// # Errors
     /// The token lacks the scope.
     pub(crate) fn may_somewhere(&self, scope: Scope) -> Result<(), Problem> {
-        allow(self.has(scope))
+        self.allow(self.has(scope), scope, "of the tenant")
     }
 
     /// The same over all tenants.
@@ -50,7 +50,7 @@ impl Identity {
     /// # Errors
     /// The token lacks the scope, or belongs to one tenant.
     pub(crate) fn may_everywhere(&self, scope: Scope) -> Result<(), Problem> {
-        allow(self.has(scope) && self.is_operator())
+        self.allow(self.has(scope) && self.is_operator(), scope, "of all tenants")
     }
 
     /// The tenant that it is for. `None`: all.
@@ -118,18 +118,29 @@ impl Identity {
         entry.identified(client, self.token(), || self.actor());
     }
 
+    /// One answer for everything that is not allowed, so that it tells nothing of what is there: only what the token is for.
+    fn allow(&self, allowed: bool, needed: Scope, of: &str) -> Result<(), Problem> {
+        if allowed {
+            return Ok(());
+        }
+        let token = self.token();
+        let scopes = token.into_iter().flat_map(|token| &token.scopes).map(|scope| format!("`{}`", scope.as_str()));
+        let scopes = scopes.collect::<Vec<_>>().join(", ");
+        let has = if scopes.is_empty() { "no scope".to_owned() } else { scopes };
+        let whose = match self.tenant() {
+            Some(tenant) => format!("tenant `{tenant}`"),
+            None => "all tenants".to_owned(),
+        };
+        let needed = needed.as_str();
+        let detail = format!(
+            "the token does not allow this: it takes the scope `{needed}` {of}, and the token has {has}, for {whose}; see docs/tenants.md"
+        );
+        Err(Problem::new(Code::Forbidden, detail))
+    }
+
     /// Whether it has the scope somewhere.
     pub(crate) fn has(&self, scope: Scope) -> bool {
         self.token().is_none_or(|token| token.scopes.contains(&scope))
-    }
-}
-
-/// One answer for everything that is not allowed, so that it tells nothing of what is there.
-fn allow(allowed: bool) -> Result<(), Problem> {
-    if allowed {
-        Ok(())
-    } else {
-        Err(Problem::new(Code::Forbidden, "the token does not allow this; see docs/tenants.md"))
     }
 }
 
@@ -140,6 +151,11 @@ fn allow(allowed: bool) -> Result<(), Problem> {
 pub(crate) async fn identify(auth: &Auth, headers: &HeaderMap, from: IpAddr) -> Result<Identity, Problem> {
     let text = token_text(headers);
     Identity::of(auth, text, from).await?.ok_or_else(|| unknown(text))
+}
+
+/// Whether a request brings a token, right or wrong.
+pub(crate) fn has_token(headers: &HeaderMap) -> bool {
+    token_text(headers).is_some()
 }
 
 /// `Authorization: Bearer …`, else `X-Token`. Never from the query: that would be in every log on the way.

@@ -76,6 +76,15 @@ impl Auth {
         self.loopback && self.is_open().await.unwrap_or_else(|_| self.was_open())
     }
 
+    /// Whether the identity may send requests. While the store is unavailable, one that might counts as valid.
+    pub(crate) async fn is_valid(&self, identity: &Identity) -> bool {
+        match identity {
+            Identity::Token(known) => self.token_cache.is_valid(known).await,
+            Identity::Anybody => !matches!(self.token_cache.is_required().await, Ok(true)),
+            Identity::Operator => true,
+        }
+    }
+
     /// Waits until the identity may send no more requests: its token ended, or it had none and requests need one now.
     async fn ended(&self, identity: &Identity) {
         match identity {

@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 
 use super::registry::{Entry, SERVER_ENDED};
 use super::work::Progress;
+use crate::limits::requests::NoPermit;
 use crate::problem::{COME_AGAIN, Code, Problem};
 use crate::state::AppState;
 use crate::wire::bulk::{Bulk, BulkState};
@@ -15,9 +16,13 @@ use gristmill_metrics::{EventKind, as_actor};
 /// How often a step is tried again while the store does not answer.
 const TRIES: u32 = 30;
 
+/// Why those are aborted whose client may do nothing any more.
+const TOKEN_ENDED: &str = "the token with which it was begun was revoked, or has expired";
+
 /// Why an action does not go on.
 enum Halt {
     Aborted,
+    TokenEnded,
     ServerEnds,
     Failed(Problem),
 }
@@ -59,6 +64,7 @@ pub(super) async fn carry_out(state: AppState, entry: Arc<Entry>) {
         Ok(()) if is_dry => entry.counted(),
         Ok(()) => entry.done(),
         Err(Halt::Aborted) => entry.end(BulkState::Aborted, None),
+        Err(Halt::TokenEnded) => entry.end(BulkState::Aborted, Some(TOKEN_ENDED.into())),
         Err(Halt::ServerEnds) => entry.end(BulkState::Aborted, Some(SERVER_ENDED.into())),
         Err(Halt::Failed(problem)) => entry.end(BulkState::Failed, Some(problem.detail)),
     };
@@ -81,10 +87,13 @@ async fn all_steps(state: &AppState, entry: &Entry, is_dry: bool) -> Result<(), 
         if state.stop.is_cancelled() {
             return Err(Halt::ServerEnds);
         }
+        if !state.auth.is_valid(&entry.by()).await {
+            return Err(Halt::TokenEnded);
+        }
         // A step takes its turn among the requests of the tenant, has as much time, and waits for the threads as they do.
         let note = |step| entry.note(step, is_dry);
         let step = async { Ok(entry.work.step(&*state.store, &mut progress, !is_dry, &note).await?) };
-        let step = state.request_limiter.within(Some(&entry.work.tenant), step);
+        let step = state.request_limiter.within(NoPermit::at_beginning(), Some(&entry.work.tenant), step);
         match state.pacer.of(&entry.work.tenant).run(step).await {
             Ok(true) => tries = 0,
             Ok(false) => return Ok(()),

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::work::{Step, Work};
+use crate::auth::identity::Identity;
 use crate::problem::{Code, Problem};
 use crate::wire::bulk::{Bulk, BulkState, NewBulk, SAMPLES};
 use gristmill_core::job::{JobId, Name};
@@ -45,6 +46,8 @@ struct Entries {
 pub(super) struct Entry {
     pub(super) work: Work,
     pub(super) abort: CancellationToken,
+    /// The client that made it, and then the one that started it: it ends with that one's token.
+    by: Mutex<Identity>,
     shown: Mutex<Bulk>,
 }
 
@@ -53,7 +56,7 @@ impl BulkActions {
     ///
     /// # Errors
     /// [`Code::Busy`]: too many look at jobs, or the server ends.
-    pub(crate) fn make(&self, work: Work, new: NewBulk, actor: String) -> Result<Bulk, Problem> {
+    pub(crate) fn make(&self, work: Work, new: NewBulk, by: &Identity) -> Result<Bulk, Problem> {
         let NewBulk { q, action, due, priority } = new;
         let shown = Bulk {
             id: JobId::generate().to_string(),
@@ -61,7 +64,7 @@ impl BulkActions {
             q,
             due,
             priority,
-            actor,
+            actor: by.actor(),
             state: BulkState::Counting,
             created_at: work.since(),
             started_at: None,
@@ -73,7 +76,8 @@ impl BulkActions {
             skipped: Default::default(),
             error: None,
         };
-        let entry = Arc::new(Entry { work, abort: CancellationToken::new(), shown: Mutex::new(shown.clone()) });
+        let (abort, by) = (CancellationToken::new(), Mutex::new(by.clone()));
+        let entry = Arc::new(Entry { work, abort, by, shown: Mutex::new(shown.clone()) });
         let mut entries = self.entries.lock();
         entries.check_room(&entry.work.tenant)?;
         entries.make_room(&entry.work.tenant);
@@ -98,11 +102,12 @@ impl BulkActions {
     ///
     /// # Errors
     /// [`Code::BulkUnknown`]; [`Code::BulkRefused`]: it counts, was started, or counted another number; [`Code::Busy`].
-    pub(crate) fn start(&self, tenant: &Name, id: &str, expect: u64) -> Result<Bulk, Problem> {
+    pub(crate) fn start(&self, tenant: &Name, id: &str, expect: u64, by: &Identity) -> Result<Bulk, Problem> {
         let mut entries = self.entries.lock();
         let entry = entries.find(tenant, id)?;
         entry.check_counted(expect)?;
         entries.check_room(tenant)?;
+        entry.by.lock().clone_from(by);
         let shown = entry.change(|shown| {
             shown.state = BulkState::Running;
             shown.started_at = Some(Timestamp::now());
@@ -207,6 +212,11 @@ impl Entries {
 }
 
 impl Entry {
+    /// The client with whose token it ends.
+    pub(super) fn by(&self) -> Identity {
+        self.by.lock().clone()
+    }
+
     pub(super) fn shown(&self) -> Bulk {
         self.shown.lock().clone()
     }

@@ -14,13 +14,14 @@ use super::engine::{carry_out, run};
 use super::registry::{Entry, SERVER_ENDED};
 use super::work::{self, Step, Work};
 use crate::auth::Auth;
+use crate::auth::identity::Identity;
 use crate::problem::{Code, Problem};
 use crate::settings::HttpServerSettings;
 use crate::state::AppState;
 use crate::wire::bulk::{Bulk, BulkAction, BulkState, NewBulk};
 use gristmill_core::job::{Due, JobChange, JobId, JobSpec, Name, NewJob, Payload, Priority, Progress, TopicId};
 use gristmill_core::time::Timestamp;
-use gristmill_core::token::TokenText;
+use gristmill_core::token::{NewToken, Scope, TokenLimits, TokenText};
 use gristmill_metrics::{EventKind, Filter, Received};
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::{
@@ -56,7 +57,7 @@ async fn server(jobs: u64) -> AppState {
 
 fn make(state: &AppState) -> Result<Bulk, Problem> {
     let new = new(BulkAction::Cancel, None);
-    state.bulk.make(Work::new(tenant(), &new).unwrap(), new, "operator".into())
+    state.bulk.make(Work::new(tenant(), &new).unwrap(), new, &Identity::Anybody)
 }
 
 fn new(action: BulkAction, priority: Option<Priority>) -> NewBulk {
@@ -67,7 +68,7 @@ fn new(action: BulkAction, priority: Option<Priority>) -> NewBulk {
 async fn started(state: &AppState) -> Arc<Entry> {
     let Bulk { id, .. } = make(state).unwrap();
     carry_out(state.clone(), state.bulk.next().await).await;
-    state.bulk.start(&tenant(), &id, JOBS).unwrap();
+    state.bulk.start(&tenant(), &id, JOBS, &Identity::Anybody).unwrap();
     state.bulk.next().await
 }
 
@@ -105,6 +106,33 @@ async fn an_abort_takes_effect_after_the_step() {
 async fn the_end_of_the_server_aborts_it_and_says_so() {
     let bulk = ended_by(|state, _| state.stop.cancel()).await;
     assert_eq!(bulk.error.as_deref(), Some("the server ended"));
+}
+
+#[tokio::test]
+async fn it_ends_with_the_token_of_the_client_that_started_it() {
+    let state = server(JOBS).await;
+    let Bulk { id, .. } = make(&state).unwrap();
+    carry_out(state.clone(), state.bulk.next().await).await;
+    let text = TokenText::generate().unwrap();
+    let new = NewToken {
+        hash: text.hash(),
+        tenant: None,
+        scopes: Scope::ALL.into(),
+        description: String::new(),
+        limits: TokenLimits::default(),
+        expires_in: None,
+        made_by: None,
+    };
+    state.store.add_token(&new).await.unwrap();
+    let by = Identity::of(&state.auth, Some(text.as_str()), [127, 0, 0, 1].into()).await.unwrap().unwrap();
+    state.bulk.start(&tenant(), &id, JOBS, &by).unwrap();
+    assert!(state.store.revoke_token(&text.hash().id()).await.unwrap());
+    let entry = state.bulk.next().await;
+    carry_out(state.clone(), entry.clone()).await;
+    let bulk = entry.shown();
+    assert_eq!(bulk.state, BulkState::Aborted, "{bulk:?}");
+    assert!(bulk.error.as_deref().unwrap().contains("token"), "{bulk:?}");
+    assert_eq!((bulk.changed, left(&state).await), (0, JOBS));
 }
 
 #[tokio::test]
@@ -151,7 +179,7 @@ async fn an_abort_in_the_last_step_of_the_dry_run_is_kept() {
     assert!(entry.counted());
     let bulk = entry.shown();
     assert_eq!((bulk.state, bulk.ended_at.is_some()), (BulkState::Aborted, true));
-    assert_eq!(state.bulk.start(&tenant(), &id, 0).unwrap_err().code, Code::BulkRefused);
+    assert_eq!(state.bulk.start(&tenant(), &id, 0, &Identity::Anybody).unwrap_err().code, Code::BulkRefused);
 }
 
 #[tokio::test]
@@ -166,7 +194,7 @@ async fn the_end_of_the_server_ends_what_is_at_work_at_once_and_for_good() {
         started.push(id);
     }
     for id in &started {
-        state.bulk.start(&tenant(), id, 1).unwrap();
+        state.bulk.start(&tenant(), id, 1, &Identity::Anybody).unwrap();
     }
     // In the midst of a step; the other one and a dry run wait for the engine.
     let entry = state.bulk.next().await;

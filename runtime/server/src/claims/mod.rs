@@ -67,6 +67,7 @@ pub(crate) async fn claim(state: &AppState, request: ClaimRequest) -> Result<Cla
     if !claimed.is_empty() || request.wait.is_zero() {
         return Ok(claimed);
     }
+    let _kept = state.request_limiter.keep_waiting(request.share_of.as_ref())?;
     let _permit = state.claims.permit_to_wait(request.share_of.as_ref())?;
     let line = &state.claims.waiting_line;
     let mut waiter = line.join(&state.signal_hub, &request.tenant, &request.topics).await?;

@@ -41,13 +41,15 @@ pub(super) struct Question {
     body: Option<Vec<u8>>,
     /// The only version of what is named that the request is about.
     version: Option<u64>,
+    /// Its `Idempotency-Key`.
+    key: Option<String>,
     /// As in "failed to …".
     doing: &'static str,
 }
 
 impl Question {
     pub(super) fn get(path: String, doing: &'static str) -> Self {
-        Self { method: Method::GET, path, body: None, version: None, doing }
+        Self { method: Method::GET, path, body: None, version: None, key: None, doing }
     }
 
     pub(super) fn post<T: Serialize>(path: String, body: &T, doing: &'static str) -> Self {
@@ -59,13 +61,18 @@ impl Question {
     }
 
     pub(super) fn delete(path: String, doing: &'static str) -> Self {
-        Self { method: Method::DELETE, path, body: Some(Vec::new()), version: None, doing }
+        Self { method: Method::DELETE, path, body: Some(Vec::new()), version: None, key: None, doing }
     }
 
     fn bring<T: Serialize>(method: Method, path: String, body: &T, doing: &'static str) -> Self {
         // Every type that is sent can be written as JSON.
         let body = serde_json::to_vec(body).unwrap_or_default();
-        Self { method, path, body: Some(body), version: None, doing }
+        Self { method, path, body: Some(body), version: None, key: None, doing }
+    }
+
+    /// The same with this `Idempotency-Key`, if there is one.
+    pub(super) fn named(self, key: Option<String>) -> Self {
+        Self { key, ..self }
     }
 
     /// The same about this version only, if one is named.
@@ -124,7 +131,7 @@ impl Server {
     }
 
     fn request(&self, question: Question) -> anyhow::Result<Request<Full<Bytes>>> {
-        let Question { method, path, body, version, .. } = question;
+        let Question { method, path, body, version, key, .. } = question;
         let path = format!("{}{path}", self.address.path());
         let request = Request::builder().method(method).uri(path).header(header::HOST, self.address.authority());
         let request = match &self.token {
@@ -137,6 +144,10 @@ impl Server {
         };
         let request = match version {
             Some(version) => request.header(header::IF_MATCH, format!("\"{version}\"")),
+            None => request,
+        };
+        let request = match key {
+            Some(key) => request.header("idempotency-key", key),
             None => request,
         };
         request.body(Full::from(body.unwrap_or_default())).context("failed to make a request")

@@ -5,6 +5,7 @@ mod bill;
 mod bulk;
 mod exchange;
 mod moves;
+mod push_and_wait;
 mod recent;
 mod schedules;
 mod store;

@@ -16,12 +16,13 @@ pub(crate) use tenants::{TenantLimiter, TenantPermit};
 
 use std::time::Duration;
 
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Bounds of a server. What a single route takes is its own business.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpLimits {
-    /// Connections at once. Where one more comes, the one that has been idle for the longest has to go.
+    /// Connections at once. Where one more comes, the one that has been idle for the longest has to go. A tenant's requests keep half of
+    /// them busy at most, and a quarter with requests that wait.
     pub connections: usize,
     /// From a connection's beginning, or the end of its last answer, to the end of a request's head.
     pub head_time: Duration,
@@ -63,9 +64,15 @@ impl HttpLimits {
     }
 }
 
-/// At most half of the files that this process may open: stores, handlers and their requests need some, too.
+/// At most half of the files that this process may open: stores, handlers and their requests need some, too. Services and shells are
+/// given few of those that they may have, for programs of another age: this one takes what there is.
 fn connections() -> usize {
     const MOST: usize = 10_000;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        // With fewer it works as well.
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
+    }
     let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
     files.map_or(MOST, |files| MOST.min(files / 2).max(1))
 }

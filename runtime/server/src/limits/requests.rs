@@ -26,6 +26,9 @@ pub(crate) struct RequestLimiter {
     at_once: Shares<Name>,
     time: Duration,
     waits: Shares<Name>,
+    /// Of the connections: those that are busy with a tenant's requests, and those whose requests wait.
+    busy: Shares<Name>,
+    waiting: Shares<Name>,
     event_streams: Shares<Name>,
     event_streams_by_network: Shares<IpAddr>,
     body_kib: Shares<Name>,
@@ -35,19 +38,31 @@ pub(crate) struct RequestLimiter {
 #[derive(Debug)]
 pub(crate) struct Permit {
     _share: Share<Name>,
+    /// Of the connections whose requests wait.
+    _waiting: Option<Share<Name>>,
     /// Of what is shared out by address, too.
     _of_network: Option<Share<IpAddr>>,
 }
 
 impl From<Share<Name>> for Permit {
     fn from(share: Share<Name>) -> Self {
-        Self { _share: share, _of_network: None }
+        Self { _share: share, _waiting: None, _of_network: None }
     }
 }
 
-/// In the extensions of a request that is answered at once: it takes a permit before its handler runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TakesPermit;
+/// What a permit is taken in exchange for: whatever holds one cannot take a second one, for which it would wait while others
+/// wait for its own.
+///
+/// A route function that has it among its arguments runs without a permit. All others run with one.
+#[derive(Debug)]
+pub(crate) struct NoPermit(());
+
+impl NoPermit {
+    /// For what begins here: a request before its route function, a step of a bulk action.
+    pub(crate) fn at_beginning() -> Self {
+        Self(())
+    }
+}
 
 impl RequestLimiter {
     pub(crate) fn new(limits: &HttpLimits) -> Self {
@@ -56,6 +71,8 @@ impl RequestLimiter {
             at_once: Shares::new(limits.at_once, limits.at_once.div_ceil(2)),
             time: limits.request_time,
             waits: Shares::new(limits.waits, limits.waits.div_ceil(4)),
+            busy: Shares::new(limits.connections, limits.connections.div_ceil(2)),
+            waiting: Shares::new(limits.connections - limits.connections / 4, limits.connections.div_ceil(4)),
             event_streams: Shares::new(limits.event_streams, limits.event_streams.div_ceil(4)),
             event_streams_by_network: Shares::new(limits.event_streams, limits.event_streams.div_ceil(2)),
             body_kib: Shares::new(bytes, bytes.div_ceil(4)),
@@ -68,7 +85,7 @@ impl RequestLimiter {
     }
 
     /// Waits for a permit to be answered. `tenant`: the tenant of the client; `None` for one of all tenants. Cancel-safe.
-    pub(crate) async fn permit(&self, tenant: Option<&Name>) -> Permit {
+    pub(crate) async fn permit(&self, _: NoPermit, tenant: Option<&Name>) -> Permit {
         self.at_once.acquire(tenant).await.into()
     }
 
@@ -78,11 +95,12 @@ impl RequestLimiter {
     /// Those of the work, and [`Code::Timeout`]: then the work was dropped.
     pub(crate) async fn within<T>(
         &self,
+        none: NoPermit,
         tenant: Option<&Name>,
         work: impl Future<Output = Result<T, Problem>>,
     ) -> Result<T, Problem> {
         self.in_time(async {
-            let _permit = self.permit(tenant).await;
+            let _permit = self.permit(none, tenant).await;
             work.await
         })
         .await
@@ -93,8 +111,12 @@ impl RequestLimiter {
     /// # Errors
     /// Those of the work, and [`Code::Timeout`]: then the work was dropped.
     pub(crate) async fn in_time<T>(&self, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
-        let late = || Problem::new(Code::Timeout, format!("not done within {:?}", self.time));
-        tokio::time::timeout(self.time, work).await.unwrap_or_else(|_| Err(late()))
+        tokio::time::timeout(self.time, work).await.unwrap_or_else(|_| Err(self.late()))
+    }
+
+    /// What a request is answered that is not done within its time.
+    pub(crate) fn late(&self) -> Problem {
+        Problem::new(Code::Timeout, format!("not done within {:?}", self.time))
     }
 
     /// A permit to wait.
@@ -103,7 +125,26 @@ impl RequestLimiter {
     /// [`Code::Busy`]: too many requests of the tenant wait, or of all.
     pub(crate) fn wait(&self, tenant: Option<&Name>) -> Result<Permit, Problem> {
         let busy = || Problem::new(Code::Busy, "too many requests are waiting for something: ask again in a moment");
-        self.waits.try_acquire(tenant, 1).map(Into::into).ok_or_else(busy)
+        let share = self.waits.try_acquire(tenant, 1).ok_or_else(busy)?;
+        Ok(Permit { _waiting: Some(self.keep_waiting(tenant)?), ..Permit::from(share) })
+    }
+
+    /// The part of a request that waits of the connections.
+    ///
+    /// # Errors
+    /// [`Code::Busy`]: requests of the tenant that wait keep as many connections as they may, or those of all.
+    pub(crate) fn keep_waiting(&self, tenant: Option<&Name>) -> Result<Share<Name>, Problem> {
+        let detail = "too many connections are kept by requests that wait: ask again in a moment, and without a wait";
+        self.waiting.try_acquire(tenant, 1).ok_or_else(|| Problem::new(Code::Busy, detail))
+    }
+
+    /// The part of any request of a tenant of the connections.
+    ///
+    /// # Errors
+    /// [`Code::Busy`]: requests of the tenant keep half of the connections.
+    pub(crate) fn keep_busy(&self, tenant: &Name) -> Result<Share<Name>, Problem> {
+        let detail = "requests of the tenant keep as many connections as they may: ask again in a moment";
+        self.busy.try_acquire(Some(tenant), 1).ok_or_else(|| Problem::new(Code::Busy, detail))
     }
 
     /// A permit for a stream of events to a client of this tenant at this address.
@@ -118,7 +159,7 @@ impl RequestLimiter {
             let detail = "too many streams of events are open, of this tenant, from this address or in all: close one";
             Problem::new(Code::TooManyStreams, detail)
         })?;
-        Ok(Permit { _share: share, _of_network: Some(of_network) })
+        Ok(Permit { _share: share, _waiting: None, _of_network: Some(of_network) })
     }
 
     /// A permit to hold a body of so many bytes.
@@ -138,15 +179,25 @@ pub(crate) async fn in_time(State(time): State<Duration>, request: Request, next
     tokio::time::timeout(time, next.run(request)).await.unwrap_or_else(late)
 }
 
-/// For routes that never wait: [`receive`](crate::receive::receive) takes their permit, once it has read the body.
-pub(crate) async fn take_permit(State(limiter): State<RequestLimiter>, mut request: Request, next: Next) -> Response {
-    request.extensions_mut().insert(TakesPermit);
-    limiter.in_time(async { Ok(next.run(request).await) }).await.unwrap_or_else(IntoResponse::into_response)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tenants_requests_keep_half_of_the_connections_and_a_quarter_of_them_waiting() {
+        let limiter = RequestLimiter::new(&HttpLimits { connections: 8, ..HttpLimits::default() });
+        let (acme, other): (Name, Name) = ("acme".parse().unwrap(), "other".parse().unwrap());
+        let busy: Vec<_> = (0..4).map(|_| limiter.keep_busy(&acme).unwrap()).collect();
+        assert_eq!(limiter.keep_busy(&acme).unwrap_err().code, Code::Busy);
+        assert!(limiter.keep_busy(&other).is_ok());
+        let wait = limiter.wait(Some(&acme)).unwrap();
+        let claim = limiter.keep_waiting(Some(&acme)).unwrap();
+        assert!(limiter.wait(Some(&acme)).is_err() && limiter.keep_waiting(Some(&acme)).is_err());
+        let all: Vec<_> = std::iter::from_fn(|| limiter.keep_waiting(None).ok()).collect();
+        assert_eq!(all.len(), 4, "all tenants and the operator leave a quarter to requests that do not wait");
+        drop((busy, wait, claim));
+        assert!(limiter.keep_busy(&acme).is_ok() && limiter.wait(Some(&acme)).is_ok());
+    }
 
     #[test]
     fn a_tenant_has_a_quarter_of_the_event_streams_and_an_address_half() {

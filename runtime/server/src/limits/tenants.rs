@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::rate::Rates;
+use super::shares::Share;
 use crate::problem::{COME_AGAIN, Code, Problem};
 use gristmill_config::TenantLimits;
 use gristmill_core::job::Name;
@@ -34,6 +35,8 @@ struct Used {
 pub(crate) struct TenantPermit {
     quota: TenantLimiter,
     tenant: Option<Name>,
+    /// Its part of the connections.
+    connection: Option<Share<Name>>,
 }
 
 impl TenantLimiter {
@@ -54,7 +57,9 @@ impl TenantLimiter {
             let counted = used.tokens.count(token.id.clone(), rate, now);
             counted.map_err(|wait| limited("the token's requests per second are used up", wait))?;
         }
-        let Some(tenant) = tenant else { return Ok(TenantPermit { quota: self.clone(), tenant: None }) };
+        let Some(tenant) = tenant else {
+            return Ok(TenantPermit { quota: self.clone(), tenant: None, connection: None });
+        };
         if let Some(rate) = limits.requests_per_second.and_then(evenly) {
             let counted = used.tenants.count(tenant.clone(), rate, now);
             counted.map_err(|wait| limited("the tenant's requests per second are used up", wait))?;
@@ -64,7 +69,7 @@ impl TenantLimiter {
             return Err(limited("the tenant has as many requests at once as it may", COME_AGAIN));
         }
         *at_once += 1;
-        Ok(TenantPermit { quota: self.clone(), tenant: Some(tenant.clone()) })
+        Ok(TenantPermit { quota: self.clone(), tenant: Some(tenant.clone()), connection: None })
     }
 }
 
@@ -78,6 +83,12 @@ fn limited(detail: &str, wait: Duration) -> Problem {
 }
 
 impl TenantPermit {
+    /// Keeps this part of the connections for as long.
+    pub(crate) fn keeping(mut self, connection: Option<Share<Name>>) -> Self {
+        self.connection = connection;
+        self
+    }
+
     /// Keeps the pass until the answer's body is sent or given up.
     pub(crate) fn until_sent(self, response: Response) -> Response {
         response.map(|body| {

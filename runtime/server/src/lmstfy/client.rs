@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 use crate::audit::Entry;
 use crate::auth::identity::Identity;
 use crate::claims;
-use crate::limits::requests::Permit;
+use crate::limits::requests::{NoPermit, Permit};
 use crate::limits::{TenantPermit, client_address, pace};
 use crate::openapi::Requirement;
 use crate::serve::DeliveryTracker;
@@ -64,8 +64,8 @@ impl Client {
     }
 
     /// Waits for a permit for the request.
-    pub(super) async fn permitted(self, api: &Api) -> Self {
-        let permit = api.state.request_limiter.permit(self.tenant()).await;
+    pub(super) async fn permitted(self, none: NoPermit, api: &Api) -> Self {
+        let permit = api.state.request_limiter.permit(none, self.tenant()).await;
         Self { _permit: Some(Arc::new(permit)), ..self }
     }
 
@@ -95,7 +95,12 @@ impl Client {
         if self.has(scope) {
             return Ok(());
         }
-        Err(Refusal::Because(StatusCode::FORBIDDEN, format!("the token lacks the scope `{}`", scope.as_str()).into()))
+        let has = self.identity.token().into_iter().flat_map(|token| &token.scopes).map(|scope| scope.as_str());
+        let (has, needed) = (has.collect::<Vec<_>>().join(", "), scope.as_str());
+        Err(Refusal::Because(
+            StatusCode::FORBIDDEN,
+            format!("the token lacks the scope `{needed}`: it has [{has}]").into(),
+        ))
     }
 
     /// Runs `work` for as long as the token is valid.

@@ -7,9 +7,10 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::ack;
 use super::api::Api;
@@ -20,9 +21,11 @@ use super::refusal::Refusal;
 use super::request::RequestContext;
 use super::throttle::{Action, Counted};
 use crate::admission::{self, Admitted};
-use crate::limits::requests::Permit;
+use crate::extract::aside;
+use crate::limits::requests::{NoPermit, Permit};
 use gristmill_core::admission::{ATTEMPTS, LONGEST};
 use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload};
+use gristmill_core::json::at_most::{self, TOO_LONG};
 use gristmill_core::token::Scope;
 use gristmill_store::Pushed;
 
@@ -61,6 +64,7 @@ struct Terms {
 /// A request whose client may publish. Its body was not read yet.
 struct Publication {
     context: RequestContext,
+    none: NoPermit,
     headers: HeaderMap,
     body: Body,
 }
@@ -98,7 +102,8 @@ pub(super) async fn publish_many(State(api): State<Api>, request: Request) -> An
     let publication = Publication::open(&api, request).await?;
     let counted = publication.count(&api)?;
     let Read { context, terms, body, _held } = publication.read(&api, JOBS_BYTES).await?;
-    let ids = push(&api, &context.queue, &terms, elements(&body)?).await?;
+    let jobs = aside(body.len() as u64, async move { elements(&body) }).await??;
+    let ids = push(&api, &context.queue, &terms, jobs).await?;
     counted.succeed();
     Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_ids": ids }))))
 }
@@ -106,9 +111,9 @@ pub(super) async fn publish_many(State(api): State<Api>, request: Request) -> An
 impl Publication {
     async fn open(api: &Api, request: Request) -> Result<Self, Refusal> {
         let (mut parts, body) = request.into_parts();
-        let context = RequestContext::identify(&mut parts, api).await?;
+        let (context, none) = RequestContext::identify(&mut parts, api).await?;
         context.client.may(Scope::Push)?;
-        Ok(Self { context, headers: parts.headers, body })
+        Ok(Self { context, none, headers: parts.headers, body })
     }
 
     /// Counts the publish against the limits of the token.
@@ -119,14 +124,16 @@ impl Publication {
     /// Reads the parameters and a body of at most so many bytes, and then waits for a permit: a client that sends slowly
     /// holds none.
     async fn read(self, api: &Api, most: usize) -> Result<Read, Refusal> {
-        let Self { context, headers, body } = self;
+        let Self { context, none, headers, body } = self;
         let terms = Terms::read(&context.query, &headers)?;
         let known = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
         let bytes = known.map_or(most, |bytes| bytes.min(most));
         let _held = api.state.request_limiter.hold_body(context.client.tenant(), bytes)?;
-        let body = read(body, most).await?.ok_or(Refusal::too_large("body too large"))?;
+        let read = timeout(api.state.request_limiter.time(), read(body, most)).await;
+        let late = Refusal::Because(StatusCode::REQUEST_TIMEOUT, "the body did not come in time".into());
+        let body = read.map_err(|_| late)??.ok_or(Refusal::too_large("body too large"))?;
         let terms = terms.with_attributes(&headers)?;
-        Ok(Read { context: context.permitted(api).await, terms, body, _held })
+        Ok(Read { context: context.permitted(none, api).await, terms, body, _held })
     }
 }
 
@@ -139,11 +146,18 @@ impl Read {
 
 /// The jobs of an array: the text of each element, unchanged.
 fn elements(body: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
-    let jobs: Vec<&RawValue> =
-        serde_json::from_slice(body).map_err(|_| Refusal::bad("request body should be an array of objects"))?;
+    /// Ends with the first one too many.
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Elements<'a>(#[serde(borrow, deserialize_with = "at_most::list::<JOBS, _, _>")] Vec<&'a RawValue>);
+
+    let Elements(jobs) =
+        serde_json::from_slice(body).map_err(|error| match error.to_string().starts_with(TOO_LONG) {
+            true => Refusal::bad("too many jobs"),
+            false => Refusal::bad("request body should be an array of objects"),
+        })?;
     match jobs.len() {
         0 => Err(Refusal::bad("no jobs")),
-        JOBS.. if jobs.len() > JOBS => Err(Refusal::bad("too many jobs")),
         _ if jobs.iter().any(|job| job.get().len() > JOB_BYTES) => Err(Refusal::too_large("job too large")),
         _ => Ok(jobs.into_iter().map(|job| job.get().as_bytes().to_vec()).collect()),
     }
@@ -151,7 +165,8 @@ fn elements(body: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
 
 /// Reads a whole body. Returns `None` if it has more bytes than `most`.
 async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
-    let (mut bytes, mut length) = (Vec::new(), 0_usize);
+    let known = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let (mut bytes, mut length) = (Vec::with_capacity(known.unwrap_or_default().min(most)), 0_usize);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Refusal::bad("failed to read body"))?;
         let Ok(data) = frame.into_data() else { continue };

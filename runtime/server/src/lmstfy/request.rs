@@ -10,6 +10,7 @@ use super::client::Client;
 use super::names::{self, Queue};
 use super::query::Query;
 use super::refusal::Refusal;
+use crate::limits::requests::NoPermit;
 use gristmill_core::job::Name;
 
 /// A request about one queue.
@@ -55,17 +56,17 @@ impl PathParameters {
 
 impl RequestContext {
     /// Reads the head of a request that has no permit yet.
-    pub(super) async fn identify(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
+    pub(super) async fn identify(parts: &mut Parts, api: &Api) -> Result<(Self, NoPermit), Refusal> {
         let PathParameters { namespace, queue, job } = PathParameters::read(parts).await?;
         let queue = names::one(&namespace, &queue)?;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let client = Client::identify(parts, &query, &queue.topic.tenant, api).await?;
-        Ok(Self { queue, job, query, client, namespace })
+        Ok((Self { queue, job, query, client, namespace }, NoPermit::at_beginning()))
     }
 
     /// Waits for a permit.
-    pub(super) async fn permitted(self, api: &Api) -> Self {
-        Self { client: self.client.permitted(api).await, ..self }
+    pub(super) async fn permitted(self, none: NoPermit, api: &Api) -> Self {
+        Self { client: self.client.permitted(none, api).await, ..self }
     }
 }
 
@@ -74,7 +75,8 @@ impl FromRequestParts<Api> for RequestContext {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Refusal> {
-        Ok(Self::identify(parts, api).await?.permitted(api).await)
+        let (context, none) = Self::identify(parts, api).await?;
+        Ok(context.permitted(none, api).await)
     }
 }
 

@@ -19,7 +19,7 @@ use super::{ack, consume, dead, id, publish, queue};
 use crate::auth::origin;
 use crate::problem::Problem;
 
-/// From a request's head to its answer, if it does not wait for a job.
+/// From a request's head to its answer, of the admin API.
 pub(super) const REQUEST_TIME: Duration = Duration::from_secs(20);
 
 /// lmstfy's API, to be nested under `/api`.
@@ -38,7 +38,7 @@ pub(crate) fn routes<S>(api: Api) -> Router<S> {
         router.route(&format!("{queue}{rest}"), methods).route(&format!("{queue}{rest}/"), any(redirect))
     });
     at_once
-        .layer(middleware::from_fn(limit))
+        .layer(middleware::from_fn_with_state(api.clone(), limit))
         // It may wait for as long as its client wants, without a permit.
         .route(queue, get(consume::consume))
         .fallback(async || Refusal::NO_API)
@@ -48,9 +48,10 @@ pub(crate) fn routes<S>(api: Api) -> Router<S> {
         .with_state(api)
 }
 
-/// Bounds how long each request may take.
-async fn limit(request: Request, next: Next) -> Result<Response, Refusal> {
-    tokio::time::timeout(REQUEST_TIME, next.run(request)).await.map_err(Refusal::internal)
+/// Bounds how long each request may take, the time of its body included.
+async fn limit(State(api): State<Api>, request: Request, next: Next) -> Result<Response, Refusal> {
+    let time = api.state.request_limiter.time() * 2;
+    tokio::time::timeout(time, next.run(request)).await.map_err(Refusal::internal)
 }
 
 /// Gives every request its id, and refuses what a web page can make a browser send.

@@ -10,6 +10,9 @@ use super::Operation;
 
 /// An argument of a route function.
 pub(crate) trait Argument {
+    /// Whether the route's requests hold a permit while they are answered.
+    const TAKES_PERMIT: bool = true;
+
     /// Adds what the argument needs of a request. Most need nothing.
     fn describe(_: &mut Operation<'_>) {}
 }
@@ -18,9 +21,13 @@ impl<S> Argument for State<S> {}
 
 impl<T> Argument for Extension<T> {}
 
+impl<T> Argument for Option<Extension<T>> {}
+
 impl Argument for HeaderMap {}
 
 impl<A: Argument, B: Argument> Argument for (A, B) {
+    const TAKES_PERMIT: bool = A::TAKES_PERMIT && B::TAKES_PERMIT;
+
     fn describe(operation: &mut Operation<'_>) {
         A::describe(operation);
         B::describe(operation);

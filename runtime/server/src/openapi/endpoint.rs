@@ -28,6 +28,9 @@ pub(crate) trait Gate: Argument {
 pub(crate) trait Endpoint<T, S>: Handler<T, S> {
     const REQUIREMENT: Requirement;
 
+    /// Whether its requests hold a permit while it answers them.
+    const TAKES_PERMIT: bool;
+
     fn describe(operation: &mut Operation<'_>);
 }
 
@@ -42,6 +45,7 @@ macro_rules! endpoints {
             R: Answer,
         {
             const REQUIREMENT: Requirement = G::REQUIREMENT;
+            const TAKES_PERMIT: bool = G::TAKES_PERMIT $(&& $other::TAKES_PERMIT)*;
 
             fn describe(operation: &mut Operation<'_>) {
                 G::describe(operation);

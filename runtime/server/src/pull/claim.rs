@@ -10,23 +10,21 @@ use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::Identity;
 use crate::claims::{self, ClaimRequest};
 use crate::extract::Document;
+use crate::limits::requests::NoPermit;
 use crate::openapi::Described;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::serve::DeliveryTracker;
 use crate::state::AppState;
-use crate::wire::{self, BATCH};
+use crate::wire::{self, BATCH, TOPICS};
 use gristmill_core::job::{Claim, Name, TopicId};
 use gristmill_core::trace::TraceContext;
 use gristmill_runner::Traces;
 use gristmill_runner::handlers::HandlerRegistry;
 
-/// The most topics in one claim.
-const TOPICS: usize = 64;
-
 type Claimed = Described<Json<wire::Claims<'static>>>;
 
-/// Routes that wait by themselves: the limits of quick requests are not for them.
+/// Routes that wait for jobs, and hold nothing meanwhile: the time of other requests is not for them.
 pub(crate) fn waiting_routes() -> Routes {
     Routes::of("workers")
         .post("/tenants/{tenant}/topics/{topic}/claim", claim_topic, "Claim a topic's jobs")
@@ -43,6 +41,7 @@ async fn claim_topic(
     Allowed { over: TopicId { tenant, topic }, identity, .. }: Allowed<scope::Work, TopicId>,
     State(state): State<AppState>,
     Extension(tracker): Extension<DeliveryTracker>,
+    _: NoPermit,
     Document(asked): Document<wire::Claim>,
 ) -> Result<Claimed, Problem> {
     if asked.topics.is_some() {
@@ -55,6 +54,7 @@ async fn claim_topics(
     Allowed { over: tenant, identity, .. }: Allowed<scope::Work, Name>,
     State(state): State<AppState>,
     Extension(tracker): Extension<DeliveryTracker>,
+    _: NoPermit,
     Document(mut asked): Document<wire::Claim>,
 ) -> Result<Claimed, Problem> {
     let topics = asked.topics.take().unwrap_or_default();

@@ -9,7 +9,6 @@ use axum::extract::State;
 
 use super::lease::{self, WorkerLease};
 use super::lease_length;
-use crate::api::jobs::within_batch;
 use crate::auth::allowed::{Allowed, scope};
 use crate::claims;
 use crate::extract::Document;
@@ -44,7 +43,6 @@ async fn extend(
     State(state): State<AppState>,
     Document(asked): Document<wire::Extend>,
 ) -> Result<Json<wire::ExtendAnswer>, Problem> {
-    within_batch(asked.leases.len())?;
     let by = lease_length(asked.lease_ms)?;
     let leases = asked.leases.iter().map(|text| Ok(lease::read(&tenant, text)?.claim.lease));
     let leases = leases.collect::<Result<Vec<Lease>, Problem>>()?;
@@ -78,7 +76,6 @@ async fn settle(
     State(state): State<AppState>,
     Document(wire::Settle { settlements }): Document<wire::Settle>,
 ) -> Result<Json<wire::SettleAnswer>, Problem> {
-    within_batch(settlements.len())?;
     let topics = state.topics();
     let mut decided = Vec::with_capacity(settlements.len());
     for (index, asked) in settlements.into_iter().enumerate() {

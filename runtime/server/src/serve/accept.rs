@@ -33,6 +33,7 @@ use crate::problem::{Code, Problem};
 use crate::serve::connections::{Connection, ConnectionLimiter};
 use crate::serve::delivery_tracker::{ClientStream, TrackedStream};
 use crate::serve::tls::Tls;
+use crate::serve::unread_body::UnreadBody;
 use gristmill_metrics::Metrics;
 
 /// Bytes of a request's head after which no more is read. What came with them is still taken, so that a head of up to 64 KiB
@@ -166,7 +167,7 @@ async fn speak_http<S>(
         request.extensions_mut().insert(ConnectInfo(peer.address));
         request.extensions_mut().insert(peer.pace.clone());
         request.extensions_mut().insert(delivery_tracker.clone());
-        let answer = router.call(request);
+        let answer = router.call(UnreadBody::of(request));
         let (closes, pace) = (at.is_reserve(), peer.pace.clone());
         async move {
             // The client may have sent a thousand requests at once: other connections have their turn between two of them.

@@ -5,7 +5,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::audit::Entry;
-use crate::auth::identity::{Identity, identify};
+use crate::auth::identity::{Identity, has_token, identify};
 use crate::auth::origin;
 use crate::limits::{client_address, pace};
 use crate::problem::Code;
@@ -14,18 +14,30 @@ use crate::state::AppState;
 /// Answers as long as the store was last known to have no tokens, also while the store is unavailable.
 const METRICS: &str = "/metrics";
 
+/// Says nothing but that the process lives, whatever the store does.
+const HEALTH: &str = "/healthz";
+
+/// Says more to a client with a token, and needs none.
+const READY: &str = "/readyz";
+
 /// Authenticates a request and counts it against the limits of its token and tenant. Health needs no token; lmstfy's paths
 /// authenticate by themselves.
 pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let measures = path == METRICS;
-    let (health, ours) = (matches!(path, "/healthz" | "/readyz"), asks_for_tokens(path));
-    if health {
+    let (ready, ours) = (path == READY, asks_for_tokens(path));
+    if path == HEALTH {
         return next.run(request).await;
     }
     let local = origin::check_is_local(&request);
     if let (true, Err(problem)) = (state.auth.takes_local_requests_only().await, local) {
         return problem.into_response();
+    }
+    if ready && has_token(request.headers()) {
+        // A token that is none gets what nobody gets.
+        if let Ok(identity) = identify(&state.auth, request.headers(), client_address(request.extensions())).await {
+            request.extensions_mut().insert(identity);
+        }
     }
     if !ours {
         return next.run(request).await;

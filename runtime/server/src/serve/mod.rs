@@ -9,6 +9,7 @@ mod measure;
 mod request_id;
 mod server;
 mod tls;
+mod unread_body;
 
 pub(crate) use delivery_tracker::DeliveryTracker;
 pub use listen::{ListenError, listen};

@@ -7,13 +7,15 @@ use axum::response::Response;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use gristmill_core::token::TokenText;
+
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The client's own id if it is one, else a new one.
 pub(crate) async fn name_request(request: Request, next: Next) -> Response {
     let given = request.headers().get(HEADER).filter(|id| is_sane(id)).cloned();
     let id = given.unwrap_or_else(generate);
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let (method, path) = (request.method().clone(), TokenText::masked(request.uri().path()));
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
     let begun = Instant::now();
     let mut response = async {

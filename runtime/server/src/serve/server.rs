@@ -22,7 +22,7 @@ use crate::api::{
 use crate::audit::Recorder;
 use crate::auth::{Auth, origin};
 use crate::limits::HttpLimits;
-use crate::limits::requests::{RequestLimiter, in_time, take_permit};
+use crate::limits::requests::in_time;
 use crate::openapi::Route;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -176,7 +176,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 /// All routes of the API, with what each asks of a token. Those of lmstfy's API are not among them.
 pub fn routes() -> Vec<Route> {
-    api(&RequestLimiter::new(&HttpLimits::default())).into_parts().1
+    api(HttpLimits::default().request_time).into_parts().1
 }
 
 /// The OpenAPI document of the API: `docs/openapi.json`.
@@ -188,7 +188,7 @@ pub fn openapi() -> serde_json::Result<serde_json::Value> {
 }
 
 fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
-    let (api, _) = api(&state.request_limiter).into_parts();
+    let (api, _) = api(state.request_limiter.time()).into_parts();
     api.merge(page::routes(&state.page))
         .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
@@ -205,8 +205,9 @@ fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
         .with_state(state)
 }
 
-fn api(limiter: &RequestLimiter) -> Routes {
-    let quick = me::routes()
+/// `time`: of a request that does not wait.
+fn api(time: Duration) -> Routes {
+    let api = me::routes()
         .merge(jobs::routes())
         .merge(list::routes())
         .merge(topics::routes())
@@ -227,14 +228,12 @@ fn api(limiter: &RequestLimiter) -> Routes {
         .merge(events::routes())
         .merge(metrics::tenant_routes())
         .merge(pull::routes())
-        .layered(|router| router.layer(middleware::from_fn_with_state(limiter.clone(), take_permit)));
-    // These may wait: each takes its turns itself.
-    let waiting = Routes::default().merge(push::routes()).merge(job::routes()).merge(components::routes());
-    // Claims hold nothing while they wait for jobs.
-    let time = limiter.time() + pull::LONGEST_WAIT;
+        .merge(push::routes())
+        .merge(job::routes())
+        .merge(components::routes());
+    let time = time + pull::LONGEST_WAIT;
     let claims = pull::waiting_routes().layered(|router| router.layer(middleware::from_fn_with_state(time, in_time)));
-    // Health and metrics take no turn: a process whose store is slow lives all the same.
-    quick.merge(waiting).merge(claims).nested("/v1").merge(health::routes()).merge(metrics::routes())
+    api.merge(claims).nested("/v1").merge(health::routes()).merge(metrics::routes())
 }
 
 /// Lines and events must leave one by one, and what is short is not worth it. What is long would keep a thread of the server

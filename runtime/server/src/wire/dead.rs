@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BATCH, WereDead};
 use gristmill_core::job::JobId;
+use gristmill_core::json::at_most;
 use gristmill_core::outcome::Reason;
 use gristmill_core::time::Timestamp;
 use gristmill_store::{ChooseJobs, DeadGroup, JobState, JobView};
@@ -14,6 +15,7 @@ use gristmill_store::{ChooseJobs, DeadGroup, JobState, JobView};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Chosen {
+    #[serde(default, deserialize_with = "at_most::maybe::<BATCH, _, _>")]
     #[schemars(length(max = BATCH))]
     pub(crate) ids: Option<Vec<JobId>>,
     pub(crate) filter: Option<Filter>,

@@ -22,15 +22,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::Action;
 use gristmill_core::job::{Due, JobId, Name, NewJob, Priority};
-use gristmill_core::json;
-use gristmill_core::json::object;
+use gristmill_core::json::{self, at_most};
 use gristmill_core::token::{Scope, Token};
 use gristmill_store::TenantPlacement;
 use gristmill_store::{BatchSealed, Cancelled, DeadJob, JobChanged, JobView, Pushed, TopicCounts, WaitsFor};
 
 pub(super) use pull::{
     Checkpoint, Claim, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer, Settlement,
-    WorkerError,
+    TOPICS, WorkerError,
 };
 pub(super) use token::{NewToken, NewTokenAnswer, RequirementLifted, Revoked, Tokens};
 
@@ -87,7 +86,7 @@ pub(super) struct Tenants {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Push {
-    #[serde(deserialize_with = "object::each")]
+    #[serde(deserialize_with = "at_most::objects::<BATCH, _, _>")]
     #[schemars(length(max = BATCH))]
     pub(super) jobs: Vec<NewJob>,
 }
@@ -105,6 +104,7 @@ pub(super) struct PushAnswer {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ids {
+    #[serde(deserialize_with = "at_most::list::<BATCH, _, _>")]
     #[schemars(length(max = BATCH))]
     pub(super) ids: Vec<JobId>,
 }
@@ -113,6 +113,7 @@ pub(super) struct Ids {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cancel {
+    #[serde(deserialize_with = "at_most::list::<BATCH, _, _>")]
     #[schemars(length(max = BATCH))]
     pub(super) ids: Vec<JobId>,
     /// End the attempts at those that run now.
@@ -171,6 +172,7 @@ pub(super) struct CancelledOne {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("anyOf" = [{"required": ["due"]}, {"required": ["priority"]}]))]
 pub(super) struct ChangeJobs {
+    #[serde(deserialize_with = "at_most::list::<BATCH, _, _>")]
     #[schemars(length(max = BATCH))]
     pub(super) ids: Vec<JobId>,
     /// When they become due.

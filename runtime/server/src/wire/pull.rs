@@ -5,16 +5,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{BATCH, Base64, Nothing};
 use gristmill_core::job::{Job, Name, NewJob, Payload};
-use gristmill_core::json::object;
+use gristmill_core::json::{at_most, object};
 use gristmill_core::outcome::{Reason, Settled};
 use gristmill_core::time::Timestamp;
+
+/// The most topics in one claim.
+pub(crate) const TOPICS: usize = 64;
+
+/// The most follow-ups of a settlement: no `follow-ups` of a topic is larger.
+const FOLLOW_UPS: usize = 10_000;
 
 /// How many jobs a worker wants, and for how long.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claim {
     /// Where the path names no topic: 1 to 64. All jobs of the first one come before those of the next.
-    #[schemars(length(min = 1, max = 64))]
+    #[serde(default, deserialize_with = "at_most::maybe::<TOPICS, _, _>")]
+    #[schemars(length(min = 1, max = TOPICS))]
     pub(crate) topics: Option<Vec<Name>>,
     /// How many jobs at most.
     #[serde(default = "one")]
@@ -69,6 +76,7 @@ pub(crate) struct Claimed<'a> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Extend {
+    #[serde(deserialize_with = "at_most::list::<BATCH, _, _>")]
     #[schemars(length(max = BATCH))]
     pub(crate) leases: Vec<String>,
     /// From now on for so long.
@@ -110,7 +118,7 @@ pub(crate) struct Saved {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settle {
-    #[serde(deserialize_with = "object::each")]
+    #[serde(deserialize_with = "at_most::objects::<BATCH, _, _>")]
     #[schemars(length(max = BATCH))]
     pub(crate) settlements: Vec<Settlement>,
 }
@@ -136,7 +144,8 @@ pub(crate) struct Settlement {
     pub(crate) release: Option<Nothing>,
     /// With `ack` and `snooze_ms` only: jobs of the same tenant, which are stored in the same step. At most the topic's
     /// `follow-ups`.
-    #[serde(default, deserialize_with = "object::each")]
+    #[serde(default, deserialize_with = "at_most::objects::<FOLLOW_UPS, _, _>")]
+    #[schemars(length(max = FOLLOW_UPS))]
     pub(crate) follow_ups: Vec<NewJob>,
 }
 

@@ -1,21 +1,22 @@
 //! Jobs as people write them: `{"body": {"to": "ada"}, "delay_ms": 5000}`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::de::{self, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use super::{BATCH, Base64, JobView};
 use gristmill_core::admission::LATEST;
-use gristmill_core::job::{AFTER, AfterFailed, Due, JobId, JobSpec, Links, NewJob, Payload, Priority, TopicId, Unique};
-use gristmill_core::json;
+use gristmill_core::job::{
+    AFTER, AfterFailed, Due, JobId, JobSpec, Links, NewJob, PAIRS, Payload, Priority, TopicId, Unique,
+};
 use gristmill_core::json::object::{self, Object};
+use gristmill_core::json::{self, at_most};
 use gristmill_core::time::Timestamp;
 
 const JSON: &str = "application/json";
@@ -23,13 +24,13 @@ const JSON: &str = "application/json";
 const BODY: [&str; 4] = ["body", "body_base64", "content_type", "metadata"];
 
 /// A job to push.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PushJob", extend("allOf" = [{"not": {"required": ["body", "body_base64"]}}, {"not": {"required": ["delay_ms", "at_ms"]}}]))]
 pub(crate) struct Job {
     /// Any JSON, kept as it is written, to the last digit of a number. Its media type is `application/json` unless
     /// `content_type` says otherwise.
-    #[serde(default, deserialize_with = "written")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "written")]
     #[schemars(with = "Value")]
     body: Option<Box<RawValue>>,
     /// Any bytes.
@@ -39,9 +40,9 @@ pub(crate) struct Job {
     #[serde(default, deserialize_with = "object::maybe")]
     unique: Option<Unique>,
     /// For the handler. Names may repeat.
-    #[serde(default)]
-    #[schemars(with = "BTreeMap<String, String>")]
-    metadata: Metadata,
+    #[serde(default, deserialize_with = "at_most::pairs::<PAIRS, _>", serialize_with = "as_object")]
+    #[schemars(with = "BTreeMap<String, String>", extend("maxProperties" = PAIRS))]
+    metadata: Vec<(String, String)>,
     id: Option<JobId>,
     /// Due after this wait, by the store's clock.
     #[serde(rename = "delay_ms", default, with = "json::OptionalWaitMs")]
@@ -62,7 +63,7 @@ pub(crate) struct Job {
     /// For the handler: groups jobs that belong together.
     key: Option<String>,
     /// The job waits until all of these have ended.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "at_most::list::<AFTER, _, _>")]
     #[schemars(length(max = AFTER))]
     after: Vec<JobId>,
     /// What becomes of the job if one of the jobs that it waited for was not done.
@@ -80,7 +81,7 @@ pub(crate) struct Job {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PushJobs")]
 pub(crate) struct Bulk {
-    #[serde(deserialize_with = "object::each")]
+    #[serde(deserialize_with = "at_most::objects::<BATCH, _, _>")]
     #[schemars(length(max = BATCH))]
     pub(crate) jobs: Vec<Job>,
 }
@@ -92,7 +93,7 @@ pub(crate) struct Probe {
 }
 
 /// What became of one job of a push.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Accepted {
     /// The job that stands for this push: of a `duplicate`, the one that holds the unique value.
     pub(crate) id: JobId,
@@ -100,15 +101,16 @@ pub(crate) struct Accepted {
     /// Why a job of a list is not stored: it cannot wait for a job that it names. A job that is pushed by itself is answered 400.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
-    /// The job and its end, as far as they are known. With `wait_ms` only.
+    /// The job and its end, as far as they are known. With `wait_ms` only. Of a job that another request stored, a token without the scope
+    /// `read` gets the id and the name of the state, and nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) job: Option<JobView>,
     /// About the job's topic, if it is unknown: its jobs wait until something makes it a topic. Left out of lists.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Status {
     Stored,
@@ -191,33 +193,41 @@ fn written<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, 
     Box::<RawValue>::deserialize(from).map(Some)
 }
 
-/// An object of texts. Their order stays, and names may repeat.
-#[derive(Debug, Default)]
-struct Metadata(Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for Metadata {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Pairs;
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Metadata;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of texts")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Metadata(pairs))
-            }
-        }
-        from.deserialize_map(Pairs)
-    }
+/// Pairs as an object, in their order.
+fn as_object<S: Serializer>(pairs: &[(String, String)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
 impl Job {
+    /// The document of a job, without its id and its unique value unless `is_named`.
+    pub(crate) fn of(NewJob { spec, due }: &NewJob, is_named: bool) -> Self {
+        let spec = spec.clone();
+        let (delay, at_ms) = match *due {
+            Due::Now => (None, None),
+            Due::After(delay) => (Some(delay), None),
+            Due::At(at) => (None, Some(at)),
+        };
+        Self {
+            body: None,
+            body_base64: Some(Base64(spec.body.data)),
+            content_type: spec.body.content_type,
+            unique: spec.unique.filter(|_| is_named),
+            metadata: spec.metadata,
+            id: is_named.then_some(spec.id),
+            delay,
+            at_ms,
+            priority: spec.priority,
+            attempts_max: spec.max_attempts,
+            ttl: spec.ttl,
+            keep_result: spec.keep_result,
+            key: spec.key,
+            after: spec.links.after,
+            after_failed: spec.links.after_failed,
+            batch: spec.links.batch,
+            open: spec.links.open,
+        }
+    }
+
     /// The job whose body is `data`. Its options are in the query, under the names that a document has for them; `unique`
     /// is the value, and `unique_window_ms` its window.
     ///
@@ -284,7 +294,7 @@ impl Job {
             id: self.id.unwrap_or_else(JobId::generate),
             topic,
             body,
-            metadata: self.metadata.0,
+            metadata: self.metadata,
             key: self.key,
             priority: self.priority,
             unique: self.unique,

@@ -7,8 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gristmill_core::job::Name;
-use gristmill_core::json;
+use gristmill_core::json::{self, at_most};
 use gristmill_core::token::{self, DESCRIPTION_BYTES, Scope, Token, TokenHash, TokenLimits};
+
+/// The most scopes that a document lists.
+const SCOPES: usize = Scope::ALL.len();
 
 /// A token to make.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +23,7 @@ pub(crate) struct NewToken {
     /// For all tenants, in place of `tenant`.
     #[serde(default)]
     pub(crate) all_tenants: bool,
+    #[serde(deserialize_with = "at_most::set::<SCOPES, _, _>")]
     pub(crate) scopes: BTreeSet<Scope>,
     /// For people. At most 1024 bytes.
     #[serde(default)]

@@ -111,22 +111,25 @@ impl TokenCache {
         self.recall(&id).is_some() || self.valid_before.lock().contains(&id)
     }
 
+    /// Whether the token is still valid. While the store is unavailable it counts as valid until it expires.
+    pub(crate) async fn is_valid(&self, known: &KnownToken) -> bool {
+        let expired = known.ends.is_some_and(|ends| ends <= Instant::now());
+        !expired && !matches!(self.find(&known.hash).await, Ok(None))
+    }
+
     /// Waits until the token is not valid any more. While the store is unavailable it counts as valid until it expires.
     pub(crate) async fn ended(&self, known: &KnownToken) {
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
-            if matches!(self.find(&known.hash).await, Ok(None)) {
+            if !self.is_valid(known).await {
                 return;
             }
             let pause = if self.remembered.lock().listening { LOOK_AGAIN } else { self.fresh };
             let look_again = Instant::now() + pause;
-            match known.ends {
-                Some(ends) if ends <= Instant::now() => return,
-                ends => tokio::select! {
-                    _ = changed.changed() => {}
-                    () = sleep_until(ends.map_or(look_again, |ends| ends.min(look_again))) => {}
-                },
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = sleep_until(known.ends.map_or(look_again, |ends| ends.min(look_again))) => {}
             }
         }
     }
