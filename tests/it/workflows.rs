@@ -19,6 +19,13 @@ const MANIFEST: &str = r#"
     [topics.once]
     handler = "puppet"
     attempts = 1
+    [topics.closed]
+    handler = "puppet"
+    enqueue = ["closed"]
+    [topics.told]
+    handler = "puppet"
+    enqueue = ["told"]
+    predecessors = ["puppet"]
     # Nobody works here.
     [topics.still]
     handler = "nobody"
@@ -38,6 +45,9 @@ on_both_stores! {
     a_failed_attempt_leaves_neither_batch_nor_members
     a_batch_of_a_component_waits_again_for_a_member_that_is_respawned
     a_component_learns_that_its_links_contradict_each_other
+    a_handler_gets_results_of_topics_only_that_have_to_do_with_its_own
+    a_component_names_no_jobs_that_it_has_nothing_to_do_with
+    a_tenant_that_is_full_stores_nothing_of_its_attempts
 }
 
 async fn runner(on: On) -> TestRunner {
@@ -327,4 +337,78 @@ async fn a_component_learns_that_its_links_contradict_each_other(runner: TestRun
         );
     }
     assert_eq!(stored(&runner, "later").await, 0);
+}
+
+async fn a_handler_gets_results_of_topics_only_that_have_to_do_with_its_own(runner: TestRunner) {
+    let first = push(&runner, &script(End::Text("secret".into())), Links::default()).await;
+    let links = Links { after: vec![first.clone()], ..Links::default() };
+    for (topic, text) in [("closed", Value::Null), ("told", json!("secret")), ("later", json!("secret"))] {
+        let job = JobSpec { links: links.clone(), ..spec(topic, &report()) };
+        let learned = predecessors(&runner.end_of(&runner.push_job(job, Due::Now).await).await);
+        let expected = (&json!(first.as_str()), &json!("complete"), &text);
+        assert_eq!((&learned[0]["id"], &learned[0]["ended"], &learned[0]["text"]), expected, "{topic}");
+    }
+    // No link, and yet it says what became of others.
+    let forged = vec![("predecessors".to_owned(), "[]".to_owned())];
+    let job = JobSpec { metadata: forged.clone(), ..spec("puppet", &report()) };
+    let view = runner.end_of(&runner.push_job(job, Due::Now).await).await;
+    let Some(ResultView::Complete(Some(payload))) = &view.result else { panic!("{:?}", view.result) };
+    let seen: Report = serde_json::from_slice(&payload.data).unwrap();
+    assert!(seen.metadata.iter().all(|pair| *pair != forged[0]), "{:?}", seen.metadata);
+}
+
+async fn a_component_names_no_jobs_that_it_has_nothing_to_do_with(runner: TestRunner) {
+    let foreign = push(&runner, &script(End::Text("secret".into())), Links::default()).await;
+    runner.end_of(&foreign).await;
+    let batch = Links { open: true, ..Links::default() };
+    let batch = runner.push_job(JobSpec { links: batch, ..spec("still", b"") }, Due::Now).await;
+    let follow_up =
+        |after: Vec<String>, batch: Option<String>| Enqueue { after, batch, ..follow_up("later", End::Complete) };
+    for (id, follow_up) in [
+        (&foreign, follow_up(vec![foreign.as_str().into()], None)),
+        (&batch, follow_up(vec![], Some(batch.as_str().into()))),
+    ] {
+        let steps = play([Step::Enqueue(follow_up)]);
+        let job = JobSpec { max_attempts: Some(1), ..spec("puppet", steps.as_bytes()) };
+        let job = runner.push_job(job, Due::Now).await;
+        let message = runner.end_of(&job).await.last_failure.unwrap().detail.message;
+        assert!(message.contains(&format!("a follow-up may not name job {id}")), "{message}");
+    }
+    assert_eq!(stored(&runner, "later").await, 0);
+}
+
+async fn a_tenant_that_is_full_stores_nothing_of_its_attempts(runner: TestRunner) {
+    let full = format!("{MANIFEST}\n[limits]\nstored-jobs = 3\n");
+    runner.rewrite(&full);
+    let held: Vec<_> = (0..3).map(|_| spec("still", b"")).collect();
+    let mut ids = Vec::new();
+    for job in held {
+        ids.push(runner.push_job(job, Due::Now).await);
+    }
+    let client = runner.client();
+    until("the limit to be known", SOON, async || {
+        let limits = client.get("/v1/tenants/default/limits").await.json();
+        (limits["stored_jobs"] == 3).then_some(())
+    })
+    .await;
+    let steps = play([Step::Enqueue(follow_up("later", End::Complete))]);
+    let job = push(&runner, steps.as_bytes(), Links::default()).await;
+    until("an attempt to fail because the tenant is full", SOON, async || {
+        let view = runner.store.job(&tenant(), &job).await.unwrap()?;
+        view.last_failure.filter(|failure| failure.reason == Reason::TenantFull).map(drop)
+    })
+    .await;
+    assert_eq!(stored(&runner, "later").await, 0);
+    runner.store.cancel(&tenant(), &ids).await.unwrap();
+    runner.rewrite(MANIFEST);
+    // What it has used up of its attempts is given back as to any dead job: nothing is lost.
+    until("the follow-up to be stored", SOON, async || {
+        if matches!(runner.store.job(&tenant(), &job).await.unwrap()?.state, JobState::Dead { .. }) {
+            let topic = spec("puppet", b"").topic;
+            runner.store.respawn(&topic, std::slice::from_ref(&job)).await.unwrap();
+        }
+        (stored(&runner, "later").await == 1).then_some(())
+    })
+    .await;
+    end_in(&runner, "later").await;
 }

@@ -133,8 +133,9 @@ fn file(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The topics that a handler may enqueue to, with the place of each; `None` if the key is absent.
-pub(super) fn enqueue(topic: &mut Section<'_>) -> Option<Vec<(Name, Span)>> {
+/// Topics that a grant names, with the place of each; `None` if the key is absent: those that a handler may `enqueue` to, and its
+/// `predecessors`, of whose jobs it learns the results.
+pub(super) fn topics(topic: &mut Section<'_>, key: &'static str) -> Option<Vec<(Name, Span)>> {
     let must = "an array of topics such as [\"notify\"]";
-    topic.list("enqueue", must, "is no name", |text| text.parse().map_err(|_| NAME_RULE.to_owned()))
+    topic.list(key, must, "is no name", |text| text.parse().map_err(|_| NAME_RULE.to_owned()))
 }

@@ -37,8 +37,8 @@ pub(super) struct Topics {
     pub(super) spread: Vec<(TopicId, Span)>,
     /// The topics whose keys have states, which takes a single store; to be checked likewise.
     pub(super) stateful: Vec<(TopicId, Span)>,
-    /// The topics that handlers may enqueue to, by tenant, to be checked once all are known.
-    targets: Vec<(Name, Name, Span)>,
+    /// The topics that grants name, by tenant and key, to be checked once all are known.
+    targets: Vec<(Name, &'static str, Name, Span)>,
 }
 
 /// What a tenant's topics are read by.
@@ -185,20 +185,23 @@ impl Topics {
         section.quantity(&ranges::DEAD_RETENTION, &mut topic.dead.retention);
         section.boolean("raw-producers", &mut topic.raw_producers);
         grants::switches(section, Arc::make_mut(&mut topic.grants));
-        if let Some(targets) = grants::enqueue(section) {
-            Arc::make_mut(&mut topic.grants).enqueue = Some(targets.iter().map(|(name, _)| name.clone()).collect());
-            self.targets.extend(targets.into_iter().map(|(target, span)| (tenant.clone(), target, span)));
+        for key in ["enqueue", "predecessors"] {
+            let Some(named) = grants::topics(section, key) else { continue };
+            let names = Some(named.iter().map(|(name, _)| name.clone()).collect());
+            let grants = Arc::make_mut(&mut topic.grants);
+            *(if key == "enqueue" { &mut grants.enqueue } else { &mut grants.predecessors }) = names;
+            self.targets.extend(named.into_iter().map(|(target, span)| (tenant.clone(), key, target, span)));
         }
     }
 
     fn check_targets(&self, problems: &Problems) {
-        for (tenant, target, span) in &self.targets {
+        for (tenant, key, target, span) in &self.targets {
             let id = TopicId { tenant: tenant.clone(), topic: target.clone() };
             if self.topics.contains_key(&id) {
                 continue;
             }
             let problem =
-                problems.at(span.clone(), format!("`enqueue` names the topic `{id}`, which is not in this manifest"));
+                problems.at(span.clone(), format!("`{key}` names the topic `{id}`, which is not in this manifest"));
             let others = self.topics.keys().filter(|id| id.tenant == *tenant).map(|id| id.topic.as_str());
             let help = || {
                 let section = section_of(&id);

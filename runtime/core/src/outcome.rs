@@ -44,6 +44,8 @@ pub enum Outcome {
     Expired,
     /// Not run: a job that it waited for was not done.
     PredecessorFailed { job: JobId, ended: Ended },
+    /// Its tenant has as much in the store as this limit allows: what the attempt would store was not stored.
+    TenantFull { limit: &'static str, allowed: u64 },
     /// Found by reap: the lease ran out, and the worker had not settled.
     LeaseExpired,
     /// Found by reap: the worker's heartbeat stopped.
@@ -186,6 +188,8 @@ pub enum Reason {
     WorkerDied,
     /// A job that it waited for was not done.
     Predecessor,
+    /// The tenant may not store what the attempt would have stored.
+    TenantFull,
 }
 
 impl Reason {
@@ -316,12 +320,11 @@ mod tests {
     #[test]
     fn names_stay_as_journals_and_stores_have_them() {
         let outcomes: Vec<_> = OutcomeKind::VARIANTS.iter().map(ToString::to_string).collect();
-        let words = "complete snooze retry reject out-of-fuel memory-exceeded timed-out trapped limit-exceeded expired predecessor-failed \
+        let words = "complete snooze retry reject out-of-fuel memory-exceeded timed-out trapped limit-exceeded expired predecessor-failed tenant-full \
                      lease-expired worker-died pool-full handler-missing shutting-down killed host-fault";
         assert_eq!(outcomes.join(" "), words);
         let reasons: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
-        let words =
-            "failed rejected fuel-exhausted memory-exceeded timeout trap limit lease-expired worker-died predecessor";
+        let words = "failed rejected fuel-exhausted memory-exceeded timeout trap limit lease-expired worker-died predecessor tenant-full";
         assert_eq!(reasons.join(" "), words);
         assert_eq!(LimitName::HostCallBytes.to_string(), "host-call-bytes");
         assert_eq!(Verdict::Snooze(Duration::ZERO).name(), "snooze");

@@ -59,6 +59,14 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
             retry_or_bury(left, backoff(), ours(Reason::LeaseExpired, text.into()))
         }
 
+        Outcome::TenantFull { limit, allowed } => {
+            let text = format!(
+                "the tenant has as much in the store as `{limit}` in its `limits` allows, {allowed}: follow-up jobs and states of the \
+                 attempt were not stored"
+            );
+            retry_or_bury(left, backoff(), ours(Reason::TenantFull, text))
+        }
+
         Outcome::Reject(detail) => {
             Verdict::Bury(Failure { reason: Reason::Rejected, detail: detail.with_short_code(), backtrace: None })
         }

@@ -143,6 +143,9 @@ pub struct Grants {
     pub secrets: BTreeMap<String, Vec<u8>>,
     /// The topics of the same tenant that it may enqueue to; none: all of them.
     pub enqueue: Option<Vec<Name>>,
+    /// The topics of the same tenant of whose jobs it learns the results, if its own job waited for them; none: its own topic and those that may
+    /// enqueue to it, by name if it may not enqueue to all itself.
+    pub predecessors: Option<Vec<Name>>,
     /// None: no requests at all.
     pub http: Option<Arc<HttpGrant>>,
 }
@@ -166,6 +169,7 @@ impl fmt::Debug for Grants {
             .field("config", &self.config)
             .field("secrets", &self.secrets.keys())
             .field("enqueue", &self.enqueue)
+            .field("predecessors", &self.predecessors)
             .field("http", &self.http)
             .finish()
     }

@@ -317,6 +317,8 @@ mod tests {
         let context = Context::of(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
         let executor = Arc::new(ExecutorContext {
             store: Arc::clone(&context.store),
+            stored: Arc::default(),
+            registry: context.registry.clone(),
             finished: mpsc::unbounded_channel().0,
             checkpoints: mpsc::channel(1).0,
             states: gristmill_sandbox::StateReader(mpsc::channel(1).0),

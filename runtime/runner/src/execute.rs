@@ -4,20 +4,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::decide::decide;
+use super::full::hold_to_limits;
 use super::lease;
 use super::lease_extender::Extension;
 use super::predecessors::before_start;
 use super::record::{self, Run};
 use super::settle::Finished;
 use super::slots::Slot;
+use super::stored::Stored;
 use super::traces::Traces;
-use crate::handlers::{Code, Handler, TopicHandler};
+use crate::handlers::{Code, Handler, HandlerRegistry, TopicHandler};
 use gristmill_core::admission;
-use gristmill_core::job::Claim;
+use gristmill_core::job::{Claim, Name};
 use gristmill_core::outcome::{Outcome, StateChange};
 use gristmill_core::topic::{Capability, Topic};
 use gristmill_core::trace::TraceContext;
@@ -46,6 +48,8 @@ pub(super) struct Work {
 #[derive(Debug)]
 pub(super) struct ExecutorContext {
     pub(super) store: Arc<dyn Store>,
+    pub(super) stored: Arc<Stored>,
+    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
     pub(super) finished: mpsc::UnboundedSender<Finished>,
     pub(super) checkpoints: mpsc::Sender<CheckpointRequest>,
     pub(super) states: StateReader,
@@ -73,6 +77,7 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let log = context.keeps_logs.then(Arc::<Mutex<LogTail>>::default);
     let logs = log.clone().map_or(LogSink::Trace, LogSink::TraceAndKeep);
     let mut report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, traced, logs, &context).await;
+    hold_to_limits(&claim, &mut report, &context).await;
     if let Some(trace) = &trace {
         report.follow_ups.iter_mut().for_each(|job| trace.pass_on(job));
     }
@@ -116,7 +121,9 @@ async fn run(
     if let Some(outcome) = admission::before_attempt(claim, entry.map(|entry| &entry.topic)) {
         return Report::without_running(outcome);
     }
-    let job = match before_start(&*context.store, claim).await {
+    let registry = context.registry.borrow().clone();
+    let may_learn = |of: &Name| registry.may_learn(&claim.lease.topic, of);
+    let job = match before_start(&*context.store, claim, &may_learn).await {
         Ok(job) => job.unwrap_or_else(|| Arc::clone(&claim.job)),
         Err(outcome) => return Report::without_running(outcome),
     };

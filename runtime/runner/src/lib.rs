@@ -6,6 +6,7 @@
 //!                   tenants: lists those whose jobs the runner migrates, reaps and sweeps, also without a topic here
 //!                   reap: heartbeat; overdue ─► decide ─────────────► settle
 //!                   sweep: what has outlived its limits is dropped and counted
+//!                   full: whether tenants whose schedules fire may have more in the store
 //!                   bill: what attempts cost is added up, and written to the store once a second
 //!                   journal: every attempt is written down, where the manifest says so
 //!                   recent: the last attempts are kept in memory, where a server shows them
@@ -23,6 +24,7 @@ mod claim;
 mod decide;
 mod execute;
 mod fleet_use;
+mod full;
 mod guests;
 mod in_flight;
 mod journal;
@@ -46,6 +48,7 @@ mod shares;
 mod slots;
 mod start;
 mod store_retry;
+mod stored;
 mod sweep;
 mod tasks;
 mod tenants;
@@ -62,10 +65,11 @@ pub use decide::decide;
 pub use fleet_use::Shares;
 pub use journal::{AttemptLine, Journal};
 pub use line_file::{Line, LineFile, LineFileError};
-pub use predecessors::{PREDECESSORS, PREDECESSORS_FAILED, PREDECESSORS_TOTAL, before_start};
+pub use predecessors::before_start;
 pub use recent::{LoggedLine, RecentAttempt, RecentAttempts, RecentWanted, RunTimes};
 pub use record::{AttemptRecord, Observer, Run};
 pub use start::{Runner, RunnerSettings};
+pub use stored::{Added, Full, Stored};
 pub use tasks::{Broken, Tasks};
 pub use tenants::Tenants;
 pub use traces::Traces;

@@ -30,8 +30,13 @@ pub(super) struct NextDue {
     pub(super) exact: bool,
 }
 
-/// Migrates until stopped.
-pub(super) async fn run(context: Context, timer: PreciseTimer, mut news: mpsc::Receiver<NextDue>) {
+/// Migrates until stopped. Tells of which tenants schedules have fired.
+pub(super) async fn run(
+    context: Context,
+    timer: PreciseTimer,
+    mut news: mpsc::Receiver<NextDue>,
+    have_fired: mpsc::Sender<Name>,
+) {
     let Context { store, retry, stop, .. } = context;
     let mut timers = Timers::default();
     loop {
@@ -45,6 +50,10 @@ pub(super) async fn run(context: Context, timer: PreciseTimer, mut news: mpsc::R
                     Some(Ok(Migrated { moved, fired, next_due_in })) => {
                         tracing::debug!(target: "gristmill::runner", %tenant, moved, fired, "due jobs are ready");
                         timers.note_moved(&tenant, moved + fired, next_due_in);
+                        if fired > 0 {
+                            // Who hears it counts at most once a second anyway.
+                            have_fired.try_send(tenant.clone()).ok();
+                        }
                         next_due_in
                     }
                     Some(Err(error)) => {

@@ -4,18 +4,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use gristmill_core::job::{AfterFailed, Claim, Ended, Job, JobId, JobSpec, MEMBERS, Payload};
+use gristmill_core::job::{
+    AfterFailed, Claim, Ended, Job, JobId, JobSpec, MEMBERS, Name, PREDECESSORS, PREDECESSORS_FAILED,
+    PREDECESSORS_TOTAL, Payload, RESERVED,
+};
 use gristmill_core::outcome::Outcome;
 use gristmill_store::{Predecessor, Query, ResultView, StoreError, WaitsFor, Workflows};
-
-/// The name of the metadata in which a handler finds what became of the jobs that its job waited for.
-pub const PREDECESSORS: &str = "predecessors";
-
-/// The name of the metadata that says for how many jobs it waited, listed or not.
-pub const PREDECESSORS_TOTAL: &str = "predecessors-total";
-
-/// The name of the metadata that says how many of them were not done.
-pub const PREDECESSORS_FAILED: &str = "predecessors-failed";
 
 /// How many of these jobs a handler learns of.
 const LISTED: usize = 100;
@@ -40,19 +34,31 @@ struct Entry {
 /// What to do with a claimed job before an attempt begins: one that waited for others gets what became of them, as metadata
 /// [`PREDECESSORS`], [`PREDECESSORS_TOTAL`] and [`PREDECESSORS_FAILED`]. `None`: it is as it was claimed. Costs nothing for a job that waited for none.
 ///
+/// `may_learn`: whether its handler learns the results of a topic's jobs, as
+/// [`HandlerRegistry::may_learn`](crate::handlers::HandlerRegistry::may_learn) says. Of others it learns how they ended.
+///
 /// # Errors
 /// How the job ends without an attempt: one of those that it waited for was not done, or the store does not answer.
 pub async fn before_start<S: Workflows + Query + ?Sized>(
     store: &S,
     claim: &Claim,
+    may_learn: &(dyn Fn(&Name) -> bool + Sync),
 ) -> Result<Option<Arc<Job>>, Outcome> {
     let spec = &claim.job.spec;
-    if !spec.links.waits() {
+    let is_reserved = |(name, _): &(String, String)| RESERVED.contains(&name.as_str());
+    // Raw producers pass no door that would refuse it.
+    let forged = || spec.metadata.iter().any(is_reserved);
+    if !spec.links.waits() && !forged() {
         return Ok(None);
+    }
+    let mut job = Job::clone(&claim.job);
+    job.spec.metadata.retain(|pair| !is_reserved(pair));
+    if !spec.links.waits() {
+        return Ok(Some(Arc::new(job)));
     }
     let fault = |error: StoreError| Outcome::HostFault(format!("{:#}", anyhow::Error::from(error)));
     let Some(waits_for) = store.waits_for(&spec.topic.tenant, &spec.id, LISTED).await.map_err(fault)? else {
-        return Ok(None);
+        return Ok(forged().then(|| Arc::new(job)));
     };
     if spec.links.after_failed == AfterFailed::Dead
         && waits_for.failed > 0
@@ -61,11 +67,9 @@ pub async fn before_start<S: Workflows + Query + ?Sized>(
         return Err(outcome);
     }
     let (total, failed) = (waits_for.total.to_string(), waits_for.failed.to_string());
-    let entries = entries_of(store, spec, waits_for.jobs).await.map_err(fault)?;
+    let entries = entries_of(store, spec, waits_for.jobs, may_learn).await.map_err(fault)?;
     let written = serde_json::to_string(&entries).map_err(|error| Outcome::HostFault(error.to_string()))?;
-    let mut job = Job::clone(&claim.job);
     let learned = [(PREDECESSORS, written), (PREDECESSORS_TOTAL, total), (PREDECESSORS_FAILED, failed)];
-    job.spec.metadata.retain(|(name, _)| learned.iter().all(|(ours, _)| name != ours));
     job.spec.metadata.extend(learned.map(|(name, value)| (name.to_owned(), value)));
     Ok(Some(Arc::new(job)))
 }
@@ -91,12 +95,14 @@ async fn entries_of<S: Query + ?Sized>(
     store: &S,
     spec: &JobSpec,
     jobs: Vec<Predecessor>,
+    may_learn: &(dyn Fn(&Name) -> bool + Sync),
 ) -> Result<Vec<Entry>, StoreError> {
     let (mut entries, mut bytes_left) = (Vec::with_capacity(jobs.len()), RESULT_BYTES);
     for Predecessor { id, ended } in jobs {
         let mut entry = Entry { id, ended, text: None, result: None };
         if ended == Some(Ended::Complete)
             && let Some(view) = store.job(&spec.topic.tenant, &entry.id).await?
+            && view.result_topic.as_ref().is_some_and(may_learn)
             && let Some(ResultView::Complete(Some(payload))) = view.result
             && payload.data.len() <= bytes_left
         {

@@ -22,10 +22,11 @@ use super::record::Observer;
 use super::settle::Settler;
 use super::slots::Slots;
 use super::store_retry::StoreRetry;
+use super::stored::Stored;
 use super::tasks::{Broken, Tasks};
 use super::tenants::Tenants;
 use super::traces::Traces;
-use super::{lease_extender, migrate, progress, schedules, sweep};
+use super::{full, lease_extender, migrate, progress, schedules, sweep};
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::WorkerId;
 use gristmill_metrics::MetricType::{Counter, Gauge};
@@ -185,8 +186,11 @@ impl Runner {
         settling.spawn("state", lease_extender::answer(read, to_read, abort.clone()));
         settling.spawn("extend", lease_extender::extensions(context.clone(), to_extend));
 
+        let stored = Arc::<Stored>::default();
         let executor = Arc::new(ExecutorContext {
             store: Arc::clone(&context.store),
+            stored: Arc::clone(&stored),
+            registry: context.registry.clone(),
             finished,
             checkpoints,
             states: StateReader(states),
@@ -206,7 +210,9 @@ impl Runner {
             "listen",
             Listener { outside: context.tenants.outside(), context: context.clone(), ready, due }.run(),
         );
-        bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, hear_due));
+        let (fired, hear_fired) = mpsc::channel(SIGNALS);
+        bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, hear_due, fired));
+        bringing.spawn("full", full::run(context.clone(), stored, hear_fired));
         bringing.spawn("progress", progress::run(context.clone()));
         bringing.spawn("schedules", schedules::run(context.clone()));
         bringing.spawn("sweep", sweep::run(context.clone()));

@@ -17,7 +17,7 @@ use super::meter::Meter;
 use super::program_streams::ProgramStreams;
 use super::request_trace::RequestTrace;
 use gristmill_core::admission::{FollowUps, Targets};
-use gristmill_core::job::TopicId;
+use gristmill_core::job::{Job, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
 
@@ -28,6 +28,8 @@ const RESOURCES_MAX: usize = 1_000;
 /// is kept what [`State::renew`] names.
 pub(super) struct State {
     pub(super) topic: TopicId,
+    /// As the guest sees it.
+    pub(super) job: Arc<Job>,
     pub(super) limits: Limits,
     pub(super) grants: Arc<Grants>,
     pub(super) targets: Arc<Targets>,
@@ -61,6 +63,7 @@ impl State {
         let guest_log = Arc::new(Mutex::new(GuestLog::new(attempt, Some(version))));
         Self {
             topic: attempt.job.spec.topic.clone(),
+            job: Arc::clone(&attempt.job),
             limits: attempt.limits,
             grants: Arc::clone(&attempt.grants),
             targets: Arc::clone(&attempt.targets),
@@ -193,7 +196,7 @@ mod tests {
         let follow_up = NewJob { spec: first.job.spec.clone(), due: Due::Now };
         let targets = Targets::from([(first.job.spec.topic.topic.clone(), Rules::default())]);
         let tenant = &first.job.spec.topic.tenant;
-        let rules = FollowUpRules { tenant, grants: &first.grants, targets: &targets, count: 1 };
+        let rules = FollowUpRules { tenant, grants: &first.grants, targets: &targets, count: 1, near: None };
         state.follow_ups.add(follow_up, &rules).unwrap();
         state.http_requests = 3;
         state.keyed = granted(&first);

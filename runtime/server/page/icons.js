@@ -20,7 +20,7 @@ const PATHS = {
 /** What has the icon of another; anything else has that of what is finished. @type {Record<string, string>} */
 const LIKE = {
   bad: 'dead', failed: 'dead', expired: 'dead', cancelled: 'dead', refused: 'dead', live: 'ready', missed: 'warn', unknown: 'warn', gone: 'warn', retried: 'warn',
-  overlap: 'paused', snoozed: 'delayed', released: 'delayed', started: 'running', respawned: 'pushed', resumed: 'ready',
+  overlap: 'paused', 'tenant-full': 'paused', snoozed: 'delayed', released: 'delayed', started: 'running', respawned: 'pushed', resumed: 'ready',
 }
 
 export const Icon = ({ name: given }) => {

@@ -7,7 +7,7 @@ import { toTopic } from './route.js'
 export const WAYS = ['ready', 'delayed', 'waiting', 'running', 'dead']
 
 /** A state, what became of a job, or of the tick of a schedule, in words. */
-export const stateWord = (name) => ({ complete: 'Completed', overlap: 'Skipped' })[name] ?? name[0].toUpperCase() + name.slice(1)
+export const stateWord = (name) => ({ complete: 'Completed', overlap: 'Skipped', 'tenant-full': 'Skipped: no room' })[name] ?? name[0].toUpperCase() + name.slice(1)
 
 /** What became of a job that is over. */
 export const endOf = ({ result, ended }) => result?.outcome ?? ended?.outcome ?? 'over'

@@ -32,7 +32,8 @@ impl From<Refused> for Problem {
             | Refused::Span { .. }
             | Refused::SpanOfTenant { .. }
             | Refused::Due { .. }
-            | Refused::After { .. } => Code::BadRequest,
+            | Refused::After { .. }
+            | Refused::Reserved { .. } => Code::BadRequest,
         };
         Self::new(code, refused.to_string())
     }

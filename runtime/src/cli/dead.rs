@@ -12,10 +12,11 @@ use super::topic_line::Topics;
 use super::{bulk, document, job, screen, wait};
 use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::outcome::Reason;
 use gristmill_core::time::Timestamp;
 use gristmill_core::units::nearest;
 use gristmill_server::{BulkAction, BulkState, NewBulk};
-use gristmill_store::{DeadJob, Inspect, JobState, JobView, StoreError};
+use gristmill_store::{DeadJob, Inspect, JobState, JobView, StoreError, WaitsFor, look_up};
 
 /// Dead jobs are read this many at a time.
 const PAGE: usize = 200;
@@ -222,6 +223,9 @@ async fn act(global: &Global, which: &Which, act: Act) -> anyhow::Result<Exit> {
     };
     let store = global.store_alone().await?;
     let ids = found.as_ref().unwrap_or(ids);
+    if let (Act::Respawn, [id], false) = (act, ids.as_slice(), global.json) {
+        warn_of_predecessor(&*store, topic, id).await?;
+    }
     let show = |id: &JobId, was_dead: bool| show_change(global, topic, id, act, was_dead, chosen.is_some());
     let done = act_on(&*store, topic, ids, act, show).await?;
     if !global.json {
@@ -229,6 +233,19 @@ async fn act(global: &Global, which: &Which, act: Act) -> anyhow::Result<Exit> {
     }
     // With --all and --query, a job that another process changed first is no failure.
     Ok(if chosen.is_some() || done == ids.len() { Exit::Done } else { Exit::Failed })
+}
+
+/// A job that died because one before it was not done dies of that again, unless that one is respawned, too.
+async fn warn_of_predecessor(store: &dyn Inspect, topic: &TopicId, id: &JobId) -> anyhow::Result<()> {
+    let Some(view) = look_up(store, &topic.tenant, id).await? else { return Ok(()) };
+    let is_of_predecessor = view.last_failure.as_ref().is_some_and(|failure| failure.reason == Reason::Predecessor);
+    if is_of_predecessor && let Some((before, ended)) = view.waits_for.as_ref().and_then(WaitsFor::first_failed) {
+        screen::note(&format!(
+            "job {id} waited for job {before}, which is {ended}: unless that one is respawned first, it ends in the same way; \
+             `gristmill push --from-job {id}` runs it without waiting"
+        ));
+    }
+    Ok(())
 }
 
 fn say_done(topic: &TopicId, act: Act, done: u64) -> anyhow::Result<()> {

@@ -257,6 +257,7 @@ fn in_words(outcome: &Outcome) -> (&'static str, String) {
         Outcome::PoolFull | Outcome::HandlerMissing | Outcome::ShuttingDown | Outcome::Killed => {
             ("not-run", outcome.kind().to_string())
         }
+        Outcome::TenantFull { limit, .. } => ("tenant-full", format!("see `{limit}`")),
         Outcome::Expired => ("expired", String::new()),
         Outcome::PredecessorFailed { job, ended } => ("predecessor", format!("job {job} is {ended}")),
         Outcome::LeaseExpired => ("lease-expired", String::new()),

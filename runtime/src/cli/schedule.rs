@@ -290,6 +290,7 @@ async fn became(store: &dyn Produce, id: &ScheduleId, result: &FiringResult) -> 
     let job = match result {
         FiringResult::Missed => return Ok("missed".into()),
         FiringResult::Overlap { job } => return Ok(format!("skipped, job {job} was not over")),
+        FiringResult::TenantFull => return Ok("skipped, the tenant has as much in the store as it may".into()),
         FiringResult::Job { job } => job,
     };
     let state = match look_up(store, &id.topic.tenant, job).await? {

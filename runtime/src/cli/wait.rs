@@ -332,6 +332,7 @@ mod tests {
             attempts: 1,
             last_failure: Some(failure()),
             result,
+            result_topic: None,
             behind: None,
             rate_of_key: false,
             waits_for: None,

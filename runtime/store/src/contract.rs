@@ -185,6 +185,10 @@ operations! {
         /// Wakes another worker for each of these topics that has ready jobs.
         async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError>;
 
+        /// Says whether the tenant has as much in the store as it may: from then on, ticks of its schedules make no jobs where this process fires
+        /// them, and their records say so.
+        async fn set_full(&self, tenant: &Name, is_full: bool) -> Result<(), StoreError>;
+
         /// Fires the tenant's schedules that are due, and moves at most `limit` due jobs of the tenant from delayed to ready: of each
         /// topic in the order in which they came due, those of one millisecond by id. Where `limit` is too small for all, topics share
         /// it. And has those topics claimed from whose rate allows more by now, and passes on what ended jobs have left to be told

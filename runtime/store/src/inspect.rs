@@ -278,6 +278,9 @@ pub struct JobView {
     pub last_failure: Option<Failure>,
     /// What became of it; where an id was pushed again, perhaps still what became of the earlier job.
     pub result: Option<ResultView>,
+    /// Of a result: the topic of its job, if that is known. Not for clients.
+    #[serde(skip)]
+    pub result_topic: Option<Name>,
     /// Of a ready job that no claim may take: what it waits for. Lists do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindKey>,
@@ -333,6 +336,7 @@ impl JobView {
             attempts,
             last_failure: None,
             result: None,
+            result_topic: None,
             behind: None,
             rate_of_key: false,
             waits_for: None,

@@ -4,8 +4,10 @@
 //! that a change began with, and replaces it, in one step with the jobs that come with the change. So a tick has its jobs once,
 //! however many runners deal with it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -212,10 +214,12 @@ pub(crate) fn change(
     }
 }
 
-/// Which step a due schedule is. `None` if it is not due. `is_alive`: its last job waits or runs.
-pub(crate) fn fire(id: &ScheduleId, text: &str, is_alive: bool, now: Timestamp) -> Option<Step<()>> {
+/// Which step a due schedule is. `None` if it is not due. `is_alive`: its last job waits or runs; `is_full`: the tenant may not have more jobs.
+pub(crate) fn fire(id: &ScheduleId, text: &str, (is_alive, is_full): (bool, bool), now: Timestamp) -> Option<Step<()>> {
     let fired = || -> anyhow::Result<Option<Step<()>>> {
-        let Some(NewFiring { record, jobs }) = read::<Record>(text)?.fire(id, is_alive, now)? else { return Ok(None) };
+        let Some(NewFiring { record, jobs }) = read::<Record>(text)?.fire(id, (is_alive, is_full), now)? else {
+            return Ok(None);
+        };
         Ok(Some(Step { edits: vec![Edit::schedule(&id.name, Some(text), &record)?], jobs, answer: () }))
     };
     fired().unwrap_or_else(|error| {
@@ -224,6 +228,16 @@ pub(crate) fn fire(id: &ScheduleId, text: &str, is_alive: bool, now: Timestamp) 
         let edit = Edit { name: Some(id.name.clone()), old: text.clone(), new: text, due };
         Some(Step { edits: vec![edit], jobs: Vec::new(), answer: () })
     })
+}
+
+/// Notes whether a tenant has as much in the store as it may.
+pub(crate) fn note_full(full: &Mutex<HashSet<Name>>, tenant: &Name, is_full: bool) {
+    let mut full = full.lock();
+    if is_full {
+        full.insert(tenant.clone());
+    } else {
+        full.remove(tenant);
+    }
 }
 
 /// How an offer stands, and what is to be written for it. `schedules`: the topic's, of which an offer that takes over needs to know.

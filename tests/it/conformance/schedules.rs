@@ -28,6 +28,7 @@ super::cases!(
     the_job_of_a_paused_topic_waits,
     jobs_of_schedules_count_for_the_limits_of_their_topic,
     a_tick_is_skipped_while_the_last_job_waits_or_runs,
+    a_tick_makes_no_job_while_the_tenant_is_full,
     missed_ticks_are_made_up_for_as_the_schedule_says,
     a_schedule_is_run_by_hand_once_per_id,
     jobs_are_as_the_schedule_says,
@@ -77,6 +78,19 @@ async fn work_off(queue: &TestStore) -> Vec<JobId> {
         queue.settle(claim, Verdict::Ack(None)).await;
     }
     claims.into_iter().map(|claim| claim.job.spec.id.clone()).collect()
+}
+
+async fn a_tick_makes_no_job_while_the_tenant_is_full(queue: TestStore) {
+    put(&queue, "a", hourly()).await;
+    for (is_full, jobs) in [(true, 0), (false, 1)] {
+        queue.store.set_full(&tenant(), is_full).await.unwrap();
+        queue.store.set_full(&tenant_beside(), !is_full).await.unwrap();
+        queue.pass(HOUR);
+        assert_eq!(queue.migrate().await.fired, 1, "it is dealt with");
+        assert_eq!(work_off(&queue).await.len(), jobs);
+        let firing = stored(&queue, "a").await.unwrap().record.firings.swap_remove(0);
+        assert_eq!(firing.result == FiringResult::TenantFull, is_full, "{firing:?}");
+    }
 }
 
 async fn each_tick_makes_one_job(queue: TestStore) {

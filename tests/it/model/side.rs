@@ -135,7 +135,7 @@ impl Side {
         for view in views.collect::<Vec<_>>() {
             let (key, seen) = view.await.expect("looking at a job does not panic");
             // Conformance tests when it was claimed.
-            let seen = seen?.map(|view| JobView { claimed_at: None, ..view });
+            let seen = seen?.map(|view| JobView { claimed_at: None, result_topic: None, ..view });
             let (mut seen, mut expected) = (seen, self.model.view(&key));
             if self.model.is_blurred(&key) {
                 let blur = |view: Option<JobView>| {

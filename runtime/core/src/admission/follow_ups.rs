@@ -1,9 +1,9 @@
 //! The follow-ups of one attempt, and their rules: the same for components, native handlers and pull workers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Refused, Targets};
-use crate::job::{JobId, JobSpec, Links, Name, NewJob, NoLink, TopicId};
+use crate::job::{JobId, JobSpec, Links, Name, NewJob, NoLink, PREDECESSORS, TopicId};
 use crate::topic::Grants;
 
 /// Bytes of all follow-ups of one attempt, headers included: they wait in the host's memory and go to the store in one piece.
@@ -24,6 +24,8 @@ pub struct FollowUpRules<'a> {
     pub targets: &'a Targets,
     /// Follow-ups of one attempt, at most.
     pub count: u32,
+    /// The job of the attempt, if its follow-ups may have links to no other jobs than it, those that it waited for, its batch, and each other.
+    pub near: Option<&'a JobSpec>,
 }
 
 /// Why a follow-up is not accepted.
@@ -41,6 +43,10 @@ pub enum NoFollowUp {
     /// attempt, and it refuses no follow-up because of them.
     #[error(transparent)]
     Links(#[from] NoLink),
+    #[error(
+        "a follow-up may not name job {0}: it names the attempt's own job, those that this waited for, its batch, and earlier follow-ups"
+    )]
+    Foreign(JobId),
     #[error("an attempt at the topic enqueues at most {0} jobs: see its `follow-ups`")]
     TooMany(u32),
     #[error("the follow-ups of an attempt have at most {FOLLOW_UPS_BYTES} bytes together")]
@@ -61,6 +67,8 @@ pub struct FollowUps {
     /// Where the first `found` jobs are: filled when a job with links needs it.
     places: HashMap<JobId, usize>,
     found: usize,
+    /// The jobs outside of them that they may name, once that was asked.
+    near: Option<HashSet<JobId>>,
 }
 
 impl FollowUps {
@@ -89,6 +97,7 @@ impl FollowUps {
         }
         if !job.spec.links.is_none() {
             self.check_links(&job.spec)?;
+            self.check_near(&job.spec.links, of.near)?;
         }
         (self.bytes, self.after) = (bytes, after);
         self.jobs.push(job);
@@ -118,6 +127,14 @@ impl FollowUps {
         }
     }
 
+    /// Refuses links to jobs that are no business of the attempt's.
+    fn check_near(&mut self, links: &Links, own: Option<&JobSpec>) -> Result<(), NoFollowUp> {
+        let Some(own) = own else { return Ok(()) };
+        let near = self.near.get_or_insert_with(|| near(own));
+        let foreign = links.named().find(|id| !near.contains(*id) && !self.places.contains_key(*id));
+        foreign.map_or(Ok(()), |id| Err(NoFollowUp::Foreign(id.clone())))
+    }
+
     /// The links of an earlier follow-up; `None` of a job that is none.
     fn links_of(&self, id: &JobId) -> Option<&Links> {
         Some(&self.jobs.get(*self.places.get(id)?)?.spec.links)
@@ -132,6 +149,18 @@ impl FollowUps {
     pub fn take(&mut self) -> Vec<NewJob> {
         std::mem::take(self).jobs
     }
+}
+
+/// A job, its batch, and the jobs that it waited for: those that it named, and those that its handler was told of.
+fn near(own: &JobSpec) -> HashSet<JobId> {
+    #[derive(serde::Deserialize)]
+    struct Told {
+        id: JobId,
+    }
+    let told = own.metadata.iter().find(|(name, _)| name == PREDECESSORS);
+    let told = told.and_then(|(_, text)| serde_json::from_str::<Vec<Told>>(text).ok()).unwrap_or_default();
+    let named = own.links.named().cloned().chain(std::iter::once(own.id.clone()));
+    named.chain(told.into_iter().map(|told| told.id)).collect()
 }
 
 #[cfg(test)]
@@ -150,7 +179,7 @@ mod tests {
             Targets::from([("mail".parse().unwrap(), Rules { payload_bytes: BODY_BYTES, ..Rules::default() })]);
         let tenant = "acme".parse().unwrap();
         let job = NewJob { spec, due: Due::Now };
-        follow_ups.add(job, &FollowUpRules { tenant: &tenant, grants, targets: &targets, count })
+        follow_ups.add(job, &FollowUpRules { tenant: &tenant, grants, targets: &targets, count, near: None })
     }
 
     /// What a job names in `after`, its batch or nothing, and whether it is open.
@@ -231,5 +260,29 @@ mod tests {
         }
         assert_eq!(link(&mut all, "a", (&["x"], "", false)), Err(NoFollowUp::TooManyLinks));
         assert_eq!(link(&mut all, "a", (&[], "", false)), Ok(()));
+    }
+
+    #[test]
+    fn follow_ups_of_a_component_name_only_jobs_that_it_has_to_do_with() {
+        let id = |id: &str| -> JobId { id.parse().unwrap() };
+        let mut own = JobSpec::new("acme/mail".parse().unwrap(), Payload::default());
+        (own.id, own.links.after, own.links.batch) = (id("own"), vec![id("before")], Some(id("batch")));
+        own.metadata = vec![(PREDECESSORS.into(), r#"[{"id":"member","ended":"dead"}]"#.into())];
+        let (targets, tenant) = (Targets::from([("mail".parse().unwrap(), Rules::default())]), "acme".parse().unwrap());
+        let grants = Grants::default();
+        let rules = FollowUpRules { tenant: &tenant, grants: &grants, targets: &targets, count: 100, near: Some(&own) };
+        let mut all = FollowUps::default();
+        let mut add = |new: &str, after: &str, batch: Option<&str>| {
+            let spec = JobSpec::new("acme/mail".parse().unwrap(), Payload::default());
+            let links = Links { after: vec![id(after)], batch: batch.map(id), ..Links::default() };
+            all.add(NewJob { spec: JobSpec { id: id(new), links, ..spec }, due: Due::Now }, &rules)
+        };
+        for near in ["own", "before", "member"] {
+            assert_eq!(add(&format!("after-{near}"), near, None), Ok(()));
+        }
+        assert_eq!(add("gather", "own", Some("batch")), Ok(()));
+        assert_eq!(add("last", "after-own", Some("gather")), Ok(()), "earlier follow-ups");
+        assert_eq!(add("x", "order-17", None), Err(NoFollowUp::Foreign(id("order-17"))));
+        assert_eq!(add("x", "own", Some("theirs")), Err(NoFollowUp::Foreign(id("theirs"))));
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::job::{AFTER, Claim, Due, JobSpec, Name, NewJob, TopicId};
+use crate::job::{AFTER, Claim, Due, JobSpec, Name, NewJob, RESERVED, TopicId};
 use crate::outcome::{LimitName, Outcome};
 use crate::time::{Timestamp, millis};
 use crate::topic::{Limits, Topic};
@@ -82,6 +82,10 @@ pub enum Refused {
     Due { ms: u64 },
     #[error("the job names {names} jobs in `after`, but it may name {AFTER}: put them into a batch, and wait for that")]
     After { names: usize },
+    #[error(
+        "the metadata `{name}` is reserved: it says what became of the jobs that a job waited for: take another name"
+    )]
+    Reserved { name: &'static str },
     #[error(transparent)]
     UnknownTopic(#[from] UnknownTopic),
 }
@@ -111,7 +115,7 @@ impl Refused {
             Self::Span { .. } => millis(LONGEST),
             Self::Due { .. } => LATEST.as_millis(),
             Self::After { .. } => AFTER as u64,
-            Self::UnknownTopic(_) => 0,
+            Self::Reserved { .. } | Self::UnknownTopic(_) => 0,
         }
     }
 }
@@ -199,6 +203,9 @@ pub fn check_due(due: Due) -> Result<(), Refused> {
 }
 
 fn check_headers(spec: &JobSpec) -> Result<(), Refused> {
+    if let Some(name) = RESERVED.into_iter().find(|name| spec.metadata.iter().any(|(known, _)| known == name)) {
+        return Err(Refused::Reserved { name });
+    }
     let bytes = spec.header_bytes();
     if bytes > HEADER_BYTES { Err(Refused::Headers { bytes }) } else { Ok(()) }
 }
@@ -298,6 +305,15 @@ mod tests {
             RULES.admit(job(|job| job.spec.max_attempts = Some(0))).unwrap_err(),
             Refused::Attempts { asked: 0 }
         );
+    }
+
+    #[test]
+    fn metadata_that_only_the_runner_gives_is_refused() {
+        for name in RESERVED {
+            let refused = RULES.admit(job(|job| job.spec.metadata = vec![(name.into(), "[]".into())])).unwrap_err();
+            assert_eq!(refused, Refused::Reserved { name });
+        }
+        assert!(RULES.admit(job(|job| job.spec.metadata = vec![("predecessor".into(), "[]".into())])).is_ok());
     }
 
     #[test]

@@ -15,6 +15,18 @@ pub const WAITERS: usize = 1000;
 /// How many jobs one job may wait for in all: what it names in `after`, and the members of its batch.
 pub const MEMBERS: usize = 10_000;
 
+/// The name of the metadata in which a handler finds what became of the jobs that its job waited for.
+pub const PREDECESSORS: &str = "predecessors";
+
+/// The name of the metadata that says for how many jobs it waited, listed or not.
+pub const PREDECESSORS_TOTAL: &str = "predecessors-total";
+
+/// The name of the metadata that says how many of them were not done.
+pub const PREDECESSORS_FAILED: &str = "predecessors-failed";
+
+/// The names of metadata that only the runner gives a job.
+pub const RESERVED: [&str; 3] = [PREDECESSORS, PREDECESSORS_TOTAL, PREDECESSORS_FAILED];
+
 /// Which other jobs a job waits for, and which one waits for it. All of one tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Links {

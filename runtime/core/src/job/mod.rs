@@ -7,7 +7,10 @@ mod progress;
 mod spec;
 
 pub use claim::{Claim, Lease};
-pub use links::{AFTER, AfterFailed, Ended, Links, MEMBERS, NoLink, WAITERS};
+pub use links::{
+    AFTER, AfterFailed, Ended, Links, MEMBERS, NoLink, PREDECESSORS, PREDECESSORS_FAILED, PREDECESSORS_TOTAL, RESERVED,
+    WAITERS,
+};
 pub use names::{BadJobId, BadName, DEFAULT_TENANT, JobId, Name, TopicId, WorkerId};
 pub use progress::Progress;
 pub use spec::{Due, Job, JobChange, JobSpec, NewJob, PAIRS, Payload, Priority, Unique};

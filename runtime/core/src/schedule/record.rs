@@ -78,6 +78,8 @@ pub enum FiringResult {
         /// The job that was not over.
         job: JobId,
     },
+    /// No job: the tenant has as much in the store as its limits allow.
+    TenantFull,
     /// No job: this tick and those right before it were missed.
     Missed,
 }
@@ -171,11 +173,17 @@ impl Record {
         Self { revision: self.revision.saturating_add(1), ..self.clone() }
     }
 
-    /// What follows at `now`. Returns `None` if no tick is due. `is_alive`: the last job waits or runs.
+    /// What follows at `now`. Returns `None` if no tick is due. `is_alive`: the last job waits or runs. `is_full`: the tenant may not
+    /// have more jobs.
     ///
     /// # Errors
     /// The schedule makes no sense to this version: a later one made it, or its time zone is gone.
-    pub fn fire(&self, id: &ScheduleId, is_alive: bool, now: Timestamp) -> Result<Option<NewFiring>, BadSchedule> {
+    pub fn fire(
+        &self,
+        id: &ScheduleId,
+        (is_alive, is_full): (bool, bool),
+        now: Timestamp,
+    ) -> Result<Option<NewFiring>, BadSchedule> {
         let Some(first) = self.awaited().filter(|first| *first <= now) else { return Ok(None) };
         let Due { ticks, missed, next } = self.schedule.ticks()?.due(first, now, self.schedule.missed);
         let (mut record, mut jobs) = (self.next_revision(), Vec::new());
@@ -189,6 +197,10 @@ impl Record {
                 && let Some(job) = alive.clone()
             {
                 record.remember(Firing { tick, at: now, result: FiringResult::Overlap { job } });
+                continue;
+            }
+            if is_full {
+                record.remember(Firing { tick, at: now, result: FiringResult::TenantFull });
                 continue;
             }
             let job = self.schedule.job(id, tick);
@@ -344,12 +356,16 @@ mod tests {
     fn a_tick_makes_one_job_and_moves_the_schedule_on() {
         let record = record(hourly());
         assert_eq!(record.awaited(), Some(at(2 * HOUR)));
-        assert_eq!(record.fire(&id(), false, at(2 * HOUR - 1)).unwrap(), None);
-        let NewFiring { record, jobs } = record.fire(&id(), false, at(2 * HOUR)).unwrap().unwrap();
+        assert_eq!(record.fire(&id(), (false, false), at(2 * HOUR - 1)).unwrap(), None);
+        let NewFiring { record, jobs } = record.fire(&id(), (false, false), at(2 * HOUR)).unwrap().unwrap();
         assert_eq!((jobs.len(), jobs[0].due), (1, JobDue::At(at(2 * HOUR))));
         assert_eq!((record.awaited(), record.revision), (Some(at(3 * HOUR)), 2));
-        assert_eq!(record.fire(&id(), true, at(HOUR)).unwrap(), None, "a clock that is set back repeats no tick");
-        let again = record.fire(&id(), true, at(3 * HOUR)).unwrap().unwrap();
+        assert_eq!(
+            record.fire(&id(), (true, false), at(HOUR)).unwrap(),
+            None,
+            "a clock that is set back repeats no tick"
+        );
+        let again = record.fire(&id(), (true, false), at(3 * HOUR)).unwrap().unwrap();
         assert_ne!(again.jobs[0].spec.id, jobs[0].spec.id);
         assert_eq!(again.record.firings.len(), 2);
     }
@@ -357,18 +373,26 @@ mod tests {
     #[test]
     fn a_tick_is_skipped_while_the_last_job_lives() {
         let record = record(Schedule { overlap: Overlap::Skip, ..hourly() });
-        let NewFiring { record, jobs } = record.fire(&id(), true, at(2 * HOUR)).unwrap().unwrap();
+        let NewFiring { record, jobs } = record.fire(&id(), (true, false), at(2 * HOUR)).unwrap().unwrap();
         assert_eq!(jobs.len(), 1, "there is no last job");
-        let skipped = record.fire(&id(), true, at(3 * HOUR)).unwrap().unwrap();
+        let skipped = record.fire(&id(), (true, false), at(3 * HOUR)).unwrap().unwrap();
         assert_eq!(skipped.jobs, []);
         assert_eq!(skipped.record.firings[0].result, FiringResult::Overlap { job: jobs[0].spec.id.clone() });
         assert_eq!(skipped.record.awaited(), Some(at(4 * HOUR)));
-        assert_eq!(record.fire(&id(), false, at(3 * HOUR)).unwrap().unwrap().jobs.len(), 1);
+        assert_eq!(record.fire(&id(), (false, false), at(3 * HOUR)).unwrap().unwrap().jobs.len(), 1);
+    }
+
+    #[test]
+    fn a_tick_is_skipped_while_the_tenant_is_full() {
+        let NewFiring { record, jobs } = record(hourly()).fire(&id(), (false, true), at(2 * HOUR)).unwrap().unwrap();
+        assert_eq!((jobs.len(), &record.firings[0].result), (0, &FiringResult::TenantFull));
+        assert_eq!((record.awaited(), record.last_job.clone()), (Some(at(3 * HOUR)), None));
+        assert_eq!(record.fire(&id(), (false, false), at(3 * HOUR)).unwrap().unwrap().jobs.len(), 1);
     }
 
     #[test]
     fn a_changed_schedule_is_the_same_one() {
-        let record = record(hourly()).fire(&id(), false, at(2 * HOUR)).unwrap().unwrap().record;
+        let record = record(hourly()).fire(&id(), (false, false), at(2 * HOUR)).unwrap().unwrap().record;
         assert_eq!(record.redefined(&hourly(), Origin::Api, at(9 * HOUR)).unwrap(), None);
         let body = crate::job::Payload { data: b"x".to_vec(), content_type: None };
         let other_body = Schedule { body, ..hourly() };
@@ -387,7 +411,7 @@ mod tests {
         let record = record(hourly());
         assert_eq!(record.paused(false, at(HOUR)).unwrap(), None);
         let paused = record.paused(true, at(HOUR)).unwrap().unwrap();
-        assert_eq!(paused.fire(&id(), false, at(9 * HOUR)).unwrap(), None);
+        assert_eq!(paused.fire(&id(), (false, false), at(9 * HOUR)).unwrap(), None);
         assert_eq!(paused.run(&id(), &JobId::generate(), at(9 * HOUR)).jobs.len(), 1, "it is run by hand all the same");
         assert_eq!(paused.paused(false, at(9 * HOUR)).unwrap().unwrap().awaited(), Some(at(10 * HOUR)));
     }
@@ -416,7 +440,7 @@ mod tests {
     fn the_last_ten_firings_are_remembered_the_latest_first() {
         let mut record = record(hourly());
         for n in 2..20 {
-            record = record.fire(&id(), false, at(n * HOUR)).unwrap().unwrap().record;
+            record = record.fire(&id(), (false, false), at(n * HOUR)).unwrap().unwrap().record;
         }
         assert_eq!(record.firings.len(), 10);
         assert_eq!((record.firings[0].tick, record.firings[9].tick), (at(19 * HOUR), at(10 * HOUR)));

@@ -259,6 +259,19 @@ impl HandlerRegistry {
         self.raw_topics.get(tenant).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether the handler of a topic learns the results of another topic's jobs that its own waited for: see
+    /// [`Grants::predecessors`](gristmill_core::topic::Grants::predecessors).
+    pub fn may_learn(&self, topic: &TopicId, of: &Name) -> bool {
+        let grants = |topic: &TopicId| self.get(topic).map(|entry| Arc::clone(&entry.topic.grants)).unwrap_or_default();
+        let ours = grants(topic);
+        if let Some(named) = &ours.predecessors {
+            return *of == topic.topic || named.contains(of);
+        }
+        let theirs = grants(&TopicId { topic: of.clone(), ..topic.clone() });
+        let is_granted = |named: &Vec<Name>| named.contains(&topic.topic);
+        *of == topic.topic || theirs.enqueue.as_ref().map_or(ours.enqueue.is_none(), is_granted)
+    }
+
     /// What the tenant may ask for over HTTP.
     pub fn limits(&self, tenant: &Name) -> TenantLimits {
         self.limits.get(tenant).copied().unwrap_or_default()

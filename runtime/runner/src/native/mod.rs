@@ -222,7 +222,9 @@ impl NativeJob {
     /// a limit is reached.
     pub fn enqueue(&self, job: NewJob) -> Result<JobId, NoFollowUp> {
         let Attempt { grants, targets, limits, .. } = &self.attempt;
-        let rules = FollowUpRules { tenant: &self.spec().topic.tenant, grants, targets, count: limits.follow_ups };
+        // A program's own function may name any job of the tenant.
+        let (tenant, count) = (&self.spec().topic.tenant, limits.follow_ups);
+        let rules = FollowUpRules { tenant, grants, targets, count, near: None };
         let id = job.spec.id.clone();
         self.follow_ups.lock().add(job, &rules)?;
         Ok(id)

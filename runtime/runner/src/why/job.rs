@@ -7,8 +7,8 @@ use super::forecast::{Expected, ExpectedBy};
 use super::served::{Asked, Runners, Served};
 use super::serving::{Idle, IdleReason, LimitCounts, about_rate, idle};
 use gristmill_config::units;
-use gristmill_core::job::{JobId, Name, TopicId};
-use gristmill_core::outcome::Failure;
+use gristmill_core::job::{Ended, JobId, Name, TopicId};
+use gristmill_core::outcome::{Failure, Reason};
 use gristmill_core::time::{Timestamp, whole_millis};
 use gristmill_core::topic::{FleetLimits, Rate};
 use gristmill_store::{
@@ -234,7 +234,8 @@ fn by_state(view: &JobView, key_rate: Option<Rate>, now: Timestamp) -> (WhyReaso
         }
         JobState::Waiting => (WhyReason::Waiting, waiting(view.waits_for.as_ref()), None),
         JobState::Dead { since } => {
-            let detail = format!("dead since {since}, after {} attempts ({}): respawn it", view.attempts, failure());
+            let detail =
+                format!("dead since {since}, after {} attempts ({}): {}", view.attempts, failure(), remedy(view));
             (WhyReason::Dead, detail, None)
         }
         JobState::Finished => {
@@ -253,6 +254,24 @@ fn by_state(view: &JobView, key_rate: Option<Rate>, now: Timestamp) -> (WhyReaso
             let at = view.ended.as_ref().map(|ended| format!(" at {}", ended.at)).unwrap_or_default();
             (WhyReason::Finished, format!("finished: {end}{at}"), None)
         }
+    }
+}
+
+/// What to do about a dead job. One whose predecessor was not done dies anew for as long as that is so.
+fn remedy(view: &JobView) -> String {
+    let is_of_predecessor = |failure: &Failure| failure.reason == Reason::Predecessor;
+    let died_of = view.last_failure.as_ref().filter(|failure| is_of_predecessor(failure));
+    let before = died_of.and_then(|_| view.waits_for.as_ref()?.first_failed());
+    match before {
+        None => "respawn it".into(),
+        Some((job, Ended::Dead)) => format!(
+            "respawn job {job} first, then this one; if that one is gone, `gristmill push --from-job {}` runs it without waiting",
+            view.id
+        ),
+        Some((job, _)) => format!(
+            "job {job} is gone, so to respawn it ends in the same way; `gristmill push --from-job {}` runs it without waiting",
+            view.id
+        ),
     }
 }
 
@@ -318,12 +337,13 @@ fn about_wait(until: Timestamp, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use gristmill_core::job::{Job, JobSpec, Payload};
-    use gristmill_core::outcome::{FailureDetail, Reason};
+    use gristmill_core::outcome::FailureDetail;
     use gristmill_core::topic::KeyLimits;
 
     use std::time::Duration;
 
     use super::*;
+    use gristmill_store::Predecessor;
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
@@ -339,6 +359,7 @@ mod tests {
             attempts: 0,
             last_failure: None,
             result: None,
+            result_topic: None,
             behind: None,
             rate_of_key: false,
             waits_for: None,
@@ -435,6 +456,21 @@ mod tests {
         let waits = wait_for_key(why(JobState::Ready, None, None, None), Some(&behind), Some(&view(running)), None);
         assert!(waits.detail.starts_with("ready: it is the next one of its key, and "), "{}", waits.detail);
         assert!(waits.detail.ends_with("is running: attempt 0 is with w"), "{}", waits.detail);
+    }
+
+    #[test]
+    fn a_job_that_died_of_its_predecessor_says_what_runs_it() {
+        let remedy = |reason, ended| {
+            let before = Predecessor { id: "before".parse().unwrap(), ended: Some(ended) };
+            let waits_for = Some(WaitsFor { total: 1, ended: 1, failed: 1, jobs: vec![before], ..WaitsFor::default() });
+            let last_failure = Some(Failure { reason, detail: FailureDetail::default(), backtrace: None });
+            remedy(&JobView { waits_for, last_failure, ..view(JobState::Dead { since: NOW }) })
+        };
+        assert_eq!(remedy(Reason::Trap, Ended::Cancelled), "respawn it", "it has run");
+        let gone = remedy(Reason::Predecessor, Ended::Cancelled);
+        assert!(gone.starts_with("job before is gone, ") && gone.contains("push --from-job "), "{gone}");
+        let dead = remedy(Reason::Predecessor, Ended::Dead);
+        assert!(dead.starts_with("respawn job before first, ") && dead.contains("push --from-job "), "{dead}");
     }
 
     #[test]

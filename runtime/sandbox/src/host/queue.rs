@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::attempt::LogLine;
 use super::super::bindings::queue::{
     self as wit, EnqueueError, Host, LinkedError, NewJob as Request, Priority as Asked,
 };
@@ -13,12 +14,18 @@ use gristmill_core::time::Timestamp;
 impl Host for State {
     fn enqueue(&mut self, request: Request) -> wasmtime::Result<Result<String, EnqueueError>> {
         self.charge(bytes_of(&request))?;
-        Ok(self.accept(request, Links::default()).map_err(|error| match error {
+        let accepted = self.accept(request, Links::default());
+        Ok(accepted.map_err(|error| match error {
             LinkedError::Denied => EnqueueError::Denied,
             LinkedError::TooLarge(limit) => EnqueueError::TooLarge(limit),
             LinkedError::TooMany(limit) => EnqueueError::TooMany(limit),
-            // A job without links has no wrong ones.
-            LinkedError::UnknownTopic | LinkedError::InvalidLinks(_) => EnqueueError::UnknownTopic,
+            LinkedError::UnknownTopic => EnqueueError::UnknownTopic,
+            // A job without links has no wrong ones, but perhaps reserved metadata, for which this function has no words.
+            LinkedError::InvalidLinks(message) => {
+                let fields = Vec::new();
+                self.log(LogLine { level: tracing::Level::WARN, source: "log", message, fields });
+                EnqueueError::Denied
+            }
         }))
     }
 
@@ -42,11 +49,15 @@ impl State {
             grants: &self.grants,
             targets: &self.targets,
             count: self.limits.follow_ups,
+            near: Some(&self.job.spec),
         };
         self.follow_ups.add(job, &rules).map_err(|no| match no {
             NoFollowUp::Denied(_) => LinkedError::Denied,
             NoFollowUp::UnknownTopic(_) => LinkedError::UnknownTopic,
-            NoFollowUp::Links(_) | NoFollowUp::TooManyLinks | NoFollowUp::Refused(Refused::After { .. }) => {
+            NoFollowUp::Links(_)
+            | NoFollowUp::Foreign(_)
+            | NoFollowUp::TooManyLinks
+            | NoFollowUp::Refused(Refused::After { .. } | Refused::Reserved { .. }) => {
                 LinkedError::InvalidLinks(no.to_string())
             }
             NoFollowUp::Refused(refused) => LinkedError::TooLarge(refused.allowed()),

@@ -11,7 +11,7 @@ use crate::state::AppState;
 use gristmill_core::admission::before_attempt;
 use gristmill_core::job::{Claim, Name, TopicId, WorkerId};
 use gristmill_core::topic::{FleetLimits, Topic};
-use gristmill_runner::handlers::TopicHandler;
+use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_runner::{before_start, decide};
 use gristmill_store::{ClaimFrom, Settlement, Store, StoreError, Weigh};
 
@@ -32,7 +32,8 @@ pub(super) async fn look(state: &AppState, request: &Arc<ClaimRequest>) -> Resul
     let number = fastrand::u64(..);
     let claimed = Claimed::new(store.clone());
     let limits = FleetLimits { tenant: state.topics().limits(&request.tenant).fleet, ..FleetLimits::NONE };
-    let look = Look { claimed, bytes: 0, store, request: Arc::clone(request), limits, number, refused: None };
+    let registry = state.topics();
+    let look = Look { claimed, bytes: 0, store, registry, request: Arc::clone(request), limits, number, refused: None };
     let looking = tokio::spawn(async move {
         let _permit = permit;
         look.run(&topics).await
@@ -60,6 +61,7 @@ fn asked_topics(state: &AppState, request: &ClaimRequest) -> Result<Vec<AskedTop
 /// A look that is being carried out.
 struct Look {
     store: Arc<dyn Store>,
+    registry: Arc<HandlerRegistry>,
     request: Arc<ClaimRequest>,
     /// Of topics that nothing makes.
     limits: FleetLimits,
@@ -108,9 +110,10 @@ impl Look {
         let from = ClaimFrom::new(id.clone(), self.next_count(), self.request.lease).within(limits);
         let claimed = self.store.claim(&self.worker(&id.topic), &[from]).await?;
         let (mut admitted, mut refused) = (Vec::new(), Vec::new());
+        let may_learn = |of: &Name| self.registry.may_learn(id, of);
         for mut claim in claimed.claims {
             let start = match before_attempt(&claim, topic) {
-                None => before_start(&*self.store, &claim).await,
+                None => before_start(&*self.store, &claim, &may_learn).await,
                 Some(outcome) => Err(outcome),
             };
             match start {

@@ -6,13 +6,13 @@ pub(crate) mod pace;
 pub(crate) mod rate;
 pub(crate) mod requests;
 pub(crate) mod shares;
-mod stored;
 mod tenants;
 
 pub(crate) use client_address::{ClientAddress, client_address, network, network_with_share};
 pub(crate) use guesses::Guesses;
-pub(crate) use stored::{Added, Full, Stored};
 pub(crate) use tenants::{TenantLimiter, TenantPermit};
+
+pub(crate) use gristmill_runner::{Added, Full, Stored};
 
 use std::time::Duration;
 

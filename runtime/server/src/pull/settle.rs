@@ -174,7 +174,7 @@ fn admit_follow_ups(
         None => Default::default(),
     };
     let tenant = &claim.lease.topic.tenant;
-    let rules = FollowUpRules { tenant, grants: &grants, targets: &targets, count: limits.follow_ups };
+    let rules = FollowUpRules { tenant, grants: &grants, targets: &targets, count: limits.follow_ups, near: None };
     let mut follow_ups = FollowUps::default();
     for (index, job) in jobs.into_iter().enumerate() {
         follow_ups.add(job, &rules).map_err(|no| {
@@ -183,7 +183,7 @@ fn admit_follow_ups(
                 NoFollowUp::TooMany(_) | NoFollowUp::TooLarge | NoFollowUp::TooManyLinks => {
                     Problem::new(Code::TooLarge, no.to_string())
                 }
-                NoFollowUp::Denied(_) | NoFollowUp::UnknownTopic(_) | NoFollowUp::Links(_) => {
+                NoFollowUp::Denied(_) | NoFollowUp::UnknownTopic(_) | NoFollowUp::Links(_) | NoFollowUp::Foreign(_) => {
                     Problem::new(Code::BadRequest, no.to_string())
                 }
             };

@@ -100,6 +100,7 @@ fn job(state: JobState) -> JobView {
         attempts: 3,
         last_failure: None,
         result: None,
+        result_topic: None,
         behind: None,
         rate_of_key: false,
         waits_for: None,

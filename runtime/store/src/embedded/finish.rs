@@ -129,13 +129,13 @@ impl Work<'_> {
         if asked.keep_result.is_zero() && !asked.notify {
             return Ok(());
         }
-        let tenant = self.topics.get(topic).id.tenant.clone();
+        let id = self.topics.get(topic).id.clone();
         if !asked.keep_result.is_zero() {
             let until = self.now().plus(Duration::from_millis(wait_ms(asked.keep_result)));
-            result::keep(self.connection, &tenant, asked, how, until)?;
+            result::keep(self.connection, &id, asked, how, until)?;
         }
         if asked.notify {
-            self.signals.push(Signal::Finished { tenant, id: asked.job.clone() });
+            self.signals.push(Signal::Finished { tenant: id.tenant, id: asked.job.clone() });
         }
         Ok(())
     }

@@ -248,7 +248,11 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     let mut select = connection.prepare_cached(JOB)?;
     let mut rows = select.query(params![id.as_str(), tenant.as_str()])?;
     let Some(row) = rows.next()? else {
-        let over = |(attempts, result)| JobView { result: Some(result), ..JobView::over(id.clone(), attempts, None) };
+        let over = |(attempts, result, result_topic)| JobView {
+            result: Some(result),
+            result_topic,
+            ..JobView::over(id.clone(), attempts, None)
+        };
         return Ok(kept.map(over));
     };
     let behind = behind(connection, row)?;
@@ -258,13 +262,15 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     let (state, known) = state(row)?;
     let rate_of_key = was_held_back && matches!(state, JobState::Delayed { .. });
     let waits_for = if job.spec.links.waits() { waits_for(connection, tenant, id, SHOWN)? } else { None };
+    let (result, result_topic) = kept.map(|(_, result, topic)| (result, topic)).unzip();
     Ok(Some(JobView {
         id: id.clone(),
         state,
         job: Some(job),
         attempts: known.attempts,
         last_failure: known.failure,
-        result: kept.map(|(_, result)| result),
+        result,
+        result_topic: result_topic.flatten(),
         behind,
         rate_of_key,
         waits_for,

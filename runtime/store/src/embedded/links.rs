@@ -196,7 +196,7 @@ impl Work<'_> {
             Some(false) => None,
             None => match result::find(self.connection, tenant, job, self.now())? {
                 None => return Ok(Err(NoLink::Unknown(job.clone()))),
-                Some((_, result)) => return Ok(Ok(Some(ended_as(&result)))),
+                Some((_, result, _)) => return Ok(Ok(Some(ended_as(&result)))),
             },
         };
         if self.count_waiters(tenant, job)? >= WAITERS {

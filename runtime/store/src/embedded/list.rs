@@ -135,6 +135,7 @@ impl Filling<'_> {
                 attempts: known.attempts,
                 last_failure: known.failure,
                 result: None,
+                result_topic: None,
                 behind: None,
                 rate_of_key: false,
                 waits_for: None,

@@ -15,6 +15,7 @@ use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
 use crate::clock::{NEVER, fraction};
+use crate::schedules::note_full;
 use crate::{FindWork, LimitReached, Migrated, PendingWork, PollTenant, Signal, Signals, StoreError};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
@@ -69,12 +70,19 @@ impl FindWork for EmbeddedStore {
         Ok(())
     }
 
+    async fn set_full(&self, tenant: &Name, is_full: bool) -> Result<(), StoreError> {
+        note_full(self.full(), tenant, is_full);
+        Ok(())
+    }
+
     async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let (mut moved, mut fired) = (0, 0);
+        let is_full = self.full().lock().contains(tenant);
         loop {
             let (tenant, some) = (tenant.clone(), limit.saturating_sub(moved).min(JOBS));
             let weight = Weight { jobs: some, bytes: 0 };
-            let migrated = self.write("migrate due jobs", weight, move |work| work.migrate(&tenant, some)).await?;
+            let migrated =
+                self.write("migrate due jobs", weight, move |work| work.migrate(&tenant, some, is_full)).await?;
             moved += migrated.moved;
             fired += migrated.fired;
             let is_idle = migrated.moved + migrated.fired == 0;
@@ -96,8 +104,8 @@ impl FindWork for EmbeddedStore {
 }
 
 impl Work<'_> {
-    fn migrate(&mut self, tenant: &Name, limit: usize) -> Done<Migrated> {
-        let fired = self.fire_schedules(tenant)?;
+    fn migrate(&mut self, tenant: &Name, limit: usize, is_full: bool) -> Done<Migrated> {
+        let fired = self.fire_schedules(tenant, is_full)?;
         let passed = self.go_on_with_ends(tenant)?;
         let now = self.now();
         let due = self.topics.due(tenant).take_while(|(at, _)| *at <= now);

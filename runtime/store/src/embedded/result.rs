@@ -7,17 +7,17 @@ use super::finish::{Asked, How};
 use super::row::{attempts, ms, read_failure, text, write_failure};
 use super::work::Work;
 use crate::ResultView;
-use gristmill_core::job::{JobId, Name, Payload};
+use gristmill_core::job::{JobId, Name, Payload, TopicId};
 use gristmill_core::time::Timestamp;
 
 /// Keeps a result; an older one of the same id is replaced.
-const KEEP: &str = "INSERT INTO results (tenant, id, end, attempts, until, payload, content_type, failure)
-                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+const KEEP: &str = "INSERT INTO results (tenant, id, end, attempts, until, payload, content_type, failure, topic)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
                     ON CONFLICT (tenant, id) DO UPDATE SET end = ?3, attempts = ?4, until = ?5, payload = ?6,
-                        content_type = ?7, failure = ?8";
+                        content_type = ?7, failure = ?8, topic = ?9";
 
 /// What became of a job, if that is still kept.
-const FIND: &str = "SELECT end, attempts, payload, content_type, failure FROM results
+const FIND: &str = "SELECT end, attempts, payload, content_type, failure, topic FROM results
                     WHERE tenant = ?1 AND id = ?2 AND until > ?3";
 
 /// Forgets a result.
@@ -29,7 +29,7 @@ const EXPIRE: &str = "DELETE FROM results WHERE number IN
 
 pub(super) fn keep(
     connection: &Connection,
-    tenant: &Name,
+    topic: &TopicId,
     asked: &Asked<'_>,
     how: &How<'_>,
     until: Timestamp,
@@ -43,7 +43,7 @@ pub(super) fn keep(
         How::Discarded | How::Deleted => return Ok(()),
     };
     connection.prepare_cached(KEEP)?.execute(params![
-        tenant.as_str(),
+        topic.tenant.as_str(),
         asked.job.as_str(),
         end,
         asked.attempts,
@@ -51,23 +51,24 @@ pub(super) fn keep(
         payload.map(|payload| payload.data.as_slice()),
         payload.and_then(|payload| payload.content_type.as_deref()),
         failure,
+        topic.topic.as_str(),
     ])?;
     Ok(())
 }
 
-/// The attempts it took, and the end.
+/// The attempts it took, the end, and the topic.
 pub(super) fn find(
     connection: &Connection,
     tenant: &Name,
     job: &JobId,
     now: Timestamp,
-) -> Done<Option<(u32, ResultView)>> {
+) -> Done<Option<(u32, ResultView, Option<Name>)>> {
     let mut find = connection.prepare_cached(FIND)?;
     let found = find.query_row(params![tenant.as_str(), job.as_str(), ms(now)], |row| Ok(read(row, job))).optional()?;
     found.transpose()
 }
 
-fn read(row: &Row<'_>, job: &JobId) -> Done<(u32, ResultView)> {
+fn read(row: &Row<'_>, job: &JobId) -> Done<(u32, ResultView, Option<Name>)> {
     let unreadable = |problem: &str| Fault::Unreadable { job: job.to_string(), problem: problem.into() };
     let view = match text(row, "end")?.unwrap_or_default() {
         "complete" => {
@@ -81,7 +82,8 @@ fn read(row: &Row<'_>, job: &JobId) -> Done<(u32, ResultView)> {
         "cancelled" => ResultView::Cancelled,
         _ => return Err(unreadable("its result is of no kind that this version knows")),
     };
-    Ok((attempts(row.get("attempts")?), view))
+    let topic = text(row, "topic")?.and_then(|topic| topic.parse().ok());
+    Ok((attempts(row.get("attempts")?), view, topic))
 }
 
 pub(super) fn forget(connection: &Connection, tenant: &Name, job: &JobId) -> Done<()> {

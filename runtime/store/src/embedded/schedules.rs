@@ -145,7 +145,7 @@ impl Work<'_> {
     }
 
     /// Fires the tenant's schedules that are due. Returns how many.
-    pub(super) fn fire_schedules(&mut self, tenant: &Name) -> Done<usize> {
+    pub(super) fn fire_schedules(&mut self, tenant: &Name, is_full: bool) -> Done<usize> {
         if self.first_schedule(tenant)?.is_none_or(|first| first > self.now()) {
             return Ok(0);
         }
@@ -157,7 +157,7 @@ impl Work<'_> {
         for (id, text) in due {
             let last = schedules::read::<Record>(&text).ok().and_then(|record| record.job_in_the_way());
             let is_alive = last.map_or(Ok(false), |job| self.is_alive(tenant, &job))?;
-            if let Some(step) = schedules::fire(&id, &text, is_alive, self.now()) {
+            if let Some(step) = schedules::fire(&id, &text, (is_alive, is_full), self.now()) {
                 self.take(&id.topic, step)?;
             }
         }

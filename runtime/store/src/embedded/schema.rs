@@ -72,6 +72,8 @@ const STEPS: &[&str] = &[
      CREATE INDEX links_gone ON links (tenant, waiter) WHERE job = '' AND ended = 'f';
      INSERT INTO awaited (tenant, job, waiters)
          SELECT tenant, job, count(*) FROM links WHERE job <> '' AND coalesce(ended, 'd') = 'd' GROUP BY tenant, job;",
+    "-- Format 20: the topic of the job that left a result.
+     ALTER TABLE results ADD COLUMN topic TEXT;",
 ];
 
 /// Why a file is not used.

@@ -1,11 +1,13 @@
 //! [`EmbeddedStore`]: what it holds, and which file does what of the contract.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
@@ -67,6 +69,8 @@ struct Shared {
     lock: Option<Arc<Lock>>,
     kept_answers: KeptAnswers,
     attempts_progress: AttemptsProgress,
+    /// The tenants that have as much in the file as they may.
+    full: Mutex<HashSet<Name>>,
 }
 
 impl Drop for Shared {
@@ -141,6 +145,7 @@ impl EmbeddedStore {
             lock: started.lock,
             kept_answers: KeptAnswers::default(),
             attempts_progress: AttemptsProgress::default(),
+            full: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared), clock: Clock::Own })
     }
@@ -221,6 +226,10 @@ impl EmbeddedStore {
         // A reader that is gone drops the question, and the answer says so.
         let _ = reader(readers).queue.send(question).await;
         self.answer(doing, answer).await
+    }
+
+    pub(super) fn full(&self) -> &Mutex<HashSet<Name>> {
+        &self.shared.full
     }
 
     pub(super) fn attempts_progress(&self) -> &AttemptsProgress {

@@ -30,6 +30,7 @@ fn job(id: &str, body: &str) -> JobView {
         attempts: 3,
         last_failure: Some(Failure { reason: Reason::Timeout, detail, backtrace: None }),
         result: None,
+        result_topic: None,
         behind: None,
         rate_of_key: false,
         waits_for: None,

@@ -295,13 +295,15 @@ impl Partition {
             true => self.waits_for(&topic.tenant, id, SHOWN).await?,
             false => None,
         };
+        let (kept, result_topic) = read_result(&result).map(|(_, result, topic)| (result, topic)).unzip();
         Ok(Some(JobView {
             id: id.clone(),
             state: state((worker, delivery), cancelled, lease, delayed, dead),
             job: Some(self.read(&topic.tenant, id, &stored)?),
             attempts,
             last_failure: read_failure(&failure),
-            result: read_result(&result).map(|(_, result)| result),
+            result: kept,
+            result_topic: result_topic.flatten(),
             behind: ahead.map(|ahead| BehindKey { holders: read_holders(&holders), ahead }),
             rate_of_key: was_held_back && delayed.is_some(),
             waits_for,
@@ -357,8 +359,8 @@ fn limit_reached(score: f64) -> LimitReached {
 }
 
 fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
-    let (attempts, result) = read_result(result)?;
-    Some(JobView { result: Some(result), ..JobView::over(id.clone(), attempts, None) })
+    let (attempts, result, result_topic) = read_result(result)?;
+    Some(JobView { result: Some(result), result_topic, ..JobView::over(id.clone(), attempts, None) })
 }
 
 fn state(

@@ -284,6 +284,7 @@ fn read_job(
         attempts,
         last_failure: read_failure(&failure),
         result: None,
+        result_topic: None,
         behind: None,
         rate_of_key: false,
         waits_for: None,

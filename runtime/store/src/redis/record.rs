@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{ResultView, VersionedState};
-use gristmill_core::job::Payload;
+use gristmill_core::job::{Name, Payload};
 use gristmill_core::outcome::{Failure, StateChange, Verdict};
 
 /// What became of a job, as stored.
@@ -12,6 +12,9 @@ struct StoredResult {
     attempts: u32,
     #[serde(with = "StoredEnd")]
     end: ResultView,
+    /// Whose job it was. Those of cancelled jobs do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    topic: Option<Name>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -34,20 +37,24 @@ pub(super) fn read_failure(stored: &[u8]) -> Option<Failure> {
 
 /// The result of a job that ends with this verdict; `None` if the verdict does not end it. The result of a cancelled job
 /// is written by `finish.lua`.
-pub(super) fn write_result(verdict: &Verdict, attempts: u32) -> Result<Option<Vec<u8>>, rmp_serde::encode::Error> {
+pub(super) fn write_result(
+    verdict: &Verdict,
+    attempts: u32,
+    topic: Option<&Name>,
+) -> Result<Option<Vec<u8>>, rmp_serde::encode::Error> {
     let end = match verdict {
         Verdict::Ack(payload) => ResultView::Complete(payload.clone()),
         Verdict::Bury(failure) => ResultView::Dead(failure.clone()),
         Verdict::Expire => ResultView::Expired,
         Verdict::Retry { .. } | Verdict::Snooze(_) | Verdict::Release(_) => return Ok(None),
     };
-    rmp_serde::to_vec_named(&StoredResult { attempts, end }).map(Some)
+    rmp_serde::to_vec_named(&StoredResult { attempts, end, topic: topic.cloned() }).map(Some)
 }
 
-/// How many attempts the job took, and how it ended.
-pub(super) fn read_result(stored: &[u8]) -> Option<(u32, ResultView)> {
-    let StoredResult { attempts, end } = rmp_serde::from_slice(stored).ok()?;
-    Some((attempts, end))
+/// How many attempts the job took, how it ended, and its topic.
+pub(super) fn read_result(stored: &[u8]) -> Option<(u32, ResultView, Option<Name>)> {
+    let StoredResult { attempts, end, topic } = rmp_serde::from_slice(stored).ok()?;
+    Some((attempts, end, topic))
 }
 
 /// What the stored form of a state begins with.
@@ -107,7 +114,7 @@ mod tests {
         let detail = FailureDetail { code: "c".into(), message: "m".into(), context: None };
         let failure = Failure { reason: Reason::Trap, detail, backtrace: Some("main".into()) };
         let read = |verdict| {
-            let (attempts, view) = read_result(&write_result(&verdict, 3).unwrap().unwrap()).unwrap();
+            let (attempts, view, _) = read_result(&write_result(&verdict, 3, None).unwrap().unwrap()).unwrap();
             assert_eq!(attempts, 3);
             view
         };
@@ -119,12 +126,12 @@ mod tests {
         let stored =
             b"\x82\xa8attempts\x03\xa3end\x81\xa4dead\x83\xa6reason\xa4trap\xa6detail\x83\xa4code\xa1c\xa7message\xa1m\
             \xa7context\xc0\xa9backtrace\xa4main";
-        assert_eq!(write_result(&Verdict::Bury(failure.clone()), 3).unwrap().unwrap(), stored);
+        assert_eq!(write_result(&Verdict::Bury(failure.clone()), 3, None).unwrap().unwrap(), stored);
         let stored = b"\x82\xa8attempts\x03\xa3end\x81\xa8complete\x82\xa4data\xc4\x01\x01\xaccontent_type\xc0";
         let payload = Payload { data: vec![1], content_type: None };
-        assert_eq!(write_result(&Verdict::Ack(Some(payload)), 3).unwrap().unwrap(), stored);
+        assert_eq!(write_result(&Verdict::Ack(Some(payload)), 3, None).unwrap().unwrap(), stored);
         let cancelled = b"\x82\xa8attempts\x03\xa3end\xa9cancelled";
-        assert_eq!(read_result(cancelled), Some((3, ResultView::Cancelled)), "as `finish.lua` writes it");
+        assert_eq!(read_result(cancelled), Some((3, ResultView::Cancelled, None)), "as `finish.lua` writes it");
         assert_eq!(read_failure(&write_failure(&failure).unwrap()), Some(failure));
         assert_eq!(read_failure(b""), None);
     }

@@ -161,9 +161,10 @@ impl Partition {
         let due: Vec<_> = due.iter().zip(records).filter_map(|(id, record)| Some((id, record?))).collect();
         let alive = self.alive_last_jobs(tenant, &due, partitions).await?;
         let (mut steps, mut bytes) = (Vec::new(), 0);
+        let is_full = self.full.lock().contains(tenant);
         for (place, (id, record)) in due.iter().enumerate() {
             let is_alive = alive.contains(&place);
-            let Some(step) = schedules::fire(id, record, is_alive, now) else { continue };
+            let Some(step) = schedules::fire(id, record, (is_alive, is_full), now) else { continue };
             let call = self.step_call(FIRE, &id.topic, &step)?;
             steps.push(Part { call, positions: vec![steps.len()], read: |reply, _| reply.yes_or_no() });
             bytes += step.jobs.iter().map(|job| job.spec.body.data.len()).sum::<usize>();

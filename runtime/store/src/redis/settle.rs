@@ -110,11 +110,10 @@ pub(super) fn read_settled(reply: Reply, settlements: usize) -> RedisResult<Vec<
 fn parts_of(settlements: Vec<Placed<'_>>) -> Vec<(Vec<Placed<'_>>, Weight)> {
     let ends: HashSet<&JobId> = settlements.iter().map(|(_, settlement)| &settlement.lease.job).collect();
     parts(settlements, SCRIPT, |(_, settlement)| {
-        if settlement.visible_follow_ups().iter().any(|job| ends.contains(&job.spec.id)) {
-            return Weight { jobs: SCRIPT_JOBS / 2, bytes: settlement.bytes() };
-        }
-        let follow_ups = settlement.visible_follow_ups().iter().map(|job| Weight::of_new(job).jobs);
-        Weight { jobs: follow_ups.fold(1, usize::saturating_add), bytes: settlement.bytes() }
+        let follow_ups = settlement.visible_follow_ups();
+        let least = if follow_ups.iter().any(|job| ends.contains(&job.spec.id)) { SCRIPT_JOBS / 2 } else { 1 };
+        let jobs = follow_ups.iter().map(|job| Weight::of_new(job).jobs).fold(1, usize::saturating_add).max(least);
+        Weight { jobs, bytes: settlement.bytes() }
     })
 }
 

@@ -203,7 +203,7 @@ impl Partition {
         }
         if !group.keep_result.is_zero() {
             for (_, Settlement { verdict, attempts, .. }) in part {
-                call.arg(write_result(verdict, *attempts).map_err(unwritable)?.unwrap_or_default());
+                call.arg(write_result(verdict, *attempts, Some(group.topic)).map_err(unwritable)?.unwrap_or_default());
             }
         }
         for (_, settlement) in part.iter().filter(|_| group.has_fuel) {

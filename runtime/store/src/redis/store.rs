@@ -45,6 +45,8 @@ pub(super) struct Server {
     pub(super) listed: Arc<Listed>,
     /// The workers that have asked to be woken: what they drain they wait for.
     pub(super) woken: Arc<Mutex<HashSet<WorkerId>>>,
+    /// The tenants that have as much in the store as they may.
+    pub(super) full: Arc<Mutex<HashSet<Name>>>,
     pub(super) replies: Arc<Replies>,
     pub(super) clock_watch: Arc<ClockWatch>,
     pub(super) map_age: Arc<MapAge>,

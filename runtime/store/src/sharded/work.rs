@@ -168,6 +168,11 @@ impl FindWork for ShardedStore {
         Ok(())
     }
 
+    async fn set_full(&self, tenant: &Name, is_full: bool) -> Result<(), StoreError> {
+        let told = |shard: Arc<Shard>| async move { if_available(shard.set_full(tenant, is_full).await) };
+        self.ask_available(tenant, told).await.map(drop)
+    }
+
     async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let retry = Migrated { next_due_in: Some(RETRY_AFTER), ..Migrated::default() };
         let migrate =

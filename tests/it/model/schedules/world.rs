@@ -160,6 +160,7 @@ impl World {
             let fired = match firing.result {
                 FiringResult::Job { job } => Fired::Job(last_part(&job)),
                 FiringResult::Overlap { job } => Fired::Overlap(last_part(&job)),
+                FiringResult::TenantFull => unreachable!("no tenant is full here"),
                 FiringResult::Missed => Fired::Missed,
             };
             (firing.tick.as_millis(), fired)

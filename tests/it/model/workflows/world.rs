@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill::job::{AfterFailed, Claim, Due, Ended, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
+use gristmill::job::{
+    AfterFailed, Claim, Due, Ended, JobId, JobSpec, Name, NewJob, PREDECESSORS, Payload, TopicId, WorkerId,
+};
 use gristmill::outcome::{Failure, FailureDetail, Outcome, Reason, Verdict};
-use gristmill::runner::{PREDECESSORS, before_start};
+use gristmill::runner::before_start;
 use gristmill::store::{ClaimFrom, DeadLimits, JobView, Migrated, ResultView, Settlement, StateFilter};
 use gristmill_tests::test_store::{Kind, TestStore, poll, tenant};
 use serde_json::{Value, json};
@@ -175,7 +177,7 @@ impl World {
     /// What a runner does with a claimed job, and what its handler learns.
     async fn compare_start(&self, claim: &Claim) -> Result<(), Difference> {
         let spec = &claim.job.spec;
-        let learned = match before_start(&*self.queue.store, claim).await {
+        let learned = match before_start(&*self.queue.store, claim, &|_| true).await {
             Ok(job) => Ok(job.map(|job| {
                 let (_, text) = job.spec.metadata.iter().find(|(name, _)| name == PREDECESSORS).unwrap();
                 serde_json::from_str::<Value>(text).unwrap()
@@ -285,7 +287,7 @@ impl World {
         for asked in asked.collect::<Vec<_>>() {
             let (id, view, waits_for, waiters) = asked.await.expect("looking at a job does not panic");
             // Conformance tests when it was claimed.
-            let view = view?.map(|view| JobView { claimed_at: None, ..view });
+            let view = view?.map(|view| JobView { claimed_at: None, result_topic: None, ..view });
             same("view of a job", view, self.model.view(&id))?;
             same("first job that one waits for", waits_for?, self.model.waits_for(&id, 1))?;
             same("jobs that wait for one", (&id, waiters?), (&id, self.model.waiters(&id)))?;

@@ -62,6 +62,7 @@ impl RedisStore {
             clock: Clock::Own,
             listed: Arc::default(),
             woken: Arc::default(),
+            full: Arc::default(),
             replies: Arc::default(),
             clock_watch: Arc::default(),
             map_age: Arc::default(),

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use super::inspect::any;
 use super::{Partition, RedisStore, available};
 use crate::parts::Part;
+use crate::schedules::note_full;
 use crate::{
     DeadLimits, FindWork, Migrated, OverdueJobs, PendingWork, PollTenant, Signal, StoreError, Sweep, Sweepable, Workers,
 };
@@ -61,6 +62,11 @@ impl FindWork for RedisStore {
             |partition, topics| async move { partition.pass_on(&topics).await },
         );
         available(parts.await.into_iter().map(|part| part.answer).collect()).map(drop)
+    }
+
+    async fn set_full(&self, tenant: &Name, is_full: bool) -> Result<(), StoreError> {
+        note_full(&self.server.full, tenant, is_full);
+        Ok(())
     }
 
     async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {

@@ -29,27 +29,42 @@ const FORGET_FROM: usize = 1024;
 
 /// What the tenants with a limit have in the store.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub struct Stored {
     counts: Mutex<Counts>,
     holds: Duration,
 }
 
-/// What a push brings.
+/// What a push or an attempt brings.
 #[derive(Debug, Default)]
-pub(crate) struct Added {
-    pub(crate) jobs: u64,
-    /// Of bodies and headers.
-    pub(crate) bytes: u64,
+pub struct Added {
+    /// How many jobs.
+    pub jobs: u64,
+    /// Bytes of bodies, headers, links and states.
+    pub bytes: u64,
     /// The topics that neither the manifest nor a component makes.
-    pub(crate) topics: BTreeSet<Name>,
+    pub topics: BTreeSet<Name>,
 }
 
-/// Which limit a push would exceed, and how much it allows.
+/// Which limit that would exceed, and how much it allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Full {
+pub enum Full {
+    /// Jobs, dead ones included.
     Jobs(u64),
+    /// Bytes of all that is stored of them.
     Bytes(u64),
+    /// Topics that neither the manifest nor a component makes.
     Topics(u64),
+}
+
+impl Full {
+    /// The limit's key in the manifest.
+    pub const fn limit(self) -> &'static str {
+        match self {
+            Self::Jobs(_) => "stored-jobs",
+            Self::Bytes(_) => "stored-bytes",
+            Self::Topics(_) => "topics",
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -85,10 +100,16 @@ struct Count {
     let_in: u64,
 }
 
+/// Bytes of a link besides the ids, which a store has twice.
+const LINK_BYTES: u64 = 60;
+
 impl Added {
-    pub(crate) fn add(&mut self, job: &NewJob) {
+    /// Adds a job.
+    pub fn add(&mut self, job: &NewJob) {
+        let NewJob { spec, .. } = job;
+        let links = spec.links.named().map(|id| LINK_BYTES + 2 * (id.as_str().len() + spec.id.as_str().len()) as u64);
         self.jobs += 1;
-        self.bytes += job.spec.body.data.len() as u64 + job.spec.header_bytes();
+        self.bytes += spec.body.data.len() as u64 + spec.header_bytes() + links.sum::<u64>();
     }
 }
 
@@ -174,7 +195,7 @@ impl Stored {
     ///
     /// # Errors
     /// The store cannot count.
-    pub(crate) async fn let_in(
+    pub async fn let_in(
         &self,
         store: &(impl Inspect + Usage + ?Sized),
         tenant: &Name,
