@@ -1,5 +1,6 @@
 //! Schedules: when a topic gets a job without a producer. Pure: no I/O and no clock.
 
+mod hints;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -14,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::job::{Name, Payload, TopicId};
 use crate::json::{self, at_most, object};
 
+pub use hints::nearest_timezone;
 pub use record::{Firing, FiringResult, ManifestRecord, NewFiring, Offer, Origin, Record, Standing};
-pub use ticks::{Due, Ticks, nearest_timezone};
+pub use ticks::{Due, Ticks};
 
 /// Bytes of a schedule's body. It is stored once more for each job.
 pub const BODY_BYTES: usize = 16 << 10;

@@ -188,6 +188,25 @@ fn schedules_are_shown_in_words() {
     );
     let cron = |cron: &str| Schedule { cron: Some(cron.into()), ..Schedule::default() };
     assert_eq!(words(cron("0 3 * * *")), "At 03:00");
+    let of_croner = [
+        ("*/15 * * * *", "every 15 minutes"),
+        ("0 */6 * * *", "every 6 hours"),
+        ("0 0 1 */3 *", "every 3 months"),
+        // A step that does not divide its field has ticks that are nearer to each other, where the field begins again.
+        ("*/90 * * * *", "At minute 0 past every hour"),
+        ("*/59 * * * *", "At minute 0 and 59 past every hour"),
+        ("*/40 * * * *", "At minute 0 and 40 past every hour"),
+        ("*/20,*/30 * * * *", "At minute 0, 20, 30, and 40 past every hour"),
+        ("0-20/10 * * * *", "At minute 0, 10, and 20 past every hour"),
+        ("0 */10 * * *", "hour 0, 10, and 20"),
+        ("0 0 1 */5 *", "January, June, and November"),
+        ("0 0 LW * *", "the last day from Monday to Friday of the month"),
+        ("0 0 L * *", "the last day of the month"),
+    ];
+    for (text, said) in of_croner {
+        let words = words(cron(text));
+        assert!(words.contains(said), "{text}: {words}");
+    }
     let berlin = Schedule { timezone: Some("Europe/Berlin".into()), ..cron("0 3 * * *") };
     assert_eq!(berlin.ticks().unwrap().local(local("UTC", "2026-11-23T02:00")), "Mon 2026-11-23 03:00 CET");
 }

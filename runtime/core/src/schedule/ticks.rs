@@ -6,11 +6,11 @@ use std::time::Duration;
 use croner::Cron;
 use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::tz::{self, TimeZone};
+use jiff::tz::TimeZone;
 
+use super::hints::{about_cron, nearest_timezone};
 use super::{BadSchedule, LONGEST_INTERVAL, Missed, SHORTEST_INTERVAL};
 use crate::time::{Timestamp, millis};
-use crate::units::distance;
 
 /// A tick that is so late was missed.
 const LATE: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ impl Ticks {
             return Err(bad(format!("it is longer than {CRON_BYTES} bytes")));
         }
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-        let cron = parser.parse(text).map_err(|error| bad(problem(&error)))?;
+        let cron = parser.parse(text).map_err(|error| bad(about_cron(text).unwrap_or_else(|| problem(&error))))?;
         let zone = match timezone {
             None => TimeZone::UTC,
             Some(name) => TimeZone::get(name)
@@ -147,7 +147,7 @@ impl Ticks {
                     .map_or((*ms, "ms"), |(size, unit)| (ms / size, unit));
                 format!("every {n}{unit}")
             }
-            Kind::Cron { cron, .. } => cron.describe().trim_end_matches('.').to_owned(),
+            Kind::Cron { cron, .. } => described(cron),
         }
     }
 
@@ -164,6 +164,27 @@ impl Ticks {
     }
 }
 
+/// What an expression says. Croner's words go by a step wherever it is; here only a step that divides its whole field is one in words, and
+/// anything else is a list. They also take the last day of work for the last day.
+fn described(cron: &Cron) -> String {
+    let mut plain = cron.clone();
+    for part in [&mut plain.pattern.minutes, &mut plain.pattern.hours, &mut plain.pattern.months] {
+        let count = part.max - part.min + 1;
+        let is_even = part.step > 0 && count.is_multiple_of(part.step);
+        if !(is_even && (part.min..=part.max).step_by(part.step.into()).eq(part.values())) {
+            part.step = 1;
+        }
+    }
+    let words = plain.describe().trim_end_matches('.').to_owned();
+    let days = cron.as_str().split_whitespace().nth(2).unwrap_or_default();
+    let is_of_work = days.split(',').any(|day| day.eq_ignore_ascii_case("lw"));
+    if is_of_work {
+        words.replace("the last day of the month", "the last day from Monday to Friday of the month")
+    } else {
+        words
+    }
+}
+
 /// What is wrong with an expression.
 fn problem(error: &CronError) -> String {
     let said = match error {
@@ -172,13 +193,4 @@ fn problem(error: &CronError) -> String {
     };
     let mut letters = said.trim_end_matches('.').chars();
     letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect()
-}
-
-/// The name of a time zone that was probably meant.
-pub fn nearest_timezone(written: &str) -> Option<String> {
-    let written = written.to_ascii_lowercase();
-    let names = tz::db().available().map(|name| name.as_str().to_owned());
-    let allowed = (written.chars().count() / 4).max(1);
-    let by_distance = names.filter_map(|name| Some((distance(&written, &name.to_ascii_lowercase(), allowed)?, name)));
-    by_distance.min().map(|(_, name)| name)
 }
