@@ -57,6 +57,10 @@ pub enum LoadError {
     /// Perhaps it is still being written: looking again later can help.
     #[error("the file ends early, after {bytes} bytes; copy it again, under another name and then renamed")]
     Truncated { bytes: u64 },
+    #[error(
+        "the component ends at byte {end}, and {extra} bytes follow that are none of it, such as line breaks; cut them off: `truncate -s {end} <file>`"
+    )]
+    Trailing { end: u64, extra: u64 },
     #[error("the component cannot be read at byte {offset}: {problem}")]
     Malformed { offset: u64, problem: String },
     #[error("the component has {count} {what}, over the limit of {limit}; split it up")]

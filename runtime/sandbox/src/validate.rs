@@ -44,8 +44,11 @@ pub(super) fn validate(wasm: &[u8], component_bytes: u64) -> Result<Shape, LoadE
     let mut signs = ModuleSigns::default();
     let mut nesting = Nesting::default();
     for payload in Parser::new(0).parse_all(wasm) {
-        let payload = payload.map_err(|error| unreadable(&error, wasm))?;
+        let payload = payload.map_err(|error| nesting.trailing(wasm).unwrap_or_else(|| unreadable(&error, wasm)))?;
         if let Payload::UnknownSection { id, range, .. } = &payload {
+            if let Some(trailing) = nesting.trailing(wasm) {
+                return Err(trailing);
+            }
             return Err(LoadError::Malformed { offset: range.start as u64, problem: format!("unknown section {id}") });
         }
         counts.add(&payload).map_err(|error| unreadable(&error, wasm))?;
@@ -105,10 +108,18 @@ struct Nesting {
     /// Components and modules that have begun and not ended.
     depth: usize,
     is_composed: bool,
+    /// Where the last section ends that is not inside of another.
+    end: usize,
+    /// What has to be there is there: exports, or the code of a module.
+    is_whole: bool,
 }
 
 impl Nesting {
     fn add(&mut self, payload: &Payload<'_>) {
+        if let Some((_, range)) = payload.as_section().filter(|_| self.depth == 1) {
+            self.end = range.end;
+            self.is_whole |= matches!(payload, Payload::ComponentExportSection(_) | Payload::CodeSectionStart { .. });
+        }
         match payload {
             Payload::Version { .. } => self.depth += 1,
             Payload::End(_) => self.depth = self.depth.saturating_sub(1),
@@ -118,6 +129,17 @@ impl Nesting {
             }
             _ => {}
         }
+    }
+}
+
+impl Nesting {
+    /// What follows a whole component and cannot be a section that was cut off: blanks, zeros, text, or another component.
+    fn trailing(&self, wasm: &[u8]) -> Option<LoadError> {
+        let rest = wasm.get(self.end..).filter(|rest| self.is_whole && !rest.is_empty())?;
+        let is_blank = rest.iter().all(|byte| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x1a));
+        let is_text = rest.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
+        let is_none = is_blank || is_text || rest.starts_with(b"\0asm");
+        is_none.then_some(LoadError::Trailing { end: self.end as u64, extra: rest.len() as u64 })
     }
 }
 

@@ -102,10 +102,18 @@ impl Connector {
             _ if !granted.is_empty() => Ok(granted),
             // What is left out here would reveal the machine's network to the guest.
             Some((address, kind)) => {
+                // An address that the guest has written itself reveals nothing.
+                let line = match host {
+                    Host::Domain(name) if name.trim_end_matches('.').eq_ignore_ascii_case("localhost") => {
+                        ": networks = [\"127.0.0.1\", \"::1\"]".to_owned()
+                    }
+                    Host::Domain(_) => String::new(),
+                    Host::Ipv4(_) | Host::Ipv6(_) => format!(": networks = [\"{address}\"]"),
+                };
                 let (topic, host) = (&self.topic, host.to_string());
                 tracing::info!(%topic, host, %address, kind, "request denied: only `networks` opens such an address");
                 Err(HttpError::Denied(format!(
-                    "`{host}` has no address that this topic is granted: one that is not public has to be in `networks`, beside `allow`"
+                    "`{host}` has no address that this topic is granted: one that is not public has to be in `networks`, beside `allow`{line}"
                 )))
             }
             None => Err(HttpError::Unreachable(format!("`{host}` has no address"))),

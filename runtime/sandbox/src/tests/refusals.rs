@@ -48,6 +48,19 @@ async fn a_truncated_file_is_distinguished_from_a_broken_one() {
 }
 
 #[tokio::test]
+async fn bytes_behind_a_whole_component_are_not_called_a_file_that_ends_early() {
+    let wasm = handler("", "(call $done)");
+    let end = wasm.len();
+    for extra in [&b"\n"[..], b"\r\n", b"\0\0\0\0", b"\x1a", b"-- signed by ada\n", &wasm] {
+        let said = refusal(&[&wasm, extra].concat()).await;
+        assert_says(&said, &[&format!("ends at byte {end}"), &format!("{} bytes follow", extra.len())]);
+        assert!(!said.contains("early"), "{said}");
+    }
+    let module = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x04\x01\x02\0\x0b";
+    assert_says(&refusal(&[&module[..], b"\n"].concat()).await, &["ends at byte 24"]);
+}
+
+#[tokio::test]
 async fn size_and_complexity_are_limited() {
     let wasm = handler("", "(call $done)");
     let cache = tempfile::tempdir().unwrap();
