@@ -44,6 +44,22 @@ type Payload struct {
 	ContentType string
 }
 
+// Text is the payload as text; of a result that is not there it is empty.
+func (p *Payload) Text() string {
+	if p == nil {
+		return ""
+	}
+	return string(p.Data)
+}
+
+// JSON decodes the payload into what `into` points at.
+func (p *Payload) JSON(into any) error {
+	if p == nil {
+		return errors.New("there is no result")
+	}
+	return json.Unmarshal(p.Data, into)
+}
+
 // Pair is one entry of a job's metadata.
 type Pair struct{ Name, Value string }
 

@@ -18,6 +18,16 @@ export class Failure extends Error {
     this.code = code;
     this.context = payload(context);
   }
+
+  /** @returns {never} */
+  text() {
+    throw this;
+  }
+
+  /** @returns {never} */
+  json() {
+    throw this;
+  }
 }
 
 export class Retry extends Failure {
@@ -35,6 +45,15 @@ export class Payload {
   constructor(data, contentType = null) {
     this.data = data;
     this.contentType = contentType;
+  }
+
+  text() {
+    return strict.decode(this.data);
+  }
+
+  /** @returns {any} */
+  json() {
+    return JSON.parse(this.text());
   }
 }
 
@@ -70,6 +89,16 @@ export class Snooze {
   /** @param {number} wait */
   constructor(wait) {
     this.wait = millis('snooze', wait);
+  }
+
+  /** @returns {never} */
+  text() {
+    throw new Error(`the job is to run again after ${this.wait} ms: it has no result yet`);
+  }
+
+  /** @returns {never} */
+  json() {
+    return this.text();
   }
 }
 

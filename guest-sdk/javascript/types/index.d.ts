@@ -18,7 +18,7 @@ export type Priority = 'high' | 'normal' | 'low';
 export type Result = undefined | null | string | Uint8Array | Payload | object;
 /** It may be `async`. */
 export type HandlerFunction = (job: Job) => Result | Snooze | void | Promise<Result | Snooze | void>;
-/** What an attempt comes to. */
+/** What an attempt comes to: a payload, unless it failed or is to run again; null, if it has no result. */
 export type Ending = Payload | Snooze | Failure | null;
 
 /** Ends the attempt: throw a {@link Retry} or a {@link Reject}. */
@@ -29,6 +29,10 @@ export abstract class Failure extends Error {
 
   /** `code` is stable and for machines, such as `upstream-timeout`; `message` is for people; `context` is kept with the attempt. */
   constructor(code: string, message: string, options?: { context?: Result });
+
+  /** Throws this, as there is no result: so a test shows why. */
+  text(): never;
+  json(): never;
 }
 
 /** Transient: the job is tried again, until its attempts are used up. */
@@ -49,6 +53,11 @@ export class Payload {
   readonly contentType: string | null;
 
   constructor(data: Uint8Array, contentType?: string | null);
+
+  /** Throws if it is not UTF-8. */
+  text(): string;
+  /** Throws if it is no JSON. */
+  json(): any;
 }
 
 /** Any value as JSON. */
@@ -61,6 +70,10 @@ export class Snooze {
   readonly wait: number;
 
   constructor(wait: number);
+
+  /** Throws, as there is no result yet. */
+  text(): never;
+  json(): never;
 }
 
 /** Return this to run the job again after so many milliseconds, without using up an attempt. */

@@ -20,6 +20,12 @@ class Payload:
     data: bytes
     content_type: Optional[str] = None
 
+    def text(self) -> str:
+        return self.data.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.data)
+
 
 @dataclass(frozen=True)
 class Json:
