@@ -199,17 +199,15 @@ impl Manifest {
         self.template.dead
     }
 
-    /// Whether a component of this name makes a topic. It does not if a topic of another tenant names it: a tenant's
+    /// Whether a component of this name makes a topic. It does not if a section names it: what it may do is said there, and a tenant's
     /// component is not for clients of the default tenant.
     pub fn makes_topic(&self, handler: &Name) -> bool {
-        self.handlers.auto_topics && !self.handlers_of_tenants().any(|named| named == handler)
+        self.handlers.auto_topics && !self.named_handlers().any(|named| named == handler)
     }
 
-    /// The handlers that topics of tenants other than the default one name.
-    pub fn handlers_of_tenants(&self) -> impl Iterator<Item = &Name> {
-        let default = &self.template.id.tenant;
-        let of_tenants = self.topics.values().filter(move |topic| !topic.external && topic.id.tenant != *default);
-        of_tenants.map(|topic| &topic.handler)
+    /// The handlers that sections name.
+    pub fn named_handlers(&self) -> impl Iterator<Item = &Name> {
+        self.topics.values().filter(|topic| !topic.external).map(|topic| &topic.handler)
     }
 
     /// The topics whose jobs this handler does: those that name it, and the one that its file makes.

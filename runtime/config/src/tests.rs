@@ -155,6 +155,7 @@ fn every_key_of_a_topic_is_read() {
         dead-limit = "2k"
         dead-retention = "1d"
         raw-producers = true
+        server-log = false
         partitions = 1
         enqueue = ["a"]
         clock = true
@@ -190,6 +191,7 @@ fn every_key_of_a_topic_is_read() {
     let (base, max) = (Duration::from_secs(2), Duration::from_secs(3600));
     assert_eq!(topic.retry.backoff, Backoff { kind: BackoffKind::Exponential, base, max, jitter: 0 });
     assert_eq!((topic.dead.keep, topic.dead.retention, topic.raw_producers), (2000, Duration::from_secs(86_400), true));
+    assert!(!topic.server_log);
     assert_eq!(topic.ended_retention, Duration::from_secs(120));
     assert_eq!((topic.result_retention, topic.ttl), (Duration::from_secs(604_800), Some(Duration::from_secs(3600))));
     assert_eq!(topic.grants.enqueue, Some(vec!["a".parse().unwrap()]));
@@ -483,12 +485,12 @@ fn made_up_manifests_are_read_or_refused() {
 }
 
 #[test]
-fn a_tenants_component_makes_no_topic_of_the_default_tenant() {
+fn a_component_that_a_section_names_makes_no_topic() {
     let text = "[topics.small]\nhandler = \"echo\"\n[tenants.acme.topics.secret]\n[tenants.acme.topics.print]\n\
                 handler = \"external\"";
     let manifest = parse(text);
     let makes = |name: &str| manifest.makes_topic(&name.parse().unwrap());
-    assert!(makes("echo") && makes("print") && !makes("secret"));
+    assert!(!makes("echo") && makes("print") && !makes("secret"));
     let topics = manifest.topics_of(&"secret".parse().unwrap());
     assert_eq!(topics.iter().map(|topic| topic.id.to_string()).collect::<Vec<_>>(), ["acme/secret"]);
 }

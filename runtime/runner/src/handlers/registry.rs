@@ -101,8 +101,8 @@ pub struct HandlerRegistry {
     raw_topics: HashMap<Name, Vec<Name>>,
     /// What a topic is like that only its component's file makes; none: no file makes one.
     auto: Option<Topic>,
-    /// The handlers whose files make no topic, as topics of other tenants name them.
-    of_tenants: BTreeSet<Name>,
+    /// The handlers whose files make no topic, as sections name them.
+    named: BTreeSet<Name>,
     admission: Admission,
     limits: Arc<BTreeMap<Name, TenantLimits>>,
     /// Of topics that have no entry.
@@ -154,24 +154,11 @@ impl HandlerRegistry {
             raw_topics.entry(tenant.clone()).or_default().push(topic.clone());
         }
         let auto = default_tenant().filter(|_| manifest.handlers.auto_topics).map(|name| manifest.auto_topic(&name));
-        let of_tenants = manifest.handlers_of_tenants().cloned().collect();
+        let named = manifest.named_handlers().cloned().collect();
         let (limits, dead) = (Arc::clone(&manifest.limits), Some(manifest.dead_policy()));
         let (refused, uncompiled) = (refused.clone(), backlog.names().into_iter().collect());
         let (backlog, seen) = (Arc::clone(backlog), before.seen.and(available));
-        Self {
-            entries,
-            tenants,
-            raw_topics,
-            auto,
-            of_tenants,
-            admission,
-            limits,
-            dead,
-            refused,
-            seen,
-            uncompiled,
-            backlog,
-        }
+        Self { entries, tenants, raw_topics, auto, named, admission, limits, dead, refused, seen, uncompiled, backlog }
     }
 
     /// What the manifest has, before any handler is read.
@@ -224,7 +211,7 @@ impl HandlerRegistry {
 
     /// The topic as it is, or as it will be once its component is there; none if nothing makes it a topic.
     pub fn topic(&self, id: &TopicId) -> Option<Topic> {
-        let makes = |auto: &&Topic| auto.id.tenant == id.tenant && !self.of_tenants.contains(&id.topic);
+        let makes = |auto: &&Topic| auto.id.tenant == id.tenant && !self.named.contains(&id.topic);
         let auto = self.auto.as_ref().filter(makes);
         let made = || auto.map(|auto| Topic { id: id.clone(), handler: id.topic.clone(), ..auto.clone() });
         self.get(id).map(|entry| entry.topic.clone()).or_else(made)
