@@ -1,6 +1,7 @@
 //! What a runner measures: numbers for Prometheus, and events for the clients that stream them.
 //!
-//! The code that does something counts it here, by plain atomics: no lock and no allocation per job. This crate knows no
+//! The code that does something counts it here, by plain atomics, and for the last minute of a topic below a
+//! lock that nobody holds for long: no allocation per job. This crate knows no
 //! store, sandbox or HTTP server. Every label has a bound: topics and tenants by `topics`, routes by their templates,
 //! everything else by a list in the code. Reference for people: `docs/metrics.md` and `docs/events.md`.
 //!
@@ -20,6 +21,7 @@ mod registry;
 mod requests;
 mod topic;
 mod topics;
+mod versions;
 
 pub use actor::{actor, as_actor};
 pub use calls::CallResult;
@@ -30,3 +32,4 @@ pub use handlers::Reload;
 pub use registry::Metrics;
 pub use requests::{Connection, Request, Requests};
 pub use topic::{Attempt, End, TopicMeter, Usage};
+pub use versions::{RecentByVersion, RecentOfVersion};

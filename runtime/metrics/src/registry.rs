@@ -16,6 +16,7 @@ use super::process::{self, Process};
 use super::requests::Requests;
 use super::topic::TopicMeter;
 use super::topics::Topics;
+use super::versions::{RecentByVersion, RecentOfVersion};
 use gristmill_core::job::{Name, TopicId};
 
 /// The numbers and events of one process, shared by all its parts.
@@ -61,6 +62,12 @@ impl Metrics {
     /// The meter of a topic. Callers keep it: it is found by name.
     pub fn topic(&self, id: &TopicId) -> Arc<TopicMeter> {
         self.topics.of(id)
+    }
+
+    /// What the attempts of a topic's last minute came to, by the version of its handler. `None`: none has ended yet, or it is counted with other
+    /// topics.
+    pub fn recent(&self, id: &TopicId) -> Option<RecentByVersion> {
+        self.topics.own(id)?.recent()
     }
 
     /// Tenants for which something was counted, in order.
@@ -192,6 +199,14 @@ const TOPIC_METRICS: &[Metric<TopicMeter>] = &[
             family.sample_if_any(&[("event", event), ("reason", reason)], count);
         }
     }),
+    metric("gristmill_node_recent_attempts", Gauge, RECENT, |topic, family| {
+        let Some(RecentByVersion { serving, before }) = topic.recent() else { return };
+        for (version, of) in [("serving", Some(serving)), ("before", before)] {
+            let Some(RecentOfVersion { attempts, failed, .. }) = of else { continue };
+            family.sample(&[("version", version), ("result", "done")], attempts - failed);
+            family.sample(&[("version", version), ("result", "failed")], failed);
+        }
+    }),
     metric("gristmill_node_fuel_total", Counter, "Fuel that guests used in this process.", |topic, family| {
         family.sample_if_any(&[], topic.fuel.sum());
     }),
@@ -209,6 +224,8 @@ const TOPIC_METRICS: &[Metric<TopicMeter>] = &[
 ];
 
 const ATTEMPTS: &str = "Attempts that this process made or took back, by how they ended.";
+const RECENT: &str =
+    "Attempts of the last minute, of the version that serves and of the last minute of the one before it.";
 const JOBS: &str = "Attempts that were settled by way of this process, by what became of the job.";
 const WAIT: &str = "From due to the start of a job's first attempt.";
 const LATENCY: &str = "From due to the end of jobs that were done or died here.";
@@ -231,6 +248,7 @@ mod tests {
             outcome: OutcomeKind::Complete,
             verdict: &Verdict::Ack(None),
             settled: Some(Settled::Done),
+            ran: Some((Some([7; 32]), std::time::Instant::now())),
             waited: time,
             usage: Some(usage),
             latency: time,
@@ -246,6 +264,8 @@ mod tests {
             r#"gristmill_node_attempts_total{tenant="acme",topic="a",outcome="complete"} 1"#,
             r#"gristmill_node_jobs_total{tenant="acme",topic="a",event="acked",reason=""} 1"#,
             r#"gristmill_node_fuel_total{tenant="acme",topic="a"} 500"#,
+            r#"gristmill_node_recent_attempts{tenant="acme",topic="a",version="serving",result="done"} 1"#,
+            r#"gristmill_node_recent_attempts{tenant="acme",topic="a",version="serving",result="failed"} 0"#,
             r#"gristmill_node_wait_seconds_sum{tenant="acme",topic="a"} 0.003"#,
             r#"gristmill_node_attempt_memory_peak_bytes_count{tenant="acme",topic="a"} 1"#,
             r#"gristmill_node_store_call_duration_seconds_count{operation="push",result="away"} 1"#,

@@ -1,10 +1,11 @@
 //! What this process counts for one topic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::exposition::Measured;
 use super::histogram::{Histogram, Scale};
+use super::versions::{RecentByVersion, Versions, slot};
 use gristmill_core::outcome::{OutcomeKind, Reason, Settled, Verdict};
 use strum::{IntoStaticStr, VariantArray};
 
@@ -17,6 +18,8 @@ pub struct Attempt<'a> {
     pub verdict: &'a Verdict,
     /// `None` if the store refused, or did not answer.
     pub settled: Option<Settled>,
+    /// Which version of the component ran, and since when. `None` if no handler ran.
+    pub ran: Option<(Option<[u8; 32]>, Instant)>,
     /// From due to start; `None` unless this was the job's first delivery.
     pub waited: Option<Duration>,
     /// `None` if no guest ran, or if its usage is not known.
@@ -92,6 +95,8 @@ pub struct TopicMeter {
     pub(super) latency: Histogram,
     pub(super) fuel: Histogram,
     pub(super) memory: Histogram,
+    since: Instant,
+    versions: Versions,
 }
 
 impl TopicMeter {
@@ -108,6 +113,8 @@ impl TopicMeter {
             latency: Histogram::new(&Scale::JOB_TIMES),
             fuel: Histogram::new(&Scale::FUEL),
             memory: Histogram::new(&Scale::BYTES),
+            since: Instant::now(),
+            versions: Versions::default(),
         }
     }
 
@@ -116,10 +123,13 @@ impl TopicMeter {
         (&self.tenant, &self.topic)
     }
 
-    /// Counts an attempt by a dozen relaxed additions: it never waits or allocates.
+    /// Counts an attempt by a dozen relaxed additions, and one below a lock: it allocates nothing.
     pub fn attempt(&self, attempt: &Attempt<'_>) {
         add(self.outcomes.get(attempt.outcome as usize));
-        self.ended(attempt.verdict, attempt.settled);
+        let end = self.count_end(attempt.verdict, attempt.settled);
+        if let Some((version, began)) = attempt.ran {
+            self.count_recent(end, version, began);
+        }
         if let Some(waited) = attempt.waited {
             self.wait.observe_time(waited);
         }
@@ -135,11 +145,29 @@ impl TopicMeter {
 
     /// Counts the end of an attempt that another process made, about which nothing else is known.
     pub fn ended(&self, verdict: &Verdict, settled: Option<Settled>) {
+        let end = self.count_end(verdict, settled);
+        self.count_recent(end, None, Instant::now());
+    }
+
+    fn count_end(&self, verdict: &Verdict, settled: Option<Settled>) -> End {
         let end = End::of(verdict, settled);
         add(match verdict {
             Verdict::Bury(failure) if end == End::Dead => self.dead.get(failure.reason as usize),
             _ => self.ends.get(end as usize),
         });
+        end
+    }
+
+    fn count_recent(&self, end: End, version: Option<[u8; 32]>, began: Instant) {
+        let failed = matches!(end, End::Retried | End::Dead);
+        if failed || matches!(end, End::Acked | End::Snoozed) {
+            self.versions.add(version, began, slot(self.since, Instant::now()), failed);
+        }
+    }
+
+    /// What the attempts of the last minute came to, by the version of the handler. `None`: none has ended yet.
+    pub fn recent(&self) -> Option<RecentByVersion> {
+        self.versions.read(slot(self.since, Instant::now()))
     }
 
     /// Counts jobs that were stored through this process's HTTP server.
@@ -209,6 +237,7 @@ mod tests {
             outcome: OutcomeKind::Expired,
             verdict: &Verdict::Expire,
             settled: Some(Settled::Done),
+            ran: None,
             waited: None,
             usage: None,
             latency: None,

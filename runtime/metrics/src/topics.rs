@@ -50,6 +50,11 @@ impl Topics {
         self.known.write().find_or_make(id, self.bounds)
     }
 
+    /// The meter of this topic, if it has one of its own.
+    pub(super) fn own(&self, id: &TopicId) -> Option<Arc<TopicMeter>> {
+        self.known.read().own.get(id).cloned()
+    }
+
     /// The meters of one tenant, or all, in order. Those that tenants share are only among all.
     pub(super) fn all(&self, tenant: Option<&Name>) -> Vec<Arc<TopicMeter>> {
         let known = self.known.read();

@@ -63,6 +63,7 @@ pub mod why;
 pub use bill::BillWriter;
 pub use decide::decide;
 pub use fleet_use::Shares;
+pub use gristmill_sandbox::Version;
 pub use journal::{AttemptLine, Journal};
 pub use line_file::{Line, LineFile, LineFileError};
 pub use predecessors::before_start;

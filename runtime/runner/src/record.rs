@@ -111,6 +111,7 @@ impl AttemptRecord {
             outcome: self.outcome,
             verdict: &self.verdict,
             settled: self.settled,
+            ran: ran.map(|run| (run.version.map(|Version(digest)| digest), run.started)),
             waited: first.map(waited),
             latency: last.map(|run| waited(run) + run.duration),
             usage: ran.map(|Run { duration, fuel, memory_peak, .. }| Usage {

@@ -19,7 +19,7 @@ use gristmill_core::topic::{Demands, Topic};
 use gristmill_runner::RunTimes;
 use gristmill_runner::why::{Idle, IdleReason, Runners, Served, idle};
 use gristmill_sandbox::Version;
-use gristmill_server::{RemoteStore, TopicSeen, TopicServing};
+use gristmill_server::{RecentByVersion, RecentOfVersion, RemoteStore, TopicSeen, TopicServing};
 use gristmill_store::{Produce, StoreError, TopicCounts};
 
 /// Without a server the list says nothing of runners.
@@ -45,6 +45,7 @@ pub(super) struct TopicLine {
     compiling: bool,
     pub(super) idle: Option<Idle>,
     run: Option<RunTimes>,
+    recent: Option<RecentByVersion>,
     limits: Option<Limits>,
 }
 
@@ -162,7 +163,7 @@ fn of_files(manifest: &Manifest, files: &Files, counts: Vec<TopicCounts>) -> Vec
 
 impl TopicLine {
     fn seen(topic: TopicSeen, manifest: Option<&Manifest>) -> Self {
-        let TopicSeen { counts, serving, unknown, handler, external, compiling, idle, limits, run } = topic;
+        let TopicSeen { counts, serving, unknown, handler, external, compiling, idle, limits, run, recent } = topic;
         let TopicServing { version, lacking, refused } = serving;
         let origin = match manifest {
             _ if unknown => Some("store"),
@@ -191,6 +192,7 @@ impl TopicLine {
             compiling,
             idle,
             run,
+            recent,
             limits,
         }
     }
@@ -220,6 +222,7 @@ impl TopicLine {
             compiling: false,
             idle: idle(&counts, counts.running, &served, ONE_RUNNER),
             run: None,
+            recent: None,
             limits: is_made.then_some(limits),
             counts,
         }
@@ -268,7 +271,8 @@ impl TopicLine {
     /// In words, why no further job is begun, or what is wrong although jobs are.
     pub(super) fn state(&self) -> String {
         let idle = self.idle.as_ref().filter(|idle| idle.reason != IdleReason::Empty);
-        let mut said = idle.map(|idle| format!("{}: {}", <&str>::from(idle.reason), idle.detail)).unwrap_or_default();
+        let idle = idle.map(|idle| format!("{}: {}", <&str>::from(idle.reason), idle.detail));
+        let mut said = self.failing().map(about_failing).into_iter().chain(idle).collect::<Vec<_>>().join("; ");
         let mut add = |text: String| {
             if !said.is_empty() {
                 said.push_str("; ");
@@ -295,11 +299,24 @@ impl TopicLine {
         limits?.timeout_ms.map(Duration::from_millis)
     }
 
-    /// Jobs wait and only a person can have them begun, or a file was refused.
+    /// What its attempts came to, if too many of them fail.
+    fn failing(&self) -> Option<&RecentByVersion> {
+        self.recent.as_ref().filter(|recent| recent.failing)
+    }
+
+    /// Jobs wait and only a person can have them begun, attempts fail, or a file was refused.
     #[cfg(feature = "top")]
     pub(super) fn needs_a_person(&self) -> bool {
         let waits = self.counts.ready > 0 && (self.has_no_handler() || self.counts.paused);
-        waits || self.refused.is_some() || !self.lacking.is_empty()
+        waits || self.failing().is_some() || self.refused.is_some() || !self.lacking.is_empty()
+    }
+
+    /// How much it asks to be looked at: how bad it is, and how many jobs that is about.
+    #[cfg(feature = "top")]
+    pub(super) fn attention(&self) -> (u8, u64) {
+        let TopicCounts { ready, dead, .. } = self.counts;
+        let failed = self.failing().map_or(0, |recent| recent.serving.failed);
+        if self.needs_a_person() { (2, ready.max(failed)) } else { (u8::from(dead > 0), dead) }
     }
 
     pub(super) fn document(&self) -> Value {
@@ -317,12 +334,25 @@ impl TopicLine {
             "compiling": self.compiling,
             "idle": self.idle,
             "run": self.run,
+            "recent": self.recent,
             "limited": counts.limited,
         });
         document::add(&mut fields, &rest);
         document::add(&mut fields, &self.limits.clone().unwrap_or_default());
         fields
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for the eye")]
+fn about_failing(RecentByVersion { serving, before, .. }: &RecentByVersion) -> String {
+    let share = |RecentOfVersion { attempts, failed, .. }: &RecentOfVersion| {
+        let percent = *failed as f64 * 100.0 / (*attempts).max(1) as f64;
+        if percent < 10.0 && *failed > 0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+    };
+    let attempts = units::grouped(serving.attempts);
+    let version = serving.version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
+    let before = before.as_ref().map(|before| format!("; version before {}", share(before))).unwrap_or_default();
+    format!("failing: {} of {attempts} attempts in the last minute{version}{before}", share(serving))
 }
 
 /// Below a millisecond too.
@@ -355,12 +385,13 @@ mod tests {
     #[test]
     fn a_topic_is_listed_once_whichever_sides_know_it() {
         let manifest = Manifest::parse("[topics.a]\nhandler = \"echo\"", Path::new("gristmill.toml")).unwrap();
-        let files = BTreeMap::from([("echo".parse().unwrap(), (Version([7; 32]), Demands::default()))]);
+        let file = |name: &str| (name.parse().unwrap(), (Version([7; 32]), Demands::default()));
+        let files = BTreeMap::from([file("echo"), file("mail")]);
         let counts = |topic: &str| TopicCounts { ready: 1, ..TopicCounts::none(topic.parse().unwrap()) };
         let lines = of_files(&manifest, &files, vec![counts("a"), counts("stray")]);
         let seen: Vec<_> =
             lines.iter().map(|line| (line.counts.topic.to_string(), line.origin, line.version.is_some())).collect();
-        let expected = [("a", "manifest", true), ("echo", "folder", true), ("stray", "store", false)];
+        let expected = [("a", "manifest", true), ("mail", "folder", true), ("stray", "store", false)];
         assert_eq!(seen, expected.map(|(id, origin, version)| (id.to_owned(), Some(origin), version)));
     }
 
@@ -374,6 +405,21 @@ mod tests {
         assert_eq!(none.state(), "refused: mail.wasm was refused: it imports wasi:sockets");
         assert_eq!(none.handler(), "mail -");
         assert_eq!(line(json!({ "compiling": true })).state(), "serves the version before: the file is being compiled");
+    }
+
+    #[test]
+    fn a_version_that_fails_is_said_with_the_one_before() {
+        let of =
+            |version: &str, attempts, failed| json!({ "version": version, "attempts": attempts, "failed": failed });
+        let (serving, before) = (of("abc", 120, 116), of("def", 1000, 2));
+        let idle = json!({ "reason": "paused", "detail": "resume it" });
+        let failing = |failing| {
+            let recent = json!({ "failing": failing, "serving": serving, "before": before });
+            line(json!({ "recent": recent, "idle": idle })).state()
+        };
+        let said =
+            "failing: 97 % of 120 attempts in the last minute, version abc; version before 0.2 %; paused: resume it";
+        assert_eq!((failing(true).as_str(), failing(false).as_str()), (said, "paused: resume it"));
     }
 
     #[test]

@@ -88,7 +88,9 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
     let tell = |(id, counts): (TopicId, TopicCounts)| {
         let idle = served.get(&id).and_then(|served| idle(&counts, of_tenant, served, runners));
         let unknown = !topics.admission().is_known(&id);
-        let topic = Topic::new(counts, unknown, registry.as_deref(), idle, rates.remove(&id), runs.remove(&id.topic));
+        let (rate, run) = (rates.remove(&id), runs.remove(&id.topic));
+        let recent = state.metrics.recent(&id).map(Into::into);
+        let topic = Topic::new(counts, unknown, registry.as_deref(), idle, rate, run, recent);
         (id, topic)
     };
     Ok(lines.into_iter().map(tell).collect())

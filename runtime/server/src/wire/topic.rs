@@ -9,9 +9,9 @@ use crate::api::topic_rates::Rate;
 use gristmill_core::capability::Capability;
 use gristmill_core::job::Name;
 use gristmill_core::time::whole_millis;
-use gristmill_runner::RunTimes;
 use gristmill_runner::handlers::{Handler, HandlerRegistry};
 use gristmill_runner::why::Idle;
+use gristmill_runner::{RunTimes, Version};
 use gristmill_store::TopicCounts;
 
 /// Every topic that the manifest or a component makes, or that ever held a job, by name.
@@ -47,6 +47,41 @@ pub(crate) struct Topic {
     rates: Option<Rates>,
     /// How long the latest attempts ran that the server's own runner has made. Null: it remembers none.
     run: Option<RunTimes>,
+    /// What the attempts of the last minute came to that the server's own runner has made, or pull workers by way of it. Null: none has ended yet.
+    recent: Option<RecentByVersion>,
+}
+
+/// Whether the version that serves fails more often than the one before it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RecentByVersion {
+    /// At least three attempts failed, and half of them; or five, a twentieth, and five times as often as of the version before.
+    pub failing: bool,
+    /// Of the version whose attempt began last: within the last minute.
+    pub serving: RecentOfVersion,
+    /// Of the version before it: within the last minute of its attempts.
+    pub before: Option<RecentOfVersion>,
+}
+
+/// What a version's attempts within a minute came to.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RecentOfVersion {
+    /// Null: the handler is native, or pull workers do the jobs.
+    pub version: Option<String>,
+    /// Those that were done, snoozed or failed.
+    pub attempts: u64,
+    /// Those that failed.
+    pub failed: u64,
+}
+
+impl From<gristmill_metrics::RecentByVersion> for RecentByVersion {
+    fn from(recent: gristmill_metrics::RecentByVersion) -> Self {
+        let of = |of: gristmill_metrics::RecentOfVersion| RecentOfVersion {
+            version: of.version.map(|digest| Version(digest).to_string()),
+            attempts: of.attempts,
+            failed: of.failed,
+        };
+        Self { failing: recent.is_failing(), serving: of(recent.serving), before: recent.before.map(of) }
+    }
 }
 
 /// A topic, as a server shows it.
@@ -74,6 +109,9 @@ pub struct TopicSeen {
     pub limits: Option<TopicLimits>,
     /// How long the latest attempts ran.
     pub run: Option<RunTimes>,
+    /// What the attempts of the last minute came to.
+    #[serde(default)]
+    pub recent: Option<RecentByVersion>,
 }
 
 /// The topics of a tenant, as a server shows them.
@@ -163,6 +201,7 @@ impl Topic {
         idle: Option<Idle>,
         rate: Option<Rate>,
         run: Option<RunTimes>,
+        recent: Option<RecentByVersion>,
     ) -> Self {
         let id = &counts.topic;
         let entry = registry.and_then(|registry| registry.get(id));
@@ -184,6 +223,7 @@ impl Topic {
             counts,
             rates,
             run,
+            recent,
         }
     }
 }
