@@ -58,6 +58,8 @@ pub struct Topic {
     pub partitions: u32,
     /// Others write this topic's jobs into the store behind our back, so it must be looked at; see `docs/redis-keys.md`.
     pub raw_producers: bool,
+    /// Log lines of the handler are in the runner's own log, too.
+    pub server_log: bool,
     /// What the handler may reach beyond its job.
     pub grants: Arc<Grants>,
     /// When the topic gets jobs without a producer, by name.
@@ -248,6 +250,7 @@ impl Topic {
             state_ttl: DeadPolicy::default().retention,
             partitions: 1,
             raw_producers: false,
+            server_log: true,
             grants: Arc::default(),
             schedules: Arc::default(),
         }

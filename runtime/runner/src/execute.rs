@@ -75,7 +75,12 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let traced = (trace, requests.clone());
     // Here, so that the lines of an attempt that is cut off are not lost with it.
     let log = context.keeps_logs.then(Arc::<Mutex<LogTail>>::default);
-    let logs = log.clone().map_or(LogSink::Trace, LogSink::TraceAndKeep);
+    let is_traced = entry.as_deref().is_none_or(|entry| entry.topic.server_log);
+    let logs = match &log {
+        Some(log) if is_traced => LogSink::TraceAndKeep(Arc::clone(log)),
+        None if is_traced => LogSink::Trace,
+        log => LogSink::Keep(log.clone().unwrap_or_default()),
+    };
     let mut report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, traced, logs, &context).await;
     hold_to_limits(&claim, &mut report, &context).await;
     if let Some(trace) = &trace {

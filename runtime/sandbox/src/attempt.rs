@@ -243,6 +243,8 @@ pub enum LogSink {
     Trace,
     /// To `tracing`, and the last lines into this memory as well: those of level INFO and above, and those below that `tracing` takes.
     TraceAndKeep(Arc<Mutex<LogTail>>),
+    /// The last lines of level INFO and above into this memory, and nowhere else.
+    Keep(Arc<Mutex<LogTail>>),
     /// Into this list and nowhere else, for a single job that a person runs by hand.
     Collect(Arc<Mutex<Vec<LogLine>>>),
 }

@@ -92,6 +92,7 @@ impl GuestLog {
         match self.sink {
             LogSink::Trace => enabled_in_tracing(level),
             LogSink::TraceAndKeep(_) => level <= Level::INFO || enabled_in_tracing(level),
+            LogSink::Keep(_) => level <= Level::INFO,
             LogSink::Collect(_) => true,
         }
     }
@@ -237,8 +238,10 @@ impl GuestLog {
     fn forward(&self, line: LogLine) {
         match &self.sink {
             LogSink::Trace => self.trace(&line),
-            LogSink::TraceAndKeep(tail) => {
-                self.trace(&line);
+            LogSink::TraceAndKeep(tail) | LogSink::Keep(tail) => {
+                if matches!(self.sink, LogSink::TraceAndKeep(_)) {
+                    self.trace(&line);
+                }
                 if self.keeps(line.level) {
                     tail.lock().push(store_time(self.clock_offset_ms), line);
                 }
