@@ -191,6 +191,9 @@ fn settings(global: &Global, args: &CopyArgs) -> anyhow::Result<(StoreSettings, 
 
 async fn open(settings: &StoreSettings) -> anyhow::Result<Opened> {
     let opened = store::open(&Layout::alone(settings.clone())).await;
+    if opened.is_ok() {
+        super::store::note_opened();
+    }
     let owned = matches!(opened, Err(StoreError::Owned { .. }));
     opened.with_context(|| {
         let first = if owned { "; end its server first, copying needs it alone" } else { "" };

@@ -262,3 +262,21 @@ async fn a_topic_is_purged() {
 async fn a_topic_is_purged_in_redis() {
     purged(TestProject::on_redis(MANIFEST, &HANDLERS).await).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_commands_do_without_a_server_is_in_the_audit_log() {
+    let project = TestProject::on_redis(&format!("[audit]\npath = \"audit.jsonl\"\n{MANIFEST}"), &HANDLERS).await;
+    project.run(&["push", "echo", "--id", "victim", "--data", "x", "--delay", "1h"]).ended(0);
+    project.run(&["job", "cancel", "victim"]).done();
+    project.run(&["pause", "echo"]).done();
+    project.run(&["stats"]).done();
+    let log = std::fs::read_to_string(project.manifest().with_file_name("audit.jsonl")).unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let said = |line: &Value| json!([line["method"], line["route"], line["object"], line["status"]]);
+    let expected = [
+        json!(["COMMAND", "job cancel", { "ids": "victim" }, 200]),
+        json!(["COMMAND", "pause", { "topic": "echo" }, 200]),
+    ];
+    assert_eq!(lines.iter().map(said).collect::<Vec<_>>(), expected, "and nothing of who pushes or looks");
+    assert!(lines[0]["actor"].as_str().unwrap().starts_with("command line ("), "{log}");
+}

@@ -1,7 +1,7 @@
 //! A line of the audit log. Its fields are documented in `docs/audit.md`.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
@@ -40,6 +40,38 @@ pub struct AuditLine {
     pub(super) status: Option<u16>,
     pub(super) problem: Option<Code>,
     omitted: u64,
+    /// Who ran a command that no server has seen.
+    actor: Option<String>,
+}
+
+impl AuditLine {
+    /// A command that has changed a store without a server: what it is called, and what it was about. `is_done`: it has succeeded, wholly.
+    pub fn of_command(
+        worker: WorkerId,
+        actor: String,
+        command: String,
+        about: BTreeMap<String, String>,
+        is_done: bool,
+    ) -> Self {
+        Self {
+            worker: Some(worker),
+            at_ms: Timestamp::now(),
+            request: None,
+            client: ClientKind::Command,
+            token: None,
+            tenant: None,
+            account: None,
+            peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            method: "COMMAND".into(),
+            route: Some(command),
+            object: about.into_iter().map(|(name, text)| (name.clone(), part(None, &name, &text))).collect(),
+            made: None,
+            status: is_done.then_some(200),
+            problem: None,
+            omitted: 0,
+            actor: Some(actor),
+        }
+    }
 }
 
 impl Line for AuditLine {
@@ -120,6 +152,7 @@ impl PendingLine {
             status,
             problem,
             omitted,
+            actor: None,
         }
     }
 }
@@ -174,6 +207,7 @@ mod tests {
             status: None,
             problem: None,
             omitted: 0,
+            actor: None,
         };
         let reference = include_str!("../../../../docs/audit.md");
         for field in serde_json::to_value(line).unwrap().as_object().unwrap().keys() {

@@ -2,4 +2,4 @@
 
 mod reach;
 
-pub(super) use reach::{NoStoreYet, Reached, Way};
+pub(super) use reach::{NoStoreYet, Reached, Way, has_opened, note_opened};

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -19,6 +20,18 @@ use gristmill_store::{Produce, StoreError};
 /// command.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(25);
+
+static HAS_OPENED: AtomicBool = AtomicBool::new(false);
+
+/// This process has opened a store itself.
+pub(in crate::cli) fn note_opened() {
+    HAS_OPENED.store(true, Ordering::Relaxed);
+}
+
+/// Whether this process has opened a store itself: then no server writes down what it does there.
+pub(in crate::cli) fn has_opened() -> bool {
+    HAS_OPENED.load(Ordering::Relaxed)
+}
 
 /// There is no file at the store's address, and a command that only reads makes none.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +135,9 @@ impl Way {
             return Err(NoStoreYet(path.into()).into());
         }
         let opened = open(&self.layout).await;
+        if opened.is_ok() {
+            note_opened();
+        }
         Ok(opened.map(|Opened { store, sharded, .. }| Reached {
             store,
             is_ours_alone: self.changes_hands(),

@@ -1,0 +1,113 @@
+//! The lines of the audit log about commands that change a store without a server, which writes down what goes through it.
+
+use std::collections::BTreeMap;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use super::exit::Exit;
+use super::global::Global;
+use super::{command, screen, store};
+use gristmill_core::job::WorkerId;
+use gristmill_server::{AuditLine, AuditLog};
+
+/// Commands that change what is in a store, or who may use it. Pushing is what producers do, and is not written down.
+const CHANGES: [&str; 19] = [
+    "job cancel",
+    "job change",
+    "job seal",
+    "dead respawn",
+    "dead delete",
+    "pause",
+    "resume",
+    "topics purge",
+    "schedule set",
+    "schedule pause",
+    "schedule resume",
+    "schedule run",
+    "schedule remove",
+    "state delete",
+    "store copy",
+    "tenant move",
+    "token create",
+    "token revoke",
+    "token disable",
+];
+
+/// Arguments that are written down: what a command is about, and no text of a token and no address with a password.
+const ABOUT: [&str; 20] = [
+    "topic",
+    "tenant",
+    "id",
+    "ids",
+    "name",
+    "key",
+    "all",
+    "query",
+    "unknown",
+    "yes",
+    "tree",
+    "kill",
+    "now",
+    "delay",
+    "at",
+    "priority",
+    "version",
+    "scope",
+    "all_tenants",
+    "description",
+];
+
+/// A command as it was written: what it is called, and what it is about.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Words {
+    pub(super) command: String,
+    pub(super) about: BTreeMap<String, String>,
+}
+
+impl Words {
+    pub(super) fn of(line: &ArgMatches) -> Self {
+        let (mut command, mut matches) = (Vec::new(), line);
+        while let Some((name, inner)) = matches.subcommand() {
+            command.push(name);
+            matches = inner;
+        }
+        let is_written = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+        let names = matches.ids().map(clap::Id::as_str).filter(|name| ABOUT.contains(name) && is_written(name));
+        let value = |name: &str| {
+            let raw = matches.get_raw(name).into_iter().flatten().map(|value| value.to_string_lossy().into_owned());
+            raw.collect::<Vec<_>>().join(",")
+        };
+        let about = names.map(|name| (name.to_owned(), value(name))).collect();
+        Self { command: command.join(" "), about }
+    }
+
+    pub(super) fn changes(&self) -> bool {
+        CHANGES.contains(&self.command.as_str())
+    }
+}
+
+/// Writes down what a command has done, if it has opened a store itself and the manifest has an audit log.
+pub(super) async fn record(global: &Global, Words { command, about }: Words, is_done: bool) {
+    let manifest = global.manifest_without_secrets().ok().filter(|_| store::has_opened());
+    let Some(settings) = manifest.and_then(|manifest| manifest.audit) else { return };
+    let worker = WorkerId::new(&format!("command-{}", std::process::id()));
+    match AuditLog::open(&settings, &worker) {
+        Ok(log) => {
+            let line = AuditLine::of_command(worker, command::person(), command, about, is_done);
+            log.append(std::iter::once(line));
+            log.close().await;
+        }
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            screen::note(&format!("warning: the audit log has no line of this command: {error:#}"));
+        }
+    }
+}
+
+/// The same for a command that has ended.
+pub(super) async fn record_end(global: &Global, words: Words, end: &anyhow::Result<Exit>) {
+    if words.changes() {
+        record(global, words, matches!(end, Ok(Exit::Done))).await;
+    }
+}
