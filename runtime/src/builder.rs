@@ -176,14 +176,21 @@ impl Builder {
         let keep = manifest.server.bill_retention;
         let bill = BillWriter::new(store.clone(), bill, shares, settings.worker.clone(), keep);
 
-        let folder = manifest.handlers.folder.clone();
+        let (folder, path) = (manifest.handlers.folder.clone(), manifest.path.clone());
         let reloader = Reloader::start(manifest, self.native, sandbox, metrics).await;
-        let reloader = reloader.map_err(|source| StartError::Handlers { folder, source })?;
+        let reloader = reloader.map_err(|source| StartError::Handlers { folder: folder.clone(), source })?;
         let registry = reloader.registry();
         let handlers = Handlers { registry: registry.clone(), uploads: reloader.uploads() };
         status.send_modify(|status| status.handlers = Some(handlers));
         let (topics, to_compile) = (registry.borrow().entries().count(), registry.borrow().to_compile());
         tracing::info!(worker = %settings.worker, topics, to_compile, concurrency = settings.concurrency, "ready for jobs");
+        if topics == 0 {
+            tracing::info!(
+                "there are no topics yet: put a component into {}, or a section [topics.NAME] into {}",
+                folder.display(),
+                path.display()
+            );
+        }
         let spreader = opened.spread_topics(registry.clone());
         let runner = Runner::start(store, registry.clone(), settings);
         let runner = runner.map_err(StartError::Threads)?;

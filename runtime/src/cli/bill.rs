@@ -59,7 +59,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         }
     }
     if args.csv {
-        screen::bytes(BillLine::csv(&lines).as_bytes())?;
+        screen::result(BillLine::csv(&lines).as_bytes())?;
     } else if global.json {
         lines.iter().try_for_each(|line| screen::document(&serde_json::to_value(line)?))?;
     } else if lines.is_empty() {

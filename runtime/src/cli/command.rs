@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::json;
 
+use super::audit::{self, Words};
 #[cfg(feature = "bench")]
 use super::bench;
 use super::exit::{self, Exit, Usage};
@@ -15,11 +16,12 @@ use super::global::Global;
 use super::top;
 use super::{
     attempts, bill, bulk, check, copy, dead, dev, find, fsck, invoke, job, logging, pause, project, push, run,
-    schedule, screen, state, stats, tenant, token, topics, workers,
+    schedule, screen, state, stats, tenant, token, topics, usage, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_metrics::as_actor;
 use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
+use gristmill_store::StoreError;
 
 /// Characters of a user's name that are noted.
 const USER_CHARS: usize = 64;
@@ -29,7 +31,7 @@ const USER_CHARS: usize = 64;
 /// Drop `thumbnail.wasm` into the handlers folder, and jobs of the topic `thumbnail` are done by it.
 #[derive(Debug, Parser)]
 #[command(name = "gristmill", version, after_help = exit::HELP, arg_required_else_help = true)]
-struct Cli {
+pub(super) struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
@@ -69,26 +71,31 @@ enum Command {
     Invoke(invoke::Args),
     #[cfg(feature = "bench")]
     Bench(bench::Args),
-    /// Compiles one component; the sandbox calls it.
-    #[command(name = COMPILE_SUBCOMMAND, hide = true)]
-    CompileComponent {
-        memory_bytes: u64,
-        cpu_seconds: u64,
-    },
 }
 
 /// The whole of the program.
 pub fn main() -> ExitCode {
-    let Cli { global, command } = Cli::parse();
-    let Some(command) = command else { return help() };
-    if let Command::CompileComponent { memory_bytes, cpu_seconds } = command {
+    if let Some(limits) = compiles_for_sandbox() {
         // Before anything else is set up: it limits its own memory and must do so early.
-        return compile_child(ChildLimits { memory_bytes, cpu_seconds });
+        return compile_child(limits);
     }
-    match start(&global, command) {
+    let (Cli { global, command }, words) = match usage::parse() {
+        Ok(line) => line,
+        Err(exit) => return exit,
+    };
+    let Some(command) = command else { return help() };
+    match start(&global, command, words) {
         Ok(exit) => exit.into(),
         Err(error) => complain(&global, &error).into(),
     }
+}
+
+/// Set if the sandbox calls this to compile one component. It is no command of people, and no help and no tip names it.
+fn compiles_for_sandbox() -> Option<ChildLimits> {
+    let mut arguments = std::env::args_os().skip(1);
+    (arguments.next()? == COMPILE_SUBCOMMAND).then_some(())?;
+    let mut number = || arguments.next()?.to_str()?.parse().ok();
+    Some(ChildLimits { memory_bytes: number()?, cpu_seconds: number()? })
 }
 
 /// The help of a call without a command. Clap would print it too, but not where the environment sets an option.
@@ -97,20 +104,21 @@ fn help() -> ExitCode {
     Exit::Usage.into()
 }
 
-fn start(global: &Global, command: Command) -> anyhow::Result<Exit> {
+fn start(global: &Global, command: Command, words: Words) -> anyhow::Result<Exit> {
     let _written_to_the_end = logging::begin(global, command.usual_log())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("failed to start the asynchronous runtime")?;
     let is_server = command.is_server();
     let work = dispatch(global, command);
     let exit = if is_server { runtime.block_on(work) } else { runtime.block_on(as_actor(person(), work)) };
+    runtime.block_on(audit::record_end(global, words, &exit));
     // What still runs here is a guest or a read whose result is not used.
     runtime.shutdown_timeout(Duration::from_millis(100));
     exit
 }
 
 /// Who runs the command, as the stores note it of what it pauses.
-fn person() -> String {
+pub(super) fn person() -> String {
     let named = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
     let user = named.unwrap_or_else(|| format!("user {}", rustix::process::geteuid().as_raw()));
     let user: String = user.chars().filter(|char| !char.is_control()).take(USER_CHARS).collect();
@@ -152,7 +160,6 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Invoke(args) => invoke::run(global, args).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(global, args).await,
-        Command::CompileComponent { .. } => Ok(Exit::Usage),
     }
 }
 
@@ -193,11 +200,11 @@ fn complain(global: &Global, error: &anyhow::Error) -> Exit {
         return exit;
     }
     if global.json {
-        screen::note(&json!({ "error": { "code": exit.name(), "message": in_words(error) } }).to_string());
+        screen::note_document(&json!({ "error": { "code": exit.name(), "message": in_words(error) } }));
         return exit;
     }
     match error.downcast_ref::<ManifestError>() {
-        Some(invalid @ ManifestError::Invalid { .. }) => screen::note(&invalid.render(screen::note_has_colour())),
+        Some(invalid @ ManifestError::Invalid { .. }) => screen::note_rendered(|colour| invalid.render(colour)),
         _ => screen::note(&format!("error: {}", in_words(error))),
     }
     exit
@@ -205,8 +212,16 @@ fn complain(global: &Global, error: &anyhow::Error) -> Exit {
 
 /// The chain of causes, without those that only repeat what stands above them.
 fn in_words(error: &anyhow::Error) -> String {
-    let mut words = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    let (mut words, mut by) = (String::new(), String::new());
+    for cause in error.chain() {
+        let cause = match cause.downcast_ref() {
+            // Where it is says less than why, and may be long.
+            Some(StoreError::Refused { store, doing, .. }) => {
+                by = format!("; refused by the store at {store}");
+                format!("failed to {doing}")
+            }
+            _ => cause.to_string(),
+        };
         if words.ends_with(&cause) {
             continue;
         }
@@ -215,7 +230,7 @@ fn in_words(error: &anyhow::Error) -> String {
         }
         words.push_str(&cause);
     }
-    words
+    words + &by
 }
 
 #[cfg(test)]

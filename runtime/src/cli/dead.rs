@@ -8,13 +8,12 @@ use super::exit::{Exit, Usage};
 use super::find::{self, Finder, Listing};
 use super::global::{Global, TopicArg, TopicName};
 use super::table::facts;
-use super::topic_line::Topics;
-use super::{bulk, document, job, screen, wait};
+use super::{bulk, document, job, known, screen, wait};
 use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::outcome::Reason;
 use gristmill_core::time::Timestamp;
-use gristmill_core::units::nearest;
+use gristmill_runner::why::unique_holder;
 use gristmill_server::{BulkAction, BulkState, NewBulk};
 use gristmill_store::{DeadJob, Inspect, JobState, JobView, StoreError, WaitsFor, look_up};
 
@@ -125,23 +124,9 @@ async fn list(global: &Global, query: Vec<String>, mut listing: Listing) -> anyh
     let conditions = query.get(1..).unwrap_or_default().join(" ");
     let has_dead = listing.show(global, find::dead_of(&topic, &conditions), &columns, dead).await?;
     if !has_dead && !global.json {
-        note_unknown(global, &topic).await?;
+        known::note_unknown(global, &topic).await?;
     }
     Ok(Exit::Done)
-}
-
-/// Says to people that there is no such topic, if there is none.
-async fn note_unknown(global: &Global, topic: &TopicId) -> anyhow::Result<()> {
-    let manifest = global.manifest_without_secrets()?;
-    let reached = global.reach_if_any(&manifest).await?;
-    let tenants = std::slice::from_ref(&topic.tenant);
-    let known = Topics::find(global, &manifest, reached.as_ref()).await?.of(tenants).await?;
-    let names = known.iter().map(|line| line.counts.topic.topic.as_str());
-    if names.clone().all(|name| name != topic.topic.as_str()) {
-        let near = nearest(topic.topic.as_str(), names).map(|near| format!(" (did you mean `{near}`?)"));
-        screen::note(&format!("there is no topic `{topic}`{}; see `gristmill topics`", near.unwrap_or_default()));
-    }
-    Ok(())
 }
 
 fn dead(view: &JobView) -> Value {
@@ -155,7 +140,7 @@ fn dead(view: &JobView) -> Value {
 }
 
 async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId) -> anyhow::Result<Exit> {
-    let Some(dead) = find(store, topic, id).await? else { bail!("job {id} is not among the dead of `{topic}`") };
+    let Some(dead) = find(store, topic, id).await? else { bail!(why_not(store, topic, id).await?.1) };
     if global.json {
         screen::document(&document::dead(&dead))?;
         return Ok(Exit::Done);
@@ -211,7 +196,7 @@ async fn act(global: &Global, which: &Which, act: Act) -> anyhow::Result<Exit> {
         return Ok(match bulk::carry_out(global, &server, &topic.tenant, &new).await? {
             None => Exit::Failed,
             Some(done) => {
-                say_done(topic, act, done.changed)?;
+                say_done(global, topic, act, done.changed).await?;
                 if done.state == BulkState::Done { Exit::Done } else { Exit::Failed }
             }
         });
@@ -226,10 +211,17 @@ async fn act(global: &Global, which: &Which, act: Act) -> anyhow::Result<Exit> {
     if let (Act::Respawn, [id], false) = (act, ids.as_slice(), global.json) {
         warn_of_predecessor(&*store, topic, id).await?;
     }
-    let show = |id: &JobId, was_dead: bool| show_change(global, topic, id, act, was_dead, chosen.is_some());
-    let done = act_on(&*store, topic, ids, act, show).await?;
+    let mut changes = Vec::new();
+    let note = |id: &JobId, is_done| {
+        changes.push((id.clone(), is_done));
+        Ok(())
+    };
+    let done = act_on(&*store, topic, ids, act, note).await?;
+    for (id, is_done) in changes {
+        show_change(global, &*store, (topic, &id), act, is_done, chosen.is_some()).await?;
+    }
     if !global.json {
-        say_done(topic, act, done as u64)?;
+        say_done(global, topic, act, done as u64).await?;
     }
     // With --all and --query, a job that another process changed first is no failure.
     Ok(if chosen.is_some() || done == ids.len() { Exit::Done } else { Exit::Failed })
@@ -248,9 +240,40 @@ async fn warn_of_predecessor(store: &dyn Inspect, topic: &TopicId, id: &JobId) -
     Ok(())
 }
 
-fn say_done(topic: &TopicId, act: Act, done: u64) -> anyhow::Result<()> {
+async fn say_done(global: &Global, topic: &TopicId, act: Act, done: u64) -> anyhow::Result<()> {
     let jobs = if done == 1 { "job" } else { "jobs" };
-    screen::line(&format!("{} {} {jobs} of `{topic}`", act.past(), units::grouped(done)))
+    screen::line(&format!("{} {} {jobs} of `{topic}`", act.past(), units::grouped(done)))?;
+    if done == 0 { known::note_unknown(global, topic).await } else { Ok(()) }
+}
+
+/// Why a job was neither respawned nor deleted, for programs and in words.
+///
+/// # Errors
+/// The store is unavailable, or refuses.
+pub(super) async fn why_not(
+    store: &(impl Inspect + ?Sized),
+    topic: &TopicId,
+    id: &JobId,
+) -> Result<(&'static str, String), StoreError> {
+    const NOT_DEAD: &str = "not-dead";
+    let Some(view) = look_up(store, &topic.tenant, id).await? else {
+        return Ok((NOT_DEAD, format!("job {id} is not known to tenant `{}`: {}", topic.tenant, job::UNKNOWN)));
+    };
+    if let Some(other) = view.topic().filter(|of| *of != topic) {
+        return Ok((NOT_DEAD, format!("job {id} is of the topic `{other}`, not of `{topic}`: nothing was changed")));
+    }
+    let JobState::Dead { .. } = view.state else {
+        return Ok((NOT_DEAD, format!("job {id} is {}, not dead: nothing was changed", view.state.as_str())));
+    };
+    Ok(match unique_holder(store, &view).await? {
+        Some((value, holder)) => {
+            let why = format!(
+                "job {id} stays dead: job {holder} holds its unique value `{value}`; respawn it once that holds it no more"
+            );
+            ("unique-held", why)
+        }
+        None => (NOT_DEAD, format!("job {id} is dead, and was not when it was reached: repeat this")),
+    })
 }
 
 /// Does it to dead jobs, and calls `each` with every id and whether it was dead. Returns how many were.
@@ -259,7 +282,7 @@ pub(super) async fn act_on(
     topic: &TopicId,
     ids: &[JobId],
     act: Act,
-    each: impl Fn(&JobId, bool) -> anyhow::Result<()>,
+    mut each: impl FnMut(&JobId, bool) -> anyhow::Result<()>,
 ) -> anyhow::Result<usize> {
     let mut done = 0;
     for chunk in ids.chunks(PAGE) {
@@ -273,21 +296,20 @@ pub(super) async fn act_on(
     Ok(done)
 }
 
-fn show_change(
+async fn show_change(
     global: &Global,
-    topic: &TopicId,
-    id: &JobId,
+    store: &dyn Inspect,
+    (topic, id): (&TopicId, &JobId),
     act: Act,
-    was_dead: bool,
+    is_done: bool,
     all: bool,
 ) -> anyhow::Result<()> {
+    let why_not = if is_done || all && !global.json { None } else { Some(why_not(store, topic, id).await?) };
     if global.json {
-        let status = if was_dead { act.past() } else { "not-dead" };
+        let status = why_not.map_or(act.past(), |(status, _)| status);
         return screen::document(&json!({ "id": id.as_str(), "topic": topic.to_string(), "status": status }));
     }
-    if !was_dead && !all {
-        screen::note(&format!("job {id} is not among the dead of `{topic}`"));
-    }
+    why_not.iter().for_each(|(_, why)| screen::note(why));
     Ok(())
 }
 

@@ -185,8 +185,8 @@ async fn show_groups(global: &Global, finder: &Finder) -> anyhow::Result<()> {
     if global.json {
         return groups.iter().try_for_each(|group| screen::document(&serde_json::to_value(group)?));
     }
-    let (mut table, now) =
-        (Table::new(&[">JOBS", "TOPIC", "REASON", "CODE", "LAST", "QUERY", "MESSAGE"]), Timestamp::now());
+    let titles = [">JOBS", "TOPIC", "REASON", "CODE", "LAST", "QUERY", "MESSAGE"];
+    let (mut table, now) = (Table::new(&titles).last_below(), Timestamp::now());
     for group in &groups {
         table.row([
             units::grouped(group.count as u64),

@@ -13,11 +13,15 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{self, FmtSpan, Writer};
 
+use super::exit::Usage;
 use super::global::{Global, LogFormat};
 use super::screen;
+use gristmill_core::units::nearest;
 
 /// Lines that wait to be written. A guest's line has up to some KiB.
 const WAITING_LINES: usize = 4096;
+/// What a filter can say of a part of the program.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// What the lines of one event after the first begin with.
 const INDENT: &str = "\n    ";
 
@@ -34,9 +38,10 @@ pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<WorkerGuard>
         (None, false, 1) => "warn,gristmill=debug",
         (None, false, _) => "trace",
     };
-    let filter = EnvFilter::try_new(directives)
-        .map_err(|error| super::exit::Usage(format!("`{directives}` is no filter for log lines: {error}")))?;
-    let errors = Errors { to: io::stderr(), dropped: Arc::default(), noted: 0 };
+    let filter =
+        filter(directives).map_err(|problem| Usage(format!("`{directives}` is no filter for log lines: {problem}")))?;
+    let errors =
+        Errors { to: io::stderr(), dropped: Arc::default(), noted: 0, is_json: global.log_format == LogFormat::Json };
     let dropped = Arc::clone(&errors.dropped);
     let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(WAITING_LINES).finish(errors);
     let _ = dropped.set(writer.error_counter());
@@ -55,11 +60,28 @@ pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<WorkerGuard>
     Ok(guard)
 }
 
+/// The filter that a text says. A word that is neither a level nor a part of this program would be taken for a part of another one, and
+/// then nothing at all is logged.
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    let directives: Vec<&str> = text.split(',').map(str::trim).filter(|directive| !directive.is_empty()).collect();
+    let is_word = |directive: &&str| !directive.contains(['=', '[']) && !directive.starts_with("gristmill");
+    let is_level =
+        |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) || ("0"..="5").contains(&word);
+    if let Some(word) = directives.iter().copied().filter(is_word).find(|word| !is_level(word)) {
+        let near = nearest(&word.to_lowercase(), LEVELS.into_iter());
+        let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
+        return Err(format!("`{word}` is no level{near}: levels are {}", LEVELS.join(", ")));
+    }
+    EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
+}
+
 /// Standard error, which says how many lines were dropped since it last took one.
 struct Errors<W> {
     to: W,
     dropped: Arc<OnceLock<ErrorCounter>>,
     noted: usize,
+    /// Its lines are documents, in which serde leaves half of what could drive a terminal.
+    is_json: bool,
 }
 
 impl<W: Write> Write for Errors<W> {
@@ -72,6 +94,13 @@ impl<W: Write> Write for Errors<W> {
                 dropped - self.noted
             )?;
             self.noted = dropped;
+        }
+        if self.is_json
+            && let Ok(text) = std::str::from_utf8(line)
+            && text.trim_end().contains(screen::is_harmful)
+        {
+            writeln!(self.to, "{}", screen::escaped(text.trim_end()))?;
+            return Ok(line.len());
         }
         self.to.write(line)
     }
@@ -111,7 +140,7 @@ mod tests {
         let dropped = Arc::<OnceLock<ErrorCounter>>::default();
         let (waits, _guard) = NonBlockingBuilder::default().buffered_lines_limit(1).finish(Stuck);
         assert!(dropped.set(waits.error_counter()).is_ok());
-        let mut log = Errors { to: Vec::new(), dropped, noted: 0 };
+        let mut log = Errors { to: Vec::new(), dropped, noted: 0, is_json: false };
         log.write_all(b"first\n").unwrap();
         while waits.error_counter().dropped_lines() == 0 {
             waits.clone().write_all(b"lost\n").unwrap();
@@ -136,6 +165,31 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_with_the_levels() {
+        for (word, near) in
+            [("warning", "`warn`"), ("debugg", "`debug`"), ("verbose", "off, error"), ("info,all", "`all`")]
+        {
+            let problem = filter(word).unwrap_err();
+            assert!(problem.contains(near) && problem.contains("off, error, warn, info, debug, trace"), "{problem}");
+        }
+        let good = [
+            "WARN",
+            "0",
+            "",
+            "off",
+            " info , gristmill::runner=debug ",
+            "gristmill_store",
+            "warn,hyper=info",
+            "[span]=debug",
+        ];
+        for text in good {
+            assert!(filter(text).is_ok(), "{text}: {:?}", filter(text));
+        }
+        assert_eq!(filter(" gristmill=debug , warn").unwrap().to_string(), "gristmill=debug,warn");
+        assert!(filter("gristmill=warning").is_err());
     }
 
     #[test]

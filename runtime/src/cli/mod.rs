@@ -1,6 +1,7 @@
 //! The command line: the only place that wires rooms. Reference for people: `docs/cli.md`.
 
 mod attempts;
+mod audit;
 #[cfg(feature = "bench")]
 mod bench;
 mod bill;
@@ -11,6 +12,8 @@ mod copy;
 mod dead;
 mod dev;
 mod document;
+#[cfg(test)]
+mod documented;
 mod exit;
 mod find;
 mod folder;
@@ -20,6 +23,7 @@ mod history;
 mod input;
 mod invoke;
 mod job;
+mod known;
 mod logging;
 mod pause;
 mod project;
@@ -43,6 +47,7 @@ mod top;
 mod topic_line;
 mod topics;
 mod tree;
+mod usage;
 mod used;
 mod wait;
 mod why;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::global::{Global, TopicArg};
-use super::{folder, screen};
+use super::{known, screen};
 use gristmill_core::job::TopicId;
 
 /// Stop handing out a topic's jobs, in every runner
@@ -35,13 +35,9 @@ pub(super) async fn resume(global: &Global, args: ResumeArgs) -> anyhow::Result<
 
 async fn set(global: &Global, topic: &TopicId, paused: bool) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
+    // Before it is paused: the store knows it from then on.
+    known::note_unknown(global, topic).await?;
     let changed = global.store(&manifest).await?.set_paused(topic, paused).await?;
-    if paused
-        && global.has_manifest()
-        && let Some(unknown) = folder::admission(&manifest).unknown(topic)
-    {
-        screen::note(&format!("warning: {unknown}"));
-    }
     if global.json {
         let (tenant, topic) = (topic.tenant.as_str(), topic.topic.as_str());
         screen::document(&json!({ "tenant": tenant, "topic": topic, "paused": paused, "changed": changed }))?;

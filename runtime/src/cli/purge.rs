@@ -133,7 +133,10 @@ impl Outcome {
                 ));
                 Ok(())
             }
-            Self::Purged { .. } => screen::line(&format!("removed {removed} jobs of `{topic}`, and the topic")),
+            Self::Purged { .. } => {
+                let jobs = if removed == 1 { "job" } else { "jobs" };
+                screen::line(&format!("removed {removed} {jobs} of `{topic}`, and the topic"))
+            }
             Self::HasJobs { .. } => {
                 screen::note(&format!(
                     "removed {removed} jobs of `{topic}`, but it has got or begun others: pause the topic and repeat"

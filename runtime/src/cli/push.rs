@@ -13,7 +13,7 @@ use super::global::{Global, TopicName, tenant_of};
 use super::input::{Body, pair};
 use super::store::{Reached, Way};
 use super::wait::Attempts;
-use super::{folder, push_from, push_lines, screen, wait};
+use super::{folder, known, push_from, push_lines, screen, wait};
 use gristmill_config::{Admission, units};
 use gristmill_core::admission::Rules;
 use gristmill_core::job::{AfterFailed, Due, JobId, JobSpec, Links, Name, NewJob, Priority, TopicId, Unique};
@@ -168,8 +168,9 @@ async fn push_one(
     plan: &Plan,
     draft: &mut push_from::Draft,
 ) -> anyhow::Result<Exit> {
-    let stored = store(&way.reach_or_make().await?, admission, plan.jobs(1)).await?;
-    stored.warn();
+    let reached = way.reach_or_make().await?;
+    let stored = store(&reached, admission, plan.jobs(1)).await?;
+    stored.warn(global, &reached).await;
     stored.show(global)?;
     if stored.pushed.iter().any(|pushed| matches!(pushed, Pushed::Duplicate(_))) {
         draft.keep().iter().for_each(|kept| screen::note(kept));
@@ -263,8 +264,12 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    pub(super) fn warn(&self) {
+    /// Says to people what they may not expect of the topic, and whether anything does its jobs.
+    pub(super) async fn warn(&self, global: &Global, reached: &Reached) {
         self.warnings.iter().for_each(|warning| screen::note(&format!("warning: {warning}")));
+        if let Some(job) = self.jobs.first() {
+            known::note_idle(global, reached, &job.spec.topic).await;
+        }
     }
 
     /// Prints the ids under which the jobs are known.
@@ -283,7 +288,7 @@ async fn push_all(
     while left > 0 {
         let stored = store(reached, admission, plan.jobs(left.min(CHUNK))).await?;
         if left == plan.count {
-            stored.warn();
+            stored.warn(global, reached).await;
         }
         stored.show(global)?;
         left -= left.min(CHUNK);
@@ -339,7 +344,7 @@ async fn push_and_wait(
         (signals, _) => signals?,
     };
     let stored = store(&reached, admission, plan.jobs(1)).await?;
-    stored.warn();
+    stored.warn(global, &reached).await;
     let Some((job, pushed)) = stored.jobs.first().zip(stored.pushed.first()) else { return Ok(Exit::Failed) };
     if let Pushed::Refused(no) = pushed {
         anyhow::bail!("failed to push job {}: {no}", job.spec.id);

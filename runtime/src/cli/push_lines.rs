@@ -86,7 +86,7 @@ impl Pushing<'_> {
     async fn store(&mut self, reached: &Reached, jobs: Vec<NewJob>, last: u64) -> anyhow::Result<()> {
         let stored = store(reached, self.admission, jobs).await?;
         if self.pushed == 0 {
-            stored.warn();
+            stored.warn(self.global, reached).await;
         }
         self.pushed = last;
         stored.show(self.global)

@@ -10,18 +10,42 @@ use serde_json::Value;
 #[error("the reader of the output has closed it")]
 pub(super) struct Closed;
 
-/// Writes a line to standard output.
+/// Writes a line of text to standard output.
 pub(super) fn line(text: &str) -> anyhow::Result<()> {
-    bytes(format!("{text}\n").as_bytes())
+    bytes(format!("{}\n", tame(text)).as_bytes())
+}
+
+/// The same of text that is rendered with colours where they may be.
+pub(super) fn line_rendered(render: impl Fn(bool) -> String) -> anyhow::Result<()> {
+    bytes(format!("{}\n", rendered(render, io::stdout().is_terminal() && may_colour())).as_bytes())
+}
+
+/// Goes back to the beginning of an empty screen, if it is one that is written to.
+pub(super) fn clear() -> anyhow::Result<()> {
+    if io::stdout().is_terminal() { bytes(b"\x1b[H\x1b[2J") } else { Ok(()) }
 }
 
 /// Writes one document, on one line, to standard output.
 pub(super) fn document(document: &Value) -> anyhow::Result<()> {
-    line(&document.to_string())
+    bytes(format!("{}\n", json(document)).as_bytes())
+}
+
+/// A document as text. What could drive a terminal is escaped as JSON does it, which serde does for half of it.
+pub(super) fn json(document: &Value) -> String {
+    escaped(&document.to_string())
+}
+
+/// The same of a document that is text already, on one line.
+pub(super) fn escaped(document: &str) -> String {
+    let mut text = String::with_capacity(document.len());
+    for c in document.chars() {
+        if is_harmful(c) { text.push_str(&format!("\\u{:04x}", u32::from(c))) } else { text.push(c) }
+    }
+    text
 }
 
 /// Writes bytes to standard output, as they are.
-pub(super) fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
+fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Closed.into()),
@@ -29,21 +53,43 @@ pub(super) fn bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a job's result, or a state, to standard output: as it is, unless a person looks at it.
+/// Writes a job's result, or a state, to standard output: as it is, unless a terminal shows it.
 pub(super) fn result(data: &[u8]) -> anyhow::Result<()> {
     if !io::stdout().is_terminal() {
         return bytes(data);
     }
-    if std::str::from_utf8(data).is_err() {
+    let Ok(text) = std::str::from_utf8(data) else {
         note(&format!("it is {} bytes of binary data: redirect it to a file to keep it", data.len()));
         return Ok(());
+    };
+    let text = text.replace("\r\n", "\n");
+    let shown = tame(&text);
+    bytes(shown.as_bytes())?;
+    if !(shown.is_empty() || shown.ends_with('\n')) {
+        bytes(b"\n")?;
     }
-    bytes(data)?;
-    if data.is_empty() || data.ends_with(b"\n") { Ok(()) } else { bytes(b"\n") }
+    if shown != text {
+        note("note: its control characters are shown as escapes: `| cat` gives it as it is");
+    }
+    Ok(())
 }
 
 /// Writes about the output to standard error. Fails silently.
 pub(super) fn note(text: &str) {
+    say(&tame(text));
+}
+
+/// The same of text that is rendered with colours where they may be.
+pub(super) fn note_rendered(render: impl Fn(bool) -> String) {
+    say(&rendered(render, note_has_colour()));
+}
+
+/// The same of a document.
+pub(super) fn note_document(document: &Value) {
+    say(&json(document));
+}
+
+fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -52,12 +98,7 @@ pub(super) fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether standard output may be coloured (<https://no-color.org>).
-pub(super) fn out_has_colour() -> bool {
-    io::stdout().is_terminal() && may_colour()
-}
-
-/// Whether standard error may be coloured.
+/// Whether standard error may be coloured (<https://no-color.org>).
 pub(super) fn note_has_colour() -> bool {
     is_watched() && may_colour()
 }
@@ -73,24 +114,62 @@ pub(super) fn preview(data: &[u8], most: usize) -> String {
     if text.chars().nth(most).is_some() { format!("{shown}…") } else { shown }
 }
 
-/// A stranger's text without control characters: they could repaint the reader's terminal.
+/// A stranger's text on one line, without characters that drive a terminal or turn the text beside them round.
 pub(super) fn clean(text: &str) -> String {
     text.chars().flat_map(harmless).collect()
 }
 
+/// The same with its lines.
+pub(super) fn tame(text: &str) -> String {
+    text.split('\n').map(clean).collect::<Vec<_>>().join("\n")
+}
+
+/// With colours, unless a stranger's text in it has to be tamed: its escapes look like those of colours.
+fn rendered(render: impl Fn(bool) -> String, colour: bool) -> String {
+    let plain = render(false);
+    let tamed = tame(&plain);
+    if colour && tamed == plain { render(true) } else { tamed }
+}
+
+/// Controls, and the marks by which text that is written from right to left shows other text than there is.
+pub(super) const fn is_harmful(c: char) -> bool {
+    matches!(c, '\0'..='\u{8}' | '\u{a}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 fn harmless(c: char) -> impl Iterator<Item = char> {
-    let keep = !c.is_control() || c == '\t';
+    let keep = !is_harmful(c);
     keep.then_some(c).into_iter().chain((!keep).then(|| c.escape_default()).into_iter().flatten())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn a_strangers_text_cannot_drive_the_terminal() {
         assert_eq!(clean("a\u{1b}[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
         assert_eq!(clean("größer\t✓"), "größer\t✓");
+        assert_eq!(clean("\u{9b}31m\u{7f}\r"), "\\u{9b}31m\\u{7f}\\r");
+        assert_eq!(clean("a\u{202e}cba\u{2066}"), "a\\u{202e}cba\\u{2066}", "nor turn it round");
+        assert_eq!(tame("a\n\u{1b}b\n"), "a\n\\u{1b}b\n");
+    }
+
+    #[test]
+    fn a_document_with_a_strangers_text_is_the_same_document_without_controls() {
+        let stranger = json!({ "a\u{9b}": "\u{1b}]52;c;x\u{7}\u{7f}\u{85}\u{202e}\u{2069}\n\t✓" });
+        let text = super::json(&stranger);
+        assert!(!text.chars().any(is_harmful), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), stranger);
+    }
+
+    #[test]
+    fn colours_are_given_up_where_a_stranger_could_have_made_them() {
+        let render = |text: &'static str| move |colour| if colour { format!("\u{1b}[31m{text}") } else { text.into() };
+        assert_eq!(rendered(render("good"), true), "\u{1b}[31mgood");
+        assert_eq!(rendered(render("good"), false), "good");
+        assert_eq!(rendered(render("\u{1b}[8mevil"), true), "\\u{1b}[8mevil");
     }
 
     #[test]

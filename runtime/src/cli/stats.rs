@@ -1,6 +1,5 @@
 //! `gristmill stats`: how many jobs are where, once or again and again.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -102,8 +101,8 @@ async fn watch(global: &Global, manifest: &Manifest, tenant: Option<&Name>, ever
             continue;
         }
         // To the upper left corner, and all below it is blank.
-        let clear = if std::io::stdout().is_terminal() { "\u{1b}[H\u{1b}[2J" } else { "" };
-        screen::line(&format!("{clear}{now}"))?;
+        screen::clear()?;
+        screen::line(&now.to_string())?;
         print(&counts)?;
     }
 }

@@ -74,7 +74,7 @@ fn table(lines: &[TopicLine]) -> Table {
     // `--json` has the rest.
     let titles =
         ["TOPIC", "HANDLER", ">READY", ">DELAYED", ">RUNNING", ">DEAD", ">OLDEST", ">RUN50", ">RUN99", "STATE"];
-    let (mut table, now) = (Table::new(&titles), Timestamp::now());
+    let (mut table, now) = (Table::new(&titles).last_below(), Timestamp::now());
     for line in lines {
         let TopicCounts { ready, delayed, running, dead, .. } = line.counts;
         let mut row = vec![line.name(), line.handler()];

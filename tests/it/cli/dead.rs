@@ -68,7 +68,7 @@ async fn a_dead_job_is_shown_with_its_body_and_backtrace() {
         assert!(shown.contains(text), "no {text:?} in\n{shown}");
     }
     let said = project.run(&["dead", "show", "puppet", "b"]);
-    assert!(said.ended(1).err.contains("not among the dead"), "{}", said.err);
+    assert!(said.ended(1).err.contains("job b is not known"), "{}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,7 +86,24 @@ async fn the_respawned_run_again_with_all_their_attempts() {
     let view = project.run(&["job", "show", "a", "--json"]).document();
     assert_eq!((&view["state"], &view["attempts"]), (&json!("ready"), &json!(0)));
     let said = project.run(&["dead", "respawn", "puppet", "a"]);
-    assert!(said.ended(1).err.contains("job a is not among the dead"), "{}", said.err);
+    assert!(said.ended(1).err.contains("job a is ready, not dead"), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_job_whose_unique_value_is_held_says_by_whom() {
+    let (project, runner) = graveyard(&[]).await;
+    let panic = Script::end(End::Panic("on fire".into())).to_json();
+    project.pipe(&panic, &["push", "puppet", "--id", "one", "--unique", "u", "--wait"]).ended(4);
+    drop(runner);
+    project.run(&["push", "puppet", "--id", "two", "--unique", "u", "--data", "x"]).ended(0);
+    let said = project.run(&["dead", "respawn", "puppet", "one"]).ended(1).err.clone();
+    assert!(said.contains("job one stays dead: job two holds its unique value `u`"), "{said}");
+    let document = project.run(&["dead", "respawn", "puppet", "one", "--json"]).ended(1).document();
+    assert_eq!(document["status"], "unique-held");
+    let why = project.run(&["job", "why", "one"]).done();
+    assert!(why.contains("respawn it, once job two is over, which holds its unique value `u`"), "{why}");
+    let none = project.run(&["dead", "respawn", "pupet", "--all"]);
+    assert!(none.ended(0).err.contains("there is no topic `pupet` (did you mean `puppet`?)"), "{}", none.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

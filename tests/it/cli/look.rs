@@ -150,6 +150,7 @@ async fn topics_join_manifest_folder_and_store() {
         "origin",
         "paused",
         "ready",
+        "recent",
         "refused",
         "run",
         "running",
@@ -311,4 +312,32 @@ async fn attempts_are_shown_by_the_server_of_their_runner_and_without_one_the_jo
         assert!(said.ended(2).err.contains("--server URL"), "{}", said.err);
     }
     assert!(project.run(&["attempts"]).err.contains("[journal]"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_keeps_its_handlers_lines_out_of_the_servers_log() {
+    let manifest = "[topics.puppet]\n[topics.quiet]\nhandler = \"puppet\"\nserver-log = false\n";
+    let project = TestProject::new(manifest, &[("puppet", guests::PUPPET)]).await;
+    let runner = project.serve().await;
+    for (topic, line) in [("quiet", "this is hidden"), ("puppet", "this is loud")] {
+        let script = json!({ "do": [{ "log": line }] }).to_string();
+        project.run(&["push", topic, "--data", &script, "--wait"]).ended(0);
+    }
+    until("the loud line", SOON, async || runner.log().contains("this is loud").then_some(())).await;
+    assert!(!runner.log().contains("this is hidden"), "{}", runner.log());
+    assert!(project.run(&["attempts", "--topic", "quiet"]).done().contains("this is hidden"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_fails_its_attempts_is_shown_where_topics_are() {
+    let project = TestProject::new("[topics.puppet]\nattempts = 1\n", &[("puppet", guests::PUPPET)]).await;
+    let _runner = project.serve().await;
+    for _ in 0..3 {
+        project.run(&["push", "puppet", "--data", r#"{"do": [{"end": {"panic": "on fire"}}]}"#, "--wait"]).ended(4);
+    }
+    let topic = of_topic(&project.run(&["topics", "--json"]).documents(), "puppet");
+    assert_eq!((&topic["recent"]["failing"], &topic["recent"]["serving"]["failed"]), (&json!(true), &json!(3)));
+    assert_eq!(topic["recent"]["serving"]["version"], topic["version"]);
+    let table = project.run(&["topics"]).done();
+    assert!(table.contains("failing: 100 % of 3 attempts in the last minute, version "), "{table}");
 }

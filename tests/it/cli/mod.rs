@@ -20,6 +20,7 @@ mod project;
 mod push;
 mod run;
 mod server;
+mod terminal;
 mod wait;
 mod why;
 

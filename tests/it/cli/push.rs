@@ -1,7 +1,7 @@
 //! `push`: where a body comes from, which jobs are made of it, and what is refused.
 
 use gristmill_tests::guests;
-use gristmill_tests::process::{Process, command};
+use gristmill_tests::process::{Process, command, program};
 use gristmill_tests::test_project::{Said, TestProject, fields};
 use serde_json::json;
 
@@ -186,9 +186,34 @@ async fn a_push_to_an_unknown_topic_warns_and_names_a_near_one() {
     let said = project.run(&["push", "something-else", "--data", "x"]);
     let warning = "warning: there is no topic `something-else`: its jobs wait until";
     assert!(said.ended(0).err.starts_with(warning), "{}", said.err);
-    for topic in ["parking", "echo"] {
-        assert_eq!(project.run(&["push", topic, "--data", "x"]).ended(0).err, "", "{topic}");
-    }
+    let idle = |topic| project.run(&["push", topic, "--data", "x"]).ended(0).err.clone();
+    let (parking, echo) = (idle("parking"), idle("echo"));
+    assert!(
+        parking.contains("note: no server has ") && parking.contains("nobody.wasm: what was pushed waits"),
+        "{parking}"
+    );
+    assert!(echo.contains("gristmill.db: what was pushed waits until `gristmill run`"), "{echo}");
+    let quiet = [&["push", "echo", "--data", "x", "--quiet"][..], &["push", "echo", "--data", "x", "--json"]];
+    assert!(quiet.iter().all(|quiet| project.run(quiet).ended(0).err.is_empty()));
+    let _runner = project.serve().await;
+    assert_eq!(idle("echo"), "");
+    assert!(idle("parking").contains("note: of `parking`"), "{}", idle("parking"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_in_a_folder_with_nothing_says_that_nothing_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let gristmill = |words: &[&str]| {
+        let mut command = std::process::Command::new(program());
+        let output = command.current_dir(folder.path()).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = gristmill(&["push", "greet", "--data", "1"]);
+    let here = "here is neither a gristmill.toml nor handlers/greet.wasm: what was pushed waits until `gristmill run`";
+    assert!(said.starts_with("note: no server has ") && said.contains(here), "{said}");
+    assert!(gristmill(&["pause", "gret"]).contains("there is no topic `gret` (did you mean `greet`?)"));
+    assert_eq!(gristmill(&["resume", "greet"]), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

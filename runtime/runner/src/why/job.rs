@@ -115,8 +115,18 @@ pub async fn why(
         let again = look_up(store, tenant, id).await?;
         if again.as_ref().is_some_and(|again| (&again.state, &again.behind) == (&view.state, &view.behind)) {
             let pace = counts.as_ref().and_then(&pace);
+            let unique = match unique_holder(store, view).await? {
+                // It may only have held it last.
+                Some((value, holder)) => {
+                    store.job(tenant, &holder).await?.filter(is_on_its_way).map(|it| (value, it.id))
+                }
+                None => None,
+            };
             let idle = counts.as_ref().and_then(|counts| idle(counts, of_tenant, &served, runners));
-            let why = explain(view, topic, ahead, idle, &served.limits, pace, Timestamp::now());
+            let mut why = explain(view, topic, ahead, idle, &served.limits, pace, Timestamp::now());
+            if let Some((value, holder)) = unique {
+                why.detail.push_str(&format!(", once job {holder} is over, which holds its unique value `{value}`"));
+            }
             let key_rate = served.limits.per_key.rate;
             return Ok(Some(wait_for_key(why, view.behind.as_ref(), holder.as_ref(), key_rate)));
         }
@@ -141,6 +151,27 @@ pub async fn why(
             idle: None,
         }
     }))
+}
+
+fn is_on_its_way(view: &JobView) -> bool {
+    !matches!(view.state, JobState::Dead { .. } | JobState::Finished)
+}
+
+/// The unique value of a dead job, and the other job that holds it, so that this one cannot be respawned, or held it last.
+///
+/// # Errors
+/// The store is unavailable.
+pub async fn unique_holder(
+    store: &(impl Inspect + ?Sized),
+    view: &JobView,
+) -> Result<Option<(String, JobId)>, StoreError> {
+    let unique = view.job.as_ref().and_then(|job| Some((&job.spec.topic, job.spec.unique.as_ref()?)));
+    let is_dead = matches!(view.state, JobState::Dead { .. });
+    let Some((topic, unique)) = unique.filter(|(_, unique)| is_dead && unique.window.is_none()) else {
+        return Ok(None);
+    };
+    let holder = store.unique_holder(topic, &unique.value).await?.filter(|holder| *holder != view.id);
+    Ok(holder.map(|holder| (unique.value.clone(), holder)))
 }
 
 /// The same of a job that waits for others of its key. `holder`: the first of these, if it is still there.
@@ -234,8 +265,9 @@ fn by_state(view: &JobView, key_rate: Option<Rate>, now: Timestamp) -> (WhyReaso
         }
         JobState::Waiting => (WhyReason::Waiting, waiting(view.waits_for.as_ref()), None),
         JobState::Dead { since } => {
-            let detail =
-                format!("dead since {since}, after {} attempts ({}): {}", view.attempts, failure(), remedy(view));
+            let attempts = if view.attempts == 1 { "attempt" } else { "attempts" };
+            let (times, why) = (view.attempts, failure());
+            let detail = format!("dead since {since}, after {times} {attempts} ({why}): {}", remedy(view));
             (WhyReason::Dead, detail, None)
         }
         JobState::Finished => {

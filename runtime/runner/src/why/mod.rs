@@ -6,6 +6,6 @@ mod served;
 mod serving;
 
 pub use forecast::ExpectedBy;
-pub use job::{Why, WhyReason, why};
+pub use job::{Why, WhyReason, unique_holder, why};
 pub use served::{Asked, Runners, Served};
 pub use serving::{Idle, IdleReason, LimitCounts, Serving, TopicWhy, idle, topic_why};

@@ -67,7 +67,7 @@ fn refuse(global: &Global, error: &ManifestError) -> anyhow::Result<Exit> {
             screen::document(&document::problem(problem))?;
         }
     } else {
-        screen::line(&error.render(screen::out_has_colour()))?;
+        screen::line_rendered(|colour| error.render(colour))?;
     }
     Ok(Exit::Failed)
 }

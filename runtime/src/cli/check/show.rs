@@ -10,6 +10,9 @@ use gristmill_config::{Diagnostic, Manifest, units};
 use gristmill_core::job::TopicId;
 use gristmill_sandbox::Kind;
 
+/// Topics of a component that the table shows.
+const TOPICS: usize = 3;
+
 /// The whole folder: a line for each component, and every problem.
 pub(super) fn folder(manifest: &Manifest, checked: &[Checked], problems: &[Diagnostic]) -> anyhow::Result<()> {
     if !checked.is_empty() {
@@ -56,7 +59,7 @@ fn refusal(Checked { found, component, .. }: &Checked) -> anyhow::Result<()> {
 }
 
 fn list(problems: &[Diagnostic]) -> anyhow::Result<()> {
-    problems.iter().try_for_each(|problem| screen::line(&format!("\n{}", problem.render(screen::out_has_colour()))))
+    problems.iter().try_for_each(|problem| screen::line_rendered(|colour| format!("\n{}", problem.render(colour))))
 }
 
 fn table(checked: &[Checked]) -> Table {
@@ -72,7 +75,7 @@ fn table(checked: &[Checked]) -> Table {
             units::SIZE.about(checked.found.bytes),
             of(|it| units::SIZE.about(it.started.memory_bytes)),
             of(|it| units::COUNT.about(it.started.fuel)),
-            topics(checked, " "),
+            some_topics(checked),
             of(|it| short(it.component.imports())),
         ]);
     }
@@ -102,19 +105,31 @@ fn about(checked: &Checked, examined: &Examined) -> Vec<(&'static str, String)> 
         ("exports", component.exports().join("\n")),
         ("imports", or_none(component.imports().join("\n"))),
         ("grants", or_none(grants.join(" "))),
-        ("topics", or_none(topics(checked, "\n"))),
+        ("topics", or_none(topics(checked).join("\n"))),
     ]
 }
 
 /// The topics that it serves, each with what it does not grant.
-fn topics(checked: &Checked, between: &str) -> String {
+fn topics(checked: &Checked) -> Vec<String> {
     let topic = |topic: &gristmill_core::topic::Topic| {
         let lacking: Vec<_> = checked.lacking(topic).iter().map(|capability| capability.name()).collect();
         let lacking = if lacking.is_empty() { String::new() } else { format!("(lacks {})", lacking.join(", ")) };
         format!("{}{lacking}", topic.id)
     };
-    let topics: Vec<_> = checked.topics.iter().map(topic).collect();
-    if topics.is_empty() { "-".into() } else { topics.join(between) }
+    checked.topics.iter().map(topic).collect()
+}
+
+/// Some of them, those first that lack something: a component may serve hundreds.
+fn some_topics(checked: &Checked) -> String {
+    let mut topics = topics(checked);
+    topics.sort_by_key(|topic| !topic.contains('('));
+    let more = topics.len().saturating_sub(TOPICS);
+    topics.truncate(TOPICS);
+    match (topics.is_empty(), more) {
+        (true, _) => "-".into(),
+        (false, 0) => topics.join(" "),
+        (false, more) => format!("{} and {more} more", topics.join(" ")),
+    }
 }
 
 /// `log queue wasi:cli wasi:io`: the whole names say the same version over and over.

@@ -318,7 +318,7 @@ impl<'a> Session<'a> {
             return screen::document(&json!({ "kind": "failed", "project": project, "message": format!("{error:#}") }));
         }
         match error.downcast_ref::<ManifestError>() {
-            Some(invalid @ ManifestError::Invalid { .. }) => screen::note(&invalid.render(screen::note_has_colour())),
+            Some(invalid @ ManifestError::Invalid { .. }) => screen::note_rendered(|colour| invalid.render(colour)),
             _ => screen::note(&format!("error: {error:#}")),
         }
         if let Some(Serving { version, topics }) = self.serving.get(project)

@@ -272,7 +272,7 @@ impl Built {
         };
         screen::note(&format!("{}: {size}, {made}, version {version}", self.dropped.display()));
         for problem in &self.lacking {
-            screen::note(&format!("\n{}", problem.render(screen::note_has_colour())));
+            screen::note_rendered(|colour| format!("\n{}", problem.render(colour)));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Language {
+pub(in crate::cli) enum Language {
     #[value(alias = "rs")]
     Rust,
     #[value(name = "javascript", alias = "js")]

@@ -19,6 +19,7 @@ pub(super) mod watch;
 use std::path::Path;
 
 pub(super) use self::commands::Group;
+pub(super) use self::language::Language;
 use gristmill_core::job::Name;
 
 /// What the handler of a project is called.

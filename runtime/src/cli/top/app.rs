@@ -5,6 +5,7 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModif
 use super::list::{self, List};
 use super::source::Seen;
 use super::view::{Row, View};
+use crate::cli::audit::Words;
 use gristmill_core::job::{JobId, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_server::StreamedEvent;
@@ -23,6 +24,24 @@ pub(super) enum Ask {
     RespawnJob(TopicId, JobId),
     Respawn(DeadGroup),
     Delete(DeadGroup),
+}
+
+impl Ask {
+    /// As the audit log has it; `None` if it changes nothing.
+    pub(super) fn words(&self) -> Option<Words> {
+        let (what, topic, of) = match self {
+            Self::Quit | Self::Look => return None,
+            Self::SetPaused(topic, true) => ("pause", topic, None),
+            Self::SetPaused(topic, false) => ("resume", topic, None),
+            Self::Cancel(topic, id) => ("job cancel", topic, Some(("ids", id.to_string()))),
+            Self::Kill(topic, id) => ("job kill", topic, Some(("ids", id.to_string()))),
+            Self::RespawnJob(topic, id) => ("dead respawn", topic, Some(("ids", id.to_string()))),
+            Self::Respawn(group) => ("dead respawn", &group.topic, Some(("query", group.q.clone()))),
+            Self::Delete(group) => ("dead delete", &group.topic, Some(("query", group.q.clone()))),
+        };
+        let about = [("topic", topic.to_string())].into_iter().chain(of).map(|(name, value)| (name.to_owned(), value));
+        Some(Words { command: format!("top: {what}"), about: about.collect() })
+    }
 }
 
 /// What keys are read as.
@@ -83,7 +102,21 @@ impl App {
         if self.holds_events() {
             seen.events = std::mem::take(&mut self.seen.events);
         }
+        let selected = self.selected();
         self.seen = seen;
+        self.select(&selected);
+    }
+
+    /// The selection stays on its row where rows change their order: the next key may change something.
+    fn select(&mut self, wanted: &Row) {
+        let list = list::list(&self.seen, self.view());
+        let (shown, selected) = self.rows(&list);
+        let is_it = |place: &usize| list.rows.get(*place).is_some_and(|(_, row)| row.is_of(wanted));
+        // All lines of a job's page are about it.
+        let has_moved = selected.and_then(|selected| shown.get(selected)).is_some_and(|place| !is_it(place));
+        if let Some(place) = shown.iter().position(is_it).filter(|_| has_moved) {
+            self.place.selected = place;
+        }
     }
 
     /// Takes the latest events.

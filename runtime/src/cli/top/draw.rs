@@ -10,8 +10,8 @@ use super::app::{App, Mode};
 use super::list;
 use super::source::TopicRow;
 use super::view::View;
-use crate::cli::screen;
 use crate::cli::topic_line::TopicLine;
+use crate::cli::{screen, table};
 use gristmill_config::units;
 
 /// Topics in the line of warnings.
@@ -33,7 +33,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
     if app.mode == Mode::Help {
         frame.render_widget(Text::from(HELP), rows);
     } else {
-        let (table, mut state) = table(app);
+        let (table, mut state) = table(app, rows.width);
         frame.render_stateful_widget(table, rows, &mut state);
     }
     frame.render_widget(Line::from(screen::clean(app.note.as_deref().unwrap_or_default())), note);
@@ -84,47 +84,38 @@ fn crumbs_of(app: &App) -> Line<'static> {
     Line::from(spans)
 }
 
-fn table(app: &App) -> (Table<'static>, TableState) {
+fn table(app: &App, room: u16) -> (Table<'static>, TableState) {
     let list = list::list(app.seen(), app.view());
     let (shown, selected) = app.rows(&list);
-    let sorted = app.place().sort;
-    let is_number = |column: usize| list.titles.get(column).is_some_and(|title| title.starts_with('>'));
-    let cell = |(column, text): (usize, &str)| {
-        let alignment = if is_number(column) { Alignment::Right } else { Alignment::Left };
-        Cell::from(Text::from(screen::clean(text)).alignment(alignment))
+    let titles: Vec<String> = list.titles.iter().map(|title| (*title).to_owned()).collect();
+    let mark = |column: usize| match app.place().sort {
+        Some((by, descending)) if by == column => Some(if descending { "v" } else { "^" }),
+        _ => None,
     };
-    let titles: Vec<_> = list.titles.iter().map(|title| title.trim_start_matches('>')).collect();
-    let mark = |column: usize| match sorted {
-        Some((by, descending)) if by == column => {
-            if descending {
-                "v"
-            } else {
-                "^"
-            }
-        }
-        _ => "",
+    let mut widths = table::widths(&titles, list.rows.iter().map(|(row, _)| row));
+    widths.iter_mut().enumerate().for_each(|(column, width)| *width += usize::from(mark(column).is_some()));
+    let widths = table::fit(&titles, &widths, room.into());
+    let last = titles.len().saturating_sub(1);
+    let row = |cells: &[String]| {
+        let columns = cells.iter().zip(&widths).zip(&titles).enumerate();
+        Row::new(columns.filter_map(|(column, ((text, width), title))| {
+            let alignment = if title.starts_with('>') { Alignment::Right } else { Alignment::Left };
+            let text = table::shortened(&screen::clean(text), (*width)?, column == last);
+            Some(Cell::from(Text::from(text).alignment(alignment)))
+        }))
     };
-    let titled: Vec<_> = titles.iter().enumerate().map(|(column, title)| format!("{title}{}", mark(column))).collect();
-    let widths: Vec<_> = titled
+    let titled: Vec<String> = titles
         .iter()
         .enumerate()
-        .map(|(column, title)| {
-            let texts = list.rows.iter().filter_map(|(row, _)| row.get(column)).map(|text| text.chars().count());
-            let width = texts.chain([title.len()]).max().unwrap_or_default();
-            let width = u16::try_from(width).unwrap_or(u16::MAX);
-            if column + 1 == titles.len() { Constraint::Fill(1) } else { Constraint::Length(width) }
-        })
+        .map(|(column, title)| format!("{}{}", title.trim_start_matches('>'), mark(column).unwrap_or_default()))
         .collect();
-    let rows: Vec<_> = shown
-        .iter()
-        .filter_map(|place| list.rows.get(*place))
-        .map(|(row, _)| Row::new(row.iter().map(String::as_str).enumerate().map(cell).collect::<Vec<_>>()))
-        .collect();
-    let header = Row::new(titled.iter().map(String::as_str).enumerate().map(cell).collect::<Vec<_>>());
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let marked = Style::new().add_modifier(Modifier::REVERSED);
-    let table = Table::new(rows, widths).header(header.style(bold)).column_spacing(2).row_highlight_style(marked);
-    (table, TableState::new().with_selected(selected))
+    let rows = shown.iter().filter_map(|place| list.rows.get(*place)).map(|(cells, _)| row(cells));
+    let constraints =
+        widths.iter().flatten().map(|width| Constraint::Length(u16::try_from(*width).unwrap_or(u16::MAX)));
+    let table = Table::new(rows, constraints).header(row(&titled).style(bold));
+    (table.column_spacing(2).row_highlight_style(marked), TableState::new().with_selected(selected))
 }
 
 const HELP: &str = "\
@@ -154,7 +145,7 @@ fn keys_of(app: &App) -> String {
             };
             let filter = &app.place().filter;
             let filter = if filter.is_empty() { String::new() } else { format!("/{}  ", screen::clean(filter)) };
-            format!("{filter}{changes}: view  Enter open  Esc back  / filter  s sort  space freeze  ? help  q quit")
+            format!("{filter}{changes}: view  Enter open  Esc back  / filter  s sort  ? help  q quit")
         }
         Mode::Name(typed) => format!(":{}_", screen::clean(typed)),
         Mode::Filter => format!("/{}_", screen::clean(&app.place().filter)),

@@ -27,7 +27,7 @@ use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::table::Table;
 use super::topic_line::Topics;
-use super::{screen, stats};
+use super::{audit, screen, stats};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 
@@ -101,7 +101,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
     let app = App::new(source.read(&View::Topics).await?, args.read_only);
     let mut terminal = ratatui::init();
-    let watched = watch(&mut terminal, source, app, args.every.max(SHORTEST)).await;
+    let watched = watch(global, &mut terminal, source, app, args.every.max(SHORTEST)).await;
     ratatui::restore();
     watched?;
     Ok(Exit::Done)
@@ -109,6 +109,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
 
 /// Until the person quits. A store that is unavailable is shown as such, and asked again.
 async fn watch(
+    global: &Global,
     terminal: &mut DefaultTerminal,
     mut source: Source,
     mut app: App,
@@ -136,7 +137,12 @@ async fn watch(
                     None => {}
                     Some(Ask::Quit) => return Ok(()),
                     Some(ask) => {
-                        match source.act(ask).await {
+                        let words = ask.words();
+                        let acted = source.act(ask).await;
+                        if let Some(words) = words {
+                            audit::record(global, words, acted.is_ok()).await;
+                        }
+                        match acted {
                             Ok(done) => app.note = done.or(app.note.take()),
                             Err(error) => app.note = Some(format!("{error:#}")),
                         }

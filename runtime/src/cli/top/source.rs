@@ -10,7 +10,7 @@ use super::app::Ask;
 use super::events::EventLog;
 use super::view::View;
 use crate::cli::attempts::{Attempt, in_words};
-use crate::cli::dead::{Act, act_on};
+use crate::cli::dead::{Act, act_on, why_not};
 use crate::cli::find::Finder;
 use crate::cli::store::Reached;
 use crate::cli::table::facts;
@@ -107,7 +107,8 @@ impl Source {
     /// The store is unavailable, or refuses.
     pub(super) async fn read(&mut self, view: &View) -> anyhow::Result<Seen> {
         let lines = self.topics.of(&self.tenants).await?;
-        let topics = self.with_rates(Instant::now(), lines);
+        let mut topics = self.with_rates(Instant::now(), lines);
+        topics.sort_by_key(|row| std::cmp::Reverse(row.line.attention()));
         let mut seen = Seen { at: Timestamp::now(), topics, ..Seen::default() };
         match view {
             View::Topics => {}
@@ -259,8 +260,10 @@ impl Source {
             }
             Ask::RespawnJob(topic, id) => {
                 let were_dead = store.respawn(&topic, std::slice::from_ref(&id)).await?;
-                let is_ready = were_dead.first() == Some(&true);
-                format!("{id} is {}", if is_ready { "ready again" } else { "not dead any more" })
+                match were_dead.first() {
+                    Some(true) => format!("{id} is ready again"),
+                    _ => why_not(store, &topic, &id).await?.1,
+                }
             }
             Ask::Respawn(group) => self.act_on_group(&group, Act::Respawn).await?,
             Ask::Delete(group) => self.act_on_group(&group, Act::Delete).await?,

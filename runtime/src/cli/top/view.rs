@@ -98,6 +98,16 @@ pub(super) enum Row {
 }
 
 impl Row {
+    /// Whether it is about the same topic, job or group, whatever has become of that.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Topic { topic, .. }, Self::Topic { topic: other, .. }) => topic == other,
+            (Self::Job { id, .. }, Self::Job { id: other, .. }) => id == other,
+            (Self::Group(group), Self::Group(other)) => group.q == other.q && group.topic == other.topic,
+            _ => false,
+        }
+    }
+
     /// What `Enter` opens.
     pub(super) fn opens(&self) -> Option<View> {
         match self {

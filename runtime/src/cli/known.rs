@@ -1,0 +1,80 @@
+//! Whether anything does the jobs of a topic, as far as a command can tell: what people are told who got its name or the folder wrong.
+
+use super::global::Global;
+use super::store::Reached;
+use super::topic_line::Topics;
+use super::{folder, screen};
+use gristmill_config::Manifest;
+use gristmill_core::job::TopicId;
+use gristmill_core::units::nearest;
+use gristmill_runner::why::IdleReason;
+use gristmill_store::StoreError;
+
+/// Says to people that there is no such topic, if neither manifest, folder, store nor server has it. A client that may not read is told nothing.
+pub(super) async fn note_unknown(global: &Global, topic: &TopicId) -> anyhow::Result<()> {
+    let manifest = global.manifest_without_secrets()?;
+    let reached = global.reach_if_any(&manifest).await?;
+    let tenants = std::slice::from_ref(&topic.tenant);
+    let known = match Topics::find(global, &manifest, reached.as_ref()).await?.of(tenants).await {
+        Err(StoreError::Refused { .. }) => return Ok(()),
+        known => known?,
+    };
+    let names = known.iter().map(|line| line.counts.topic.topic.as_str());
+    if names.clone().all(|name| name != topic.topic.as_str()) {
+        let near = nearest(topic.topic.as_str(), names).map(|near| format!(" (did you mean `{near}`?)"));
+        screen::note(&format!("there is no topic `{topic}`{}; see `gristmill topics`", near.unwrap_or_default()));
+    }
+    Ok(())
+}
+
+/// Says to people that nothing does the jobs that they have just pushed, if that is so.
+pub(super) async fn note_idle(global: &Global, reached: &Reached, topic: &TopicId) {
+    if global.json || global.quiet {
+        return;
+    }
+    let Ok(manifest) = global.manifest_without_secrets() else { return };
+    let (missing, store) = (missing_handler(global, &manifest, topic), &manifest.store.address);
+    let (idle, missing) = match &reached.server {
+        // A function may be its handler, so the files alone do not say.
+        Some(server) => match &missing {
+            Some(_) => match server.topic_why(topic).await.ok().and_then(|why| why.idle) {
+                Some(idle) if [IdleReason::NoHandler, IdleReason::NoHandlerHere].contains(&idle.reason) => {
+                    (Some(format!("of `{topic}` {}", idle.detail)), None)
+                }
+                _ => (None, None),
+            },
+            None => (None, None),
+        },
+        None if reached.is_ours_alone => (Some(format!("no server has {store}")), missing),
+        None if reached.store.heartbeats().await.is_ok_and(|alive| alive.is_empty()) => {
+            (Some(format!("no runner works on {store}")), missing)
+        }
+        None => (None, None),
+    };
+    if let Some(idle) = idle {
+        let missing = missing.map(|missing| format!(", and {missing}")).unwrap_or_default();
+        let until = if reached.server.is_some() { "" } else { " until `gristmill run` does it" };
+        screen::note(&format!("note: {idle}{missing}: what was pushed waits{until}"));
+    }
+}
+
+/// Why a server that is started here would not do the topic's jobs.
+fn missing_handler(global: &Global, manifest: &Manifest, id: &TopicId) -> Option<String> {
+    if global.names_server() {
+        return None;
+    }
+    let topic = manifest.topics.get(id).cloned().unwrap_or_else(|| manifest.auto_topic(&id.topic));
+    if topic.external {
+        return None;
+    }
+    let files = folder::scan(&manifest.handlers).ok()?;
+    if files.iter().any(|file| file.name.as_ref() == Ok(&topic.handler)) {
+        return None;
+    }
+    let file = manifest.handlers.folder.join(format!("{}.wasm", topic.handler));
+    Some(if global.has_manifest() {
+        format!("there is no {}", file.display())
+    } else {
+        format!("here is neither a gristmill.toml nor {}", file.display())
+    })
+}
