@@ -77,7 +77,7 @@ fn problem(words: &[String]) -> Option<(ErrorKind, String)> {
 }
 
 fn is_cut(words: &[String]) -> bool {
-    words.iter().any(|word| word.contains(['…', '[', '<']) || word == "...")
+    words.iter().any(|word| word.contains(['…', '[', '<']) || ["...", "COMMAND"].contains(&word.as_str()))
 }
 
 #[test]

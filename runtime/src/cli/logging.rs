@@ -65,10 +65,13 @@ pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<WorkerGuard>
 fn filter(text: &str) -> Result<EnvFilter, String> {
     let directives: Vec<&str> = text.split(',').map(str::trim).filter(|directive| !directive.is_empty()).collect();
     let is_word = |directive: &&str| !directive.contains(['=', '[']) && !directive.starts_with("gristmill");
-    let is_level =
-        |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) || ("0"..="5").contains(&word);
+    let is_level = |word: &str| {
+        LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) || word.len() == 1 && ("0"..="5").contains(&word)
+    };
     if let Some(word) = directives.iter().copied().filter(is_word).find(|word| !is_level(word)) {
-        let near = nearest(&word.to_lowercase(), LEVELS.into_iter());
+        let lower = word.to_lowercase();
+        let near = LEVELS.into_iter().find(|level| lower.starts_with(level));
+        let near = near.or_else(|| nearest(&lower, LEVELS.into_iter()));
         let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
         return Err(format!("`{word}` is no level{near}: levels are {}", LEVELS.join(", ")));
     }
