@@ -302,7 +302,8 @@ fn confirmed(Bulk { action, matched, .. }: &Bulk) -> anyhow::Result<bool> {
     }
     let wanted = if *matched > FEW { matched.to_string() } else { "y".into() };
     let mut err = io::stderr().lock();
-    write!(err, "type {wanted} to {} {matched} jobs: ", action.as_str())
+    let jobs = if *matched == 1 { "job" } else { "jobs" };
+    write!(err, "type {wanted} to {} {matched} {jobs}: ", action.as_str())
         .and_then(|()| err.flush())
         .context("no terminal")?;
     let mut line = String::new();

@@ -220,6 +220,8 @@ async fn act(global: &Global, which: &Which, act: Act) -> anyhow::Result<Exit> {
     for (id, is_done) in changes {
         show_change(global, &*store, (topic, &id), act, is_done, chosen.is_some()).await?;
     }
+    // Who asks for the topics may have to open the store, too.
+    drop(store);
     if !global.json {
         say_done(global, topic, act, done as u64).await?;
     }

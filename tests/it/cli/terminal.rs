@@ -14,6 +14,9 @@ use serde_json::json;
 const EVIL: &str =
     "\u{1b}]52;c;cm0gLXJmIH4=\u{7}\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{2066}\r\u{1b}[1A\u{7f}";
 
+/// How a bar of progress goes back to the beginning of its line.
+const PROGRESS: &str = "\r\u{1b}[2K";
+
 /// Runs a command in a terminal of 80 columns, and returns what that was sent. `script` is part of every Linux.
 fn in_terminal(project: &TestProject, arguments: &[&str]) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
@@ -25,7 +28,7 @@ fn in_terminal(project: &TestProject, arguments: &[&str]) -> String {
     let mut script = Command::new("script");
     script.args(["-qec", &line, "/dev/null"]).env("SHELL", "/bin/sh").env("NO_COLOR", "1");
     let output = script.env("XDG_CACHE_HOME", caches()).stdin(Stdio::null()).output().unwrap();
-    String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n")
+    String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n").replace(PROGRESS, "")
 }
 
 #[track_caller]
