@@ -32,6 +32,8 @@ impl From<Refused> for Problem {
             | Refused::Span { .. }
             | Refused::SpanOfTenant { .. }
             | Refused::Due { .. }
+            | Refused::Seconds { .. }
+            | Refused::Ttl
             | Refused::After { .. }
             | Refused::Reserved { .. } => Code::BadRequest,
         };

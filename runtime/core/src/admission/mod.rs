@@ -25,6 +25,9 @@ pub const ATTEMPTS: RangeInclusive<u32> = 1..=1000;
 /// The longest delay, time to live, unique window and keeping of a result: ten years.
 pub const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
+/// The earliest one that a job may name, September 2001: an earlier one is one in seconds.
+pub const EARLIEST: Timestamp = Timestamp::from_millis(1_000_000_000_000);
+
 /// The latest point in time at which a job may become due: the end of the year 9999.
 pub const LATEST: Timestamp = Timestamp::from_millis(253_402_300_799_999);
 
@@ -80,6 +83,12 @@ pub enum Refused {
     SpanOfTenant { field: &'static str, tenant: Name, ms: u64, allowed: u64, limit: &'static str },
     #[error("the job would be due at {ms} ms since 1970, which is after the year 9999: is it in another unit?")]
     Due { ms: u64 },
+    #[error(
+        "the job would be due at {ms} ms since 1970, which is before September 2001: is it in seconds? It is to be in milliseconds"
+    )]
+    Seconds { ms: u64 },
+    #[error("the time to live is 0 ms, so the job would never run: name at least 1 ms, or leave it out")]
+    Ttl,
     #[error("the job names {names} jobs in `after`, but it may name {AFTER}: put them into a batch, and wait for that")]
     After { names: usize },
     #[error(
@@ -114,6 +123,8 @@ impl Refused {
             Self::Attempts { .. } => u64::from(*ATTEMPTS.end()),
             Self::Span { .. } => millis(LONGEST),
             Self::Due { .. } => LATEST.as_millis(),
+            Self::Seconds { .. } => EARLIEST.as_millis(),
+            Self::Ttl => 1,
             Self::After { .. } => AFTER as u64,
             Self::Reserved { .. } | Self::UnknownTopic(_) => 0,
         }
@@ -163,6 +174,9 @@ impl Rules {
             return Err(Refused::After { names: spec.links.after.len() });
         }
         check_span("time to live", spec.ttl)?;
+        if spec.ttl.is_some_and(|ttl| ttl.is_zero()) {
+            return Err(Refused::Ttl);
+        }
         let window = spec.unique.as_ref().and_then(|unique| unique.window);
         check_span("keeping of the result", spec.keep_result)?;
         check_span("unique window", window)?;
@@ -193,11 +207,12 @@ impl Rules {
 /// Whether a job may become due then.
 ///
 /// # Errors
-/// [`Refused::Span`] or [`Refused::Due`]: it is too far in the future.
+/// [`Refused::Span`] or [`Refused::Due`]: it is too far in the future. [`Refused::Seconds`]: too far in the past.
 pub fn check_due(due: Due) -> Result<(), Refused> {
     match due {
         Due::After(delay) => check_span("delay", Some(delay)),
         Due::At(at) if at > LATEST => Err(Refused::Due { ms: at.as_millis() }),
+        Due::At(at) if at < EARLIEST => Err(Refused::Seconds { ms: at.as_millis() }),
         Due::Now | Due::At(_) => Ok(()),
     }
 }
@@ -301,6 +316,14 @@ mod tests {
             assert!(RULES.admit(job(|job| change(job, bound))).is_ok(), "edge {index}");
             assert!(RULES.admit(job(|job| change(job, bound + 1))).is_err(), "one past edge {index}");
         }
+        let due = |ms| RULES.admit(job(|job| job.due = Due::At(Timestamp::from_millis(ms))));
+        assert!(due(1_000_000_000_000).is_ok());
+        for seconds in [0, 1_800_000_000, 999_999_999_999] {
+            let refused = due(seconds).unwrap_err();
+            assert!(refused.to_string().contains("is it in seconds?"), "{refused}");
+        }
+        assert!(RULES.admit(job(|job| job.spec.ttl = Some(Duration::from_millis(1)))).is_ok());
+        assert_eq!(RULES.admit(job(|job| job.spec.ttl = Some(Duration::ZERO))), Err(Refused::Ttl));
         assert_eq!(
             RULES.admit(job(|job| job.spec.max_attempts = Some(0))).unwrap_err(),
             Refused::Attempts { asked: 0 }
