@@ -1,8 +1,10 @@
 //! Whether other users of this machine can reach a file that should be private.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Mutex;
 
 /// What only the owner and readers in its group should have: nothing for others, no writing for the group.
 const OF_OTHERS: u32 = 0o027;
@@ -28,9 +30,12 @@ pub fn exposure(path: &Path) -> Option<String> {
     })
 }
 
-/// Logs the [`exposure`] of a file, if it has one.
+/// Logs the [`exposure`] of a file, if it has one: once, however often the file is read.
 pub fn warn_if_exposed(path: &Path) {
-    if let Some(problem) = exposure(path) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let Some(problem) = exposure(path) else { return };
+    let is_new = SAID.lock().is_ok_and(|mut said| said.insert(problem.clone()));
+    if is_new {
         tracing::warn!("{problem}");
     }
 }

@@ -20,6 +20,9 @@ use gristmill_sandbox::{COMPILES_AT_ONCE, Component, Sandbox, Version};
 /// before it is refused. A complete component is taken at once.
 const SETTLING: Duration = Duration::from_secs(2);
 
+/// Files that are written within so much time of each other may bear the same time.
+const TICK: Duration = Duration::from_millis(20);
+
 /// Files that are read at once. They are in memory meanwhile.
 const READS_AT_ONCE: usize = 8;
 
@@ -83,6 +86,8 @@ struct Stamp {
     inode: u64,
     size: u64,
     modified_ns: i128,
+    /// Who writes a file may set its time of modification, but not this one.
+    changed_ns: i128,
 }
 
 impl Stamp {
@@ -91,9 +96,14 @@ impl Stamp {
             device: metadata.dev(),
             inode: metadata.ino(),
             size: metadata.size(),
-            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
+            modified_ns: nanos(metadata.mtime(), metadata.mtime_nsec()),
+            changed_ns: nanos(metadata.ctime(), metadata.ctime_nsec()),
         }
     }
+}
+
+fn nanos(seconds: i64, nanos: i64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
 }
 
 /// The components of a folder: `<name>.wasm`, not in subfolders.
@@ -284,6 +294,8 @@ impl Folder {
             changes.unsettled = true;
             return changes;
         }
+        // What was written right after it was read may bear the same times.
+        let may_be_older = result.is_ok() && changed_within(&metadata, TICK);
         match result {
             Ok(Found::New(component)) => {
                 self.backlog.remove(&name);
@@ -301,7 +313,7 @@ impl Folder {
                 self.backlog.add(&name);
                 changes.waiting = true;
             }
-            Err(NotTaken { is_whole: false, .. }) if is_fresh(&metadata) => {
+            Err(NotTaken { is_whole: false, .. }) if changed_within(&metadata, SETTLING) => {
                 self.backlog.remove(&name);
                 // It may have been seen when it joined the backlog.
                 self.seen.remove(&name);
@@ -313,7 +325,11 @@ impl Folder {
                 changes.refused.push(self.refuse(&name, &path, reason));
             }
         }
-        self.seen.insert(name, Stamp::of(&metadata));
+        if may_be_older {
+            changes.unsettled = true;
+        } else {
+            self.seen.insert(name, Stamp::of(&metadata));
+        }
         changes
     }
 
@@ -363,16 +379,38 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(Name, PathBuf)>> {
     Ok(files)
 }
 
+/// Whether the file was written to so shortly ago, whatever its time of modification was set to. Not one of a time that is yet to come: the
+/// clock was set back since.
 #[expect(clippy::disallowed_methods, reason = "compared with a file's time, which is this host's too")]
-fn is_fresh(metadata: &Metadata) -> bool {
-    let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-    SystemTime::now().duration_since(modified).unwrap_or_default() < SETTLING
+fn changed_within(metadata: &Metadata, span: Duration) -> bool {
+    let changed =
+        Duration::new(metadata.ctime().try_into().unwrap_or(0), metadata.ctime_nsec().try_into().unwrap_or(0));
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + changed).is_ok_and(|age| age < span)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use gristmill_sandbox::{CompilerSettings, SandboxSettings};
+
+    #[test]
+    fn a_file_that_is_overwritten_is_another_whatever_size_and_time_it_was_given() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("echo.wasm");
+        let written = |content: &str| {
+            fs::write(&path, content).unwrap();
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+            fs::metadata(&path).unwrap()
+        };
+        let first = written("first");
+        assert!(changed_within(&first, Duration::from_secs(3600)));
+        let begun = Instant::now();
+        // Two writes within a tick of the kernel's clock look alike.
+        while Stamp::of(&written("other")) == Stamp::of(&first) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it looks the same for ever");
+        }
+    }
 
     #[tokio::test]
     async fn a_file_that_goes_while_it_is_loaded_leaves_nothing_behind() {

@@ -35,7 +35,7 @@ pub(super) async fn load_file(
     sandbox: &Sandbox,
 ) -> Result<Found, NotTaken> {
     // Read once: what is hashed, checked and compiled are the same bytes.
-    let wasm = read(path, bytes, sandbox).await.map_err(|reason| NotTaken { reason, is_whole: false })?;
+    let wasm = read(path, bytes, sandbox).await?;
     let loaded = if compile {
         load(name, &wasm, current, sandbox).await?
     } else {
@@ -50,10 +50,10 @@ pub(super) async fn load_file(
 }
 
 /// What is in the file. A disk image that strayed into the folder is refused by its size, and never in memory.
-async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Arc<[u8]>, String> {
-    sandbox.check_size(bytes).map_err(|error| error.to_string())?;
-    let read = tokio::fs::read(path).await.map_err(|error| format!("failed to read it: {error}"))?;
-    Ok(read.into())
+async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Arc<[u8]>, NotTaken> {
+    sandbox.check_size(bytes).map_err(|error| NotTaken { reason: error.to_string(), is_whole: true })?;
+    let failed = |error| NotTaken { reason: format!("failed to read it: {error}"), is_whole: false };
+    Ok(tokio::fs::read(path).await.map_err(failed)?.into())
 }
 
 /// A handler, or nothing if it is the version that serves already, or why not. Its artifact is not kept yet.

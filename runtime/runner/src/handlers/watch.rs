@@ -1,5 +1,7 @@
 //! Hints that files have changed.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use notify::event::ModifyKind;
@@ -13,14 +15,16 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub struct Hints {
     watcher: Option<RecommendedWatcher>,
+    /// What is watched, as it was then: device and inode.
+    watched: BTreeMap<PathBuf, (u64, u64)>,
     wakes: mpsc::Receiver<()>,
     _keep_open: mpsc::Sender<()>,
 }
 
 impl Hints {
-    /// Folders that cannot be watched are logged, and left to the owner's rescan. `is_ours` says whether what a file holds is of
-    /// interest.
-    pub fn new(folders: &[PathBuf], is_ours: impl Fn(&Path) -> bool + Send + 'static) -> Self {
+    /// Watches nothing yet. Folders that cannot be watched are logged, and left to the owner's rescan. `is_ours` says whether what a file
+    /// holds is of interest.
+    pub fn new(is_ours: impl Fn(&Path) -> bool + Send + 'static) -> Self {
         let (sender, wakes) = mpsc::channel(1);
         let wake = sender.clone();
         // A full channel already holds a wake-up; one is as good as many.
@@ -29,21 +33,34 @@ impl Hints {
                 wake.try_send(()).ok();
             }
         });
-        let watcher = watcher.map(|mut watcher| {
-            folders.iter().for_each(|folder| watch(&mut watcher, folder));
-            watcher
-        });
         if let Err(error) = &watcher {
             tracing::warn!(%error, "files cannot be watched here: changes are found by rescanning only");
         }
-        Self { watcher: watcher.ok(), wakes, _keep_open: sender }
+        Self { watcher: watcher.ok(), watched: BTreeMap::new(), wakes, _keep_open: sender }
     }
 
-    /// Watches another folder. What changed in it before gives no hint.
-    pub fn add(&mut self, folder: &Path) {
-        if let Some(watcher) = &mut self.watcher {
-            watch(watcher, folder);
+    /// Watches these folders and no others: also one that has taken the place of another, or that a link leads to now. What changed in it
+    /// before gives no hint. Returns whether some were not watched before.
+    pub fn follow<'a>(&mut self, folders: impl IntoIterator<Item = &'a Path>) -> bool {
+        let Some(watcher) = &mut self.watcher else { return false };
+        let identity = |folder: &Path| std::fs::metadata(folder).ok().map(|found| (found.dev(), found.ino()));
+        let folders: BTreeMap<PathBuf, (u64, u64)> =
+            folders.into_iter().filter_map(|folder| Some((folder.to_owned(), identity(folder)?))).collect();
+        let mut some_new = false;
+        for folder in
+            self.watched.iter().filter(|(folder, was)| folders.get(*folder) != Some(was)).map(|(folder, _)| folder)
+        {
+            // A watch on what is gone is gone, too.
+            watcher.unwatch(folder).ok();
         }
+        for folder in
+            folders.iter().filter(|(folder, is)| self.watched.get(*folder) != Some(is)).map(|(folder, _)| folder)
+        {
+            watch(watcher, folder);
+            some_new = true;
+        }
+        self.watched = folders;
+        some_new
     }
 
     /// Waits for the next hint. Cancel-safe.
@@ -92,5 +109,23 @@ mod tests {
         for kind in [EventKind::Create(CreateKind::File), EventKind::Modify(ModifyKind::Name(RenameMode::To))] {
             assert!(concerns(kind, "..data"), "the manifest may be a link that leads through it");
         }
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_a_link_leads_to_now_is_watched_instead_of_the_one_before() {
+        let place = tempfile::tempdir().unwrap();
+        let [one, two, link] = ["one", "two", "link"].map(|name| place.path().join(name));
+        for folder in [&one, &two] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::os::unix::fs::symlink(&one, &link).unwrap();
+        let mut hints = Hints::new(|_| true);
+        assert!(hints.follow([link.as_path()]) && !hints.follow([link.as_path()]));
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(&two, &link).unwrap();
+        assert!(hints.follow([link.as_path()]));
+        hints.clear();
+        std::fs::write(two.join("echo.wasm"), "").unwrap();
+        hints.next().await;
     }
 }

@@ -52,7 +52,7 @@ struct Looked {
 }
 
 /// What changes with a file. None: it is not there.
-type Stamp = Option<(SystemTime, u64, u64)>;
+type Stamp = Option<(SystemTime, (i64, i64), u64, u64)>;
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -139,7 +139,7 @@ fn stamps(settings: &TlsSettings) -> [Stamp; 2] {
 fn stamp(path: &Path) -> Stamp {
     use std::os::unix::fs::MetadataExt;
     let file = fs::metadata(path).ok()?;
-    Some((file.modified().ok()?, file.len(), file.ino()))
+    Some((file.modified().ok()?, (file.ctime(), file.ctime_nsec()), file.len(), file.ino()))
 }
 
 #[cfg(test)]

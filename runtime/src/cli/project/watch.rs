@@ -33,7 +33,7 @@ impl Watch {
     /// From now on.
     pub(in crate::cli) fn start(folder: &Path, manifest: &Manifest) -> Self {
         let filter = Filter::new(manifest);
-        let hints = Hints::new(&[], {
+        let hints = Hints::new({
             let filter = filter.clone();
             move |path| filter.takes(path)
         });
@@ -81,11 +81,10 @@ impl Watch {
         loop {
             let found = self.sources.look();
             changed.extend(found.changed);
-            if found.new_folders.is_empty() {
+            // A file may come before its folder is watched: another look follows.
+            if !self.hints.follow(self.sources.folders()) {
                 return changed;
             }
-            // A file may come before its folder is watched: another look follows.
-            found.new_folders.iter().for_each(|folder| self.hints.add(folder));
         }
     }
 }

@@ -40,6 +40,8 @@ pub struct Reloader {
     manifest: Manifest,
     /// The manifest's text as last looked at, good or bad; none if there is no file.
     manifest_text: Option<String>,
+    /// What came of reading the file last, with those that it names for secrets: or why it was refused.
+    written: Option<Result<Manifest, String>>,
     /// As last written in the file, which options of the command line may have overruled.
     fixed: Option<Fixed>,
     folder: Folder,
@@ -109,8 +111,9 @@ impl Reloader {
         std::fs::create_dir_all(folder.path())?;
         uploads::remove_leftovers(folder.path());
         let manifest_text = manifest.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
-        let written = manifest_text.as_deref().and_then(|text| Manifest::parse(text, &manifest.path).ok());
-        let fixed = written.as_ref().map(Fixed::of);
+        let written = manifest_text.as_deref().zip(manifest.file.as_ref());
+        let written = written.and_then(|(text, file)| Manifest::parse(text, file).ok());
+        let (fixed, written) = (written.as_ref().map(Fixed::of), written.map(Ok));
         let handler = |(name, function): (Name, _)| (name.clone(), Handler { name, code: Code::Native(function) });
         let (native, registry) = (native.into_iter().map(handler).collect(), watch::Sender::default());
         let (is_readable, last_good) = (true, LastGood::open(&sandbox, folder.path()));
@@ -119,6 +122,7 @@ impl Reloader {
             sandbox,
             manifest,
             manifest_text,
+            written,
             fixed,
             folder,
             is_readable,
@@ -154,7 +158,7 @@ impl Reloader {
         let manifest = self.manifest.file.as_ref().and_then(|file| file.file_name()).map(OsStr::to_owned);
         let is_ours =
             move |path: &Path| path.file_name() == manifest.as_deref() || path.extension() == Some(OsStr::new("wasm"));
-        let mut hints = Hints::new(&self.watched(), is_ours);
+        let mut hints = Hints::new(is_ours);
         let sandbox = self.sandbox.clone();
         let (mut next_look, mut not_before) = (Instant::now(), Instant::now());
         loop {
@@ -174,6 +178,9 @@ impl Reloader {
                     hints.clear();
                     not_before = Instant::now() + APART;
                     next_look = Instant::now() + self.manifest.handlers.rescan;
+                    // Before the look: a folder may be another one by now.
+                    let watched = self.watched();
+                    hints.follow(watched.iter().map(PathBuf::as_path));
                     self.look().await
                 }
             };
@@ -260,13 +267,17 @@ impl Reloader {
         // The parent of a bare file name is the empty path, which means here.
         let here = |folder: &Path| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() };
         let manifest_folder = self.manifest.file.as_ref().and_then(|file| file.parent()).map(here);
-        manifest_folder.into_iter().chain([self.folder.path().to_owned()]).filter(|path| path.is_dir()).collect()
+        // In the folder above, another one takes the place of the handlers' folder.
+        let above = self.folder.path().parent().map(here);
+        manifest_folder.into_iter().chain(above).chain([self.folder.path().to_owned()]).collect()
     }
 
     async fn reload_manifest(&mut self) {
         let Some(file) = self.manifest.file.clone() else { return };
         let text = std::fs::read_to_string(&file).ok();
-        if text == self.manifest_text {
+        let is_same = text == self.manifest_text;
+        // The secrets in other files may be others.
+        if is_same && !text.as_ref().is_some_and(|text| text.contains("file")) {
             return;
         }
         self.manifest_text.clone_from(&text);
@@ -275,7 +286,12 @@ impl Reloader {
             tracing::warn!(manifest = %file.display(), "is gone or empty: the last good one stays in force");
             return;
         };
-        match Manifest::parse(&text, &file) {
+        let written = Manifest::parse(&text, &file).map_err(|error| error.to_string());
+        if is_same && self.written.as_ref() == Some(&written) {
+            return;
+        }
+        self.written = Some(written.clone());
+        match written {
             Ok(mut manifest) => {
                 tracing::info!(manifest = %file.display(), topics = manifest.topics.len(), "manifest reloaded");
                 manifest.file = Some(file);
