@@ -250,10 +250,15 @@ pub(crate) fn sandbox_settings(
     })
 }
 
-/// `$XDG_CACHE_HOME/gristmill`, or `~/.cache/gristmill` (XDG Base Directory Specification 0.8; a relative path counts
-/// as unset).
+/// What systemd gives a service with `CacheDirectory=`, else `$XDG_CACHE_HOME/gristmill`, or `~/.cache/gristmill` (XDG Base Directory
+/// Specification 0.8; a relative path counts as unset).
 fn user_cache(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let absolute = |name| variable(name).filter(|path| path.is_absolute());
+    // Several of them are separated by colons.
+    let of_service = variable("CACHE_DIRECTORY").and_then(|paths| std::env::split_paths(&paths).next());
+    if let Some(cache) = of_service.filter(|path| path.is_absolute()) {
+        return Some(cache);
+    }
     let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(caches.join("gristmill"))
 }
@@ -270,10 +275,16 @@ mod tests {
 
     #[test]
     fn the_cache_is_where_the_user_keeps_caches() {
-        let cache = |xdg: Option<&str>, home: Option<&str>| {
-            let variables = [("XDG_CACHE_HOME", xdg), ("HOME", home)];
+        let cache_of = |service: Option<&str>, xdg: Option<&str>, home: Option<&str>| {
+            let variables = [("CACHE_DIRECTORY", service), ("XDG_CACHE_HOME", xdg), ("HOME", home)];
             user_cache(|name| variables.iter().find(|(known, _)| *known == name)?.1.map(PathBuf::from))
         };
+        let cache = |xdg, home| cache_of(None, xdg, home);
+        assert_eq!(
+            cache_of(Some("/var/cache/gristmill:/var/cache/more"), Some("/c"), None),
+            Some("/var/cache/gristmill".into())
+        );
+        assert_eq!(cache_of(Some(""), Some("/c"), None), Some("/c/gristmill".into()));
         assert_eq!(cache(Some("/c"), Some("/h")), Some("/c/gristmill".into()));
         assert_eq!(cache(Some("c"), Some("/h")), Some("/h/.cache/gristmill".into()));
         assert_eq!(cache(None, Some("/h")), Some("/h/.cache/gristmill".into()));

@@ -19,7 +19,9 @@ pub enum SandboxError {
     },
     #[error("the sandbox's interfaces cannot be linked")]
     Link(#[source] wasmtime::Error),
-    #[error("the artifact cache {path} cannot be opened")]
+    #[error(
+        "failed to open the artifact cache {path} (`cache` in [server], or the variable XDG_CACHE_HOME, names another place)"
+    )]
     OpenCache {
         path: PathBuf,
         #[source]

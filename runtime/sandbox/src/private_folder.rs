@@ -65,7 +65,7 @@ impl PrivateFolder {
         let failed = |source| SandboxError::OpenCache { path: path.to_owned(), source };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
         let path = path.canonicalize().map_err(failed)?;
-        check_private(&path, &fs::metadata(&path).map_err(failed)?)?;
+        make_private(&path, &fs::metadata(&path).map_err(failed)?)?;
         for ancestor in path.ancestors().skip(1) {
             check_ancestor(&path, ancestor, &fs::metadata(ancestor).map_err(failed)?)?;
         }
@@ -187,7 +187,7 @@ impl PrivateFolder {
         let Some(file) = unless_gone(File::open(self.path(name)))? else { return Ok(None) };
         let metadata = file.metadata()?;
         // Another user may have put it here before the folder was private.
-        if metadata.uid() != us() || metadata.mode() & 0o022 != 0 {
+        if metadata.uid() != us() || is_written_by_others(&metadata) {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user could have written it"));
         }
         Ok(Some(file))
@@ -297,24 +297,44 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
+/// What helps where a cache cannot be.
+const ANOTHER: &str = "name another one: `cache` in [server], or the variable XDG_CACHE_HOME";
+
 fn us() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-fn check_private(path: &Path, metadata: &Metadata) -> Result<(), SandboxError> {
+/// Whether this process is in the group. A volume of Kubernetes belongs to a group that the process has for it (`fsGroup`), may be written to by
+/// that, and so are files in it after a restart.
+fn is_our_group(group: u32) -> bool {
+    [0, us(), rustix::process::getegid().as_raw()].contains(&group)
+        || rustix::process::getgroups().is_ok_and(|groups| groups.iter().any(|ours| ours.as_raw() == group))
+}
+
+/// Whether users may write there who are neither this one nor in one of its groups.
+fn is_written_by_others(metadata: &Metadata) -> bool {
+    let mode = metadata.mode();
+    mode & 0o002 != 0 || mode & 0o020 != 0 && !is_our_group(metadata.gid())
+}
+
+fn make_private(path: &Path, metadata: &Metadata) -> Result<(), SandboxError> {
     let refuse = |problem, remedy| Err(SandboxError::UnsafeCache { path: path.to_owned(), problem, remedy });
     if !metadata.is_dir() {
-        return refuse("it is no directory".into(), "name another one".into());
+        return refuse("it is no directory".into(), ANOTHER.into());
     }
     if metadata.uid() != us() {
-        return refuse(format!("it belongs to user {}", metadata.uid()), "name one that belongs to us".into());
+        return refuse(format!("it belongs to user {}", metadata.uid()), format!("{ANOTHER}, such as a folder in it"));
     }
     let mode = metadata.mode() & 0o777;
-    if mode & 0o022 != 0 {
+    if is_written_by_others(metadata) {
         return refuse(
             format!("others can write to it (mode {mode:03o})"),
             format!("run `chmod 700 {}`", path.display()),
         );
+    }
+    if mode & 0o020 != 0 {
+        let failed = |source| SandboxError::OpenCache { path: path.to_owned(), source };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)).map_err(failed)?;
     }
     Ok(())
 }
@@ -324,14 +344,12 @@ fn check_ancestor(path: &Path, ancestor: &Path, metadata: &Metadata) -> Result<(
     let (shown, mode) = (ancestor.display(), metadata.mode());
     let refuse = |problem, remedy| Err(SandboxError::UnsafeCache { path: path.to_owned(), problem, remedy });
     if ![0, us()].contains(&metadata.uid()) {
-        return refuse(format!("{shown} belongs to user {}", metadata.uid()), "name another one".into());
+        return refuse(format!("{shown} belongs to user {}", metadata.uid()), ANOTHER.into());
     }
-    // The superuser's group, or the group that a user has for itself, whose number is the user's on every usual system.
-    let by_others = mode & 0o002 != 0 || mode & 0o020 != 0 && ![0, us()].contains(&metadata.gid());
-    if by_others && mode & STICKY == 0 {
+    if is_written_by_others(metadata) && mode & STICKY == 0 {
         return refuse(
             format!("others can write to {shown} (mode {:03o})", mode & 0o777),
-            format!("run `chmod go-w {shown}`, or name another one"),
+            format!("run `chmod go-w {shown}`, or {ANOTHER}"),
         );
     }
     Ok(())
@@ -358,11 +376,9 @@ mod tests {
     #[test]
     fn a_folder_that_others_can_write_to_is_refused() {
         let place = tempfile::tempdir().unwrap();
-        for mode in [0o770, 0o707] {
-            chmod(place.path(), mode);
-            let error = refusal(place.path());
-            assert!(error.contains("others can write to it") && error.contains("chmod 700"), "{error}");
-        }
+        chmod(place.path(), 0o707);
+        let error = refusal(place.path());
+        assert!(error.contains("others can write to it") && error.contains("chmod 700"), "{error}");
         chmod(place.path(), 0o755);
         open(place.path(), UNLIMITED);
     }
@@ -378,6 +394,22 @@ mod tests {
         // As `/tmp` is: others cannot rename what is not theirs.
         chmod(&shared, 0o1777);
         open(&folder, UNLIMITED);
+    }
+
+    #[test]
+    fn a_volume_of_a_group_of_ours_is_used_and_what_is_kept_in_it_is_ours_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let (volume, folder) = (place.path().join("volume"), place.path().join("volume/cache"));
+        fs::create_dir(&volume).unwrap();
+        chmod(&volume, 0o2775);
+        open(&folder, UNLIMITED).write("a", b"content").unwrap();
+        // As the kubelet leaves it for the next process.
+        chmod(&folder, 0o2770);
+        chmod(&folder.join("a.kept"), 0o660);
+        assert_eq!(open(&folder, UNLIMITED).read("a").unwrap().as_deref(), Some(&b"content"[..]));
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        chmod(&volume, 0o2777);
+        assert!(refusal(&folder).contains("others can write to"));
     }
 
     #[test]
