@@ -172,24 +172,28 @@ impl Rate {
     /// How many jobs may start at `now`.
     pub fn allowed(&self, full_at: u64, now: u64) -> u64 {
         let (per, jobs) = (u128::from(self.micros()), u128::from(self.jobs));
-        let missing = u128::from(full_at.saturating_sub(now)) * jobs;
+        let missing = u128::from(self.cut(full_at, now) - now) * jobs;
         let tokens = (u128::from(self.burst) * per).saturating_sub(missing) / per;
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }
 
-    /// When the bucket will be full again after `started` jobs have started at `now`. One that is emptier than empty is taken as empty: the
-    /// rate was raised since, or the clock set back.
+    /// When the bucket will be full again after `started` jobs have started at `now`.
     #[must_use]
     pub fn full_again(&self, full_at: u64, now: u64, started: u64) -> u64 {
-        let from = full_at.clamp(now, now.saturating_add(self.time_of(u64::from(self.burst))));
-        from.saturating_add(self.time_of(started))
+        self.cut(full_at, now).saturating_add(self.time_of(started))
     }
 
-    /// The first moment at which `wanted` jobs may start. A claim that waits asks for [`Self::gathered`].
-    pub fn next_at(&self, full_at: u64, wanted: u32) -> u64 {
+    /// The first moment from `now` on at which `wanted` jobs may start. A claim that waits asks for [`Self::gathered`].
+    pub fn next_at(&self, full_at: u64, now: u64, wanted: u32) -> u64 {
         let (per, jobs) = (u128::from(self.micros()), u128::from(self.jobs).max(1));
         let rest = u128::from(self.burst.saturating_sub(wanted)) * per / jobs;
-        full_at.saturating_sub(u64::try_from(rest).unwrap_or(u64::MAX))
+        self.cut(full_at, now).saturating_sub(u64::try_from(rest).unwrap_or(u64::MAX)).max(now)
+    }
+
+    /// When the bucket is full, seen at `now`. One that is emptier than empty is taken as empty: the rate was raised since, or the clock
+    /// set back.
+    fn cut(&self, full_at: u64, now: u64) -> u64 {
+        full_at.clamp(now, now.saturating_add(self.time_of(u64::from(self.burst))))
     }
 
     /// In how many microseconds, rounded up, that many jobs may start.
@@ -253,7 +257,7 @@ mod tests {
             full_at = rate.full_again(full_at, now, some);
             started += some;
             assert!(started <= 1 + (now - NOW) * 3 / 1_000_000, "{started} after {} µs", now - NOW);
-            now = rate.next_at(full_at, rate.gathered());
+            now = rate.next_at(full_at, now, rate.gathered());
             assert!(rate.allowed(full_at, now) >= 1, "what was waited for is there");
         }
         assert_eq!(started, 30);
@@ -266,7 +270,18 @@ mod tests {
         assert_eq!(fast.allowed(full_at, NOW), 0);
         let full_at = fast.full_again(full_at, NOW, 0);
         assert_eq!(full_at, NOW + 100_000);
-        assert_eq!(fast.next_at(full_at, fast.gathered()), NOW + 10_000);
+        assert_eq!(fast.next_at(full_at, NOW, fast.gathered()), NOW + 10_000);
+    }
+
+    #[test]
+    fn a_bucket_is_never_further_from_full_than_its_burst_whatever_the_clock_did() {
+        let rate = rate(4, 1, 2);
+        let full_at = rate.full_again(0, NOW, 2);
+        for back_s in [600, 3600, 86_400] {
+            let now = NOW - back_s * 1_000_000;
+            assert_eq!(rate.allowed(full_at, now), 0);
+            assert_eq!(rate.next_at(full_at, now, 1), now + 250_000, "{back_s} s back");
+        }
     }
 
     #[test]

@@ -240,6 +240,16 @@ pub(crate) fn note_full(full: &Mutex<HashSet<Name>>, tenant: &Name, is_full: boo
     }
 }
 
+/// Which step a schedule is whose store's clock was set back. `None`: it stays as it is.
+pub(crate) fn after_set_back(id: &ScheduleId, text: &str, now: Timestamp) -> Option<Step<()>> {
+    let mended = || -> anyhow::Result<Option<Step<()>>> {
+        let Some(record) = read::<Record>(text)?.after_set_back(now)? else { return Ok(None) };
+        Ok(Some(Step { edits: vec![Edit::schedule(&id.name, Some(text), &record)?], jobs: Vec::new(), answer: () }))
+    };
+    // One that cannot be read is looked at when it is due.
+    mended().unwrap_or_default()
+}
+
 /// How an offer stands, and what is to be written for it. `schedules`: the topic's, of which an offer that takes over needs to know.
 pub(crate) fn offer(
     offer: &Offer,

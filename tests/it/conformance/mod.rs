@@ -71,6 +71,7 @@ mod purge;
 mod push;
 mod results;
 mod schedules;
+mod set_clock;
 mod settle;
 mod signals;
 mod states;

@@ -1,6 +1,7 @@
 //! What a store keeps of a schedule, and how it changes. Pure: each change is a new record, with the jobs that come with it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,9 @@ const REMEMBERED: usize = 10;
 
 /// How many digests of earlier manifests are remembered.
 const SUPERSEDED: usize = 16;
+
+/// A schedule whose clock was set back may stand still for so long.
+const STANDS_STILL: Duration = Duration::from_secs(300);
 
 /// A schedule as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -163,6 +167,22 @@ impl Record {
     /// The last job, if the next tick gets none while it waits or runs.
     pub fn job_in_the_way(self) -> Option<JobId> {
         self.last_job.filter(|_| self.schedule.overlap == Overlap::Skip)
+    }
+
+    /// The schedule after its store's clock was set back to `now`. Returns `None` if it stays as it is: no tick is repeated unless the
+    /// schedule would stand still for longer than from one tick to the next but one, and for some minutes.
+    ///
+    /// # Errors
+    /// It makes no sense to this version.
+    pub fn after_set_back(&self, now: Timestamp) -> Result<Option<Self>, BadSchedule> {
+        let Some(next) = self.awaited().filter(|next| next.since(now) > STANDS_STILL) else { return Ok(None) };
+        let ticks = self.schedule.ticks()?;
+        let first = ticks.next_after(now);
+        let second = first.and_then(|first| ticks.next_after(first));
+        if second.is_none_or(|second| next <= second) {
+            return Ok(None);
+        }
+        Ok(Some(Self { next: first, ..self.next_revision() }))
     }
 
     const fn waits(&self) -> bool {

@@ -7,7 +7,7 @@ use super::row::{at, ms, text};
 use super::work::Work;
 use crate::JobChanged;
 use crate::clock::NEVER;
-use gristmill_core::job::{JobChange, JobId, Name, Priority};
+use gristmill_core::job::{Due, JobChange, JobId, Name, Priority};
 use gristmill_core::time::Timestamp;
 
 /// A job that is not dead.
@@ -16,7 +16,8 @@ const FIND: &str = "SELECT number, priority, delayed_until, due_at, deliveries, 
 
 /// A waiting job as it is from now on.
 const CHANGE: &str =
-    "UPDATE job_rows SET number = ?2, delayed_until = ?3, due_at = ?4, priority = ?5, slot = ?6 WHERE number = ?1";
+    "UPDATE job_rows SET number = ?2, delayed_until = ?3, due_at = ?4, priority = ?5, slot = ?6, fixed = coalesce(?7, fixed)
+     WHERE number = ?1";
 
 /// A job that can perhaps be changed.
 struct Found {
@@ -75,8 +76,9 @@ impl Work<'_> {
             number = self.line_up(topic, priority)?.number;
         }
         let due_at = ms(due.unwrap_or(job.due_at));
+        let fixed = change.due.map(|due| matches!(due, Due::At(_)));
         let mut update = self.connection.prepare_cached(CHANGE)?;
-        update.execute(params![job.number, number, until.map(ms), due_at, priority.as_str(), slot])?;
+        update.execute(params![job.number, number, until.map(ms), due_at, priority.as_str(), slot, fixed])?;
         if let Some(key) = job.key.as_deref().filter(|_| frees) {
             self.free_slot(topic, key)?;
         }

@@ -1,4 +1,4 @@
-//! The store's own clock: this host's, but it never goes back and never stands still.
+//! The store's own clock: this host's, as long as that goes as time passes. If it is set, what waits is moved with it.
 
 use std::time::{Duration, Instant};
 
@@ -6,37 +6,46 @@ use parking_lot::Mutex;
 
 use crate::Clock;
 use crate::clock::fraction;
-use gristmill_core::time::Timestamp;
+use gristmill_core::time::{Timestamp, millis};
 
-/// A time in the file that is further ahead than this was written by a clock that was wrong, and is not waited for.
-const BELIEVED: Duration = Duration::from_secs(3600);
-/// A host's clock that went back by more than this is worth a line in the log. Less is a clock being corrected.
+/// A host's clock that is this much behind what has passed was set back. Less is a clock being corrected, which is waited for.
 const STEP: Duration = Duration::from_secs(1);
+/// A step back by more than this leaves what waits where it is: such a clock has no battery, and is put right soon.
+const SENSELESS: Duration = Duration::from_secs(400 * 86_400);
+/// A clock that comes forward as far as it went back before, within this, or within [`NEARLY`] of it at any time, was put right.
+const SOON: Duration = Duration::from_secs(3600);
+const NEARLY: Duration = Duration::from_secs(5);
 
-/// Goes with the host's clock. If that is set back, this one goes on from the latest time that was seen, a sixteenth slower than the
-/// time passes, until the host's clock has caught up: waits end at most that much later, and absolute times are right again
-/// after sixteen times the step.
+/// Shows what the host's clock shows. A clock that was set back is followed once the writer has moved by the same step what waits: until
+/// then, time goes on as it passes. A clock that jumps forward is followed at once, as after a sleep of the machine, unless it undoes a
+/// step back.
 #[derive(Debug)]
 pub(super) struct OwnClock(Mutex<Seen>);
 
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    /// The latest time at which the host's clock was not behind, and when that was.
+    /// The latest time that the writer has seen, and when that was. A test's clock passes without anybody's doing, and has no such moment.
     time: Timestamp,
-    at: Instant,
-    /// The log says that the host's clock went back.
-    is_warned: bool,
+    at: Option<Instant>,
+    /// How far the clock went back last, and when.
+    back: Option<(Duration, Instant)>,
 }
 
-impl Default for OwnClock {
-    fn default() -> Self {
-        Self::from(Timestamp::default())
-    }
+/// By how much what waits is to be moved, with the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Back(Duration),
+    Forward(Duration),
 }
 
-impl From<Timestamp> for OwnClock {
-    fn from(time: Timestamp) -> Self {
-        Self(Mutex::new(Seen { time, at: Instant::now(), is_warned: false }))
+impl Step {
+    /// In milliseconds, below zero if it goes back.
+    pub(super) fn signed_ms(self) -> i64 {
+        let signed = |step| i64::try_from(millis(step)).unwrap_or(i64::MAX);
+        match self {
+            Self::Back(step) => -signed(step),
+            Self::Forward(step) => signed(step),
+        }
     }
 }
 
@@ -57,47 +66,90 @@ impl Moment {
     }
 }
 
-impl OwnClock {
-    /// A clock that does not show less than `written`, the latest time in the file.
-    pub(super) fn starting_at(written: Timestamp) -> Self {
-        let ahead = written.since(Timestamp::now());
-        if ahead > BELIEVED {
-            tracing::warn!(%written, "the store's file was last written at a time that is far ahead; going by this host's clock");
-            return Self::default();
+impl Seen {
+    /// What the clock shows at this moment if it was not set.
+    fn expected(&self, at: Option<Instant>) -> Timestamp {
+        let passed = self.at.zip(at).map(|(seen, at)| at.saturating_duration_since(seen));
+        self.time.plus(passed.unwrap_or_default())
+    }
+
+    /// How the host's clock was set since, so that something is to be moved.
+    fn step(&self, host: Timestamp, at: Option<Instant>) -> Option<Step> {
+        let expected = self.expected(at);
+        let (behind, ahead) = (expected.since(host), host.since(expected));
+        if behind > STEP {
+            return (behind <= SENSELESS).then_some(Step::Back(behind));
         }
-        Self::from(written)
+        let (back, when) = self.back?;
+        let is_soon = at?.saturating_duration_since(when) < SOON;
+        let undoes = ahead + NEARLY >= back && (is_soon || ahead <= back + NEARLY);
+        (ahead > STEP && undoes).then_some(Step::Forward(back))
     }
 
-    fn now(&self) -> Timestamp {
-        self.at(Timestamp::now(), Instant::now())
-    }
-
-    /// The time when the host's clock shows `host`, at the moment `at` of the monotonic clock.
-    fn at(&self, host: Timestamp, at: Instant) -> Timestamp {
-        let mut seen = self.0.lock();
-        let passed = at.saturating_duration_since(seen.at);
-        let steady = seen.time.plus(passed - passed / 16);
-        let ahead = steady.since(host);
-        if ahead > BELIEVED {
-            tracing::warn!(time = %steady, %host, "this host's clock has gone far back: the store goes by it");
-        } else if !ahead.is_zero() {
-            if ahead > STEP && !seen.is_warned {
-                seen.is_warned = true;
-                tracing::warn!(?ahead, %host, "this host's clock has gone back: the store's time goes on, a little slower");
+    /// What the store goes by: a clock that is being corrected is waited for, a little slower than time passes.
+    fn now(&self, host: Timestamp, at: Option<Instant>) -> Timestamp {
+        let expected = self.expected(at);
+        match expected.since(host) {
+            behind if behind > SENSELESS || at.is_none() => host,
+            behind if behind > STEP => expected,
+            _ => {
+                let passed = expected.since(self.time);
+                self.time.plus(passed - passed / 16).max(host)
             }
-            return steady;
         }
-        *seen = Seen { time: host, at, is_warned: false };
-        host
+    }
+}
+
+impl OwnClock {
+    /// A clock of which the latest time was written then.
+    pub(super) fn starting_at(written: Timestamp) -> Self {
+        Self(Mutex::new(Seen { time: written, at: Some(Instant::now()), back: None }))
+    }
+
+    /// How the clock was set since the last [`follow`](Self::follow), so that what waits is to be moved before anything else is done.
+    pub(super) fn step(&self, clock: &Clock) -> Option<Step> {
+        let (host, at) = read(clock);
+        self.0.lock().step(host, at)
+    }
+
+    /// Goes by what the clock shows from now on. `moved`: what waits was moved.
+    pub(super) fn follow(&self, clock: &Clock, moved: Option<Step>) {
+        let (host, at) = read(clock);
+        let mut seen = self.0.lock();
+        match moved {
+            Some(Step::Back(step)) => seen.back = at.map(|at| (step, at)),
+            Some(Step::Forward(_)) => seen.back = None,
+            // It is waited for.
+            None if seen.step(host, at).is_some() || seen.now(host, at) > host => return,
+            None => {}
+        }
+        (seen.time, seen.at) = (host, at);
     }
 
     pub(super) fn moment(&self, clock: &Clock) -> Moment {
-        let now = clock.now(|| self.now());
-        let step = match clock {
-            Clock::Own => Duration::from_millis(1),
-            Clock::Manual(_) => Duration::ZERO,
-        };
-        Moment { now, up: now.plus(step), fraction: fraction(clock) }
+        let (host, at) = read(clock);
+        moment(self.0.lock().now(host, at), clock)
+    }
+}
+
+/// What the clock shows, whatever it showed before.
+pub(super) fn shown(clock: &Clock) -> Moment {
+    moment(read(clock).0, clock)
+}
+
+fn moment(now: Timestamp, clock: &Clock) -> Moment {
+    let step = match clock {
+        Clock::Own => Duration::from_millis(1),
+        Clock::Manual(_) => Duration::ZERO,
+    };
+    Moment { now, up: now.plus(step), fraction: fraction(clock) }
+}
+
+/// What the clock shows, and when it does so.
+fn read(clock: &Clock) -> (Timestamp, Option<Instant>) {
+    match clock {
+        Clock::Own => (Timestamp::now(), Some(Instant::now())),
+        Clock::Manual(_) => (clock.now(Timestamp::now), None),
     }
 }
 
@@ -105,51 +157,78 @@ impl OwnClock {
 mod tests {
     use super::*;
 
-    /// A clock at some time, and what it shows `seconds` later if the host shows the time that is given.
-    fn clock() -> (OwnClock, Timestamp, impl Fn(&OwnClock, u64, Timestamp) -> Timestamp) {
-        let (begin, now) = (Instant::now(), Timestamp::from_millis(1_800_000_000_000));
-        let clock = OwnClock::default();
-        assert_eq!(clock.at(now, begin), now);
-        (clock, now, move |clock: &OwnClock, seconds, host| clock.at(host, begin + Duration::from_secs(seconds)))
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// What was seen at some moment, and the moment so many seconds after it.
+    fn seen() -> (Seen, impl Fn(u64) -> Option<Instant>) {
+        let (begin, time) = (Instant::now(), Timestamp::from_millis(1_800_000_000_000));
+        let seen = Seen { time, at: Some(begin), back: None };
+        (seen, move |seconds| Some(begin + Duration::from_secs(seconds)))
     }
 
-    const fn seconds(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn a_wait_ends_although_the_hosts_clock_was_set_back() {
-        let (clock, now, shows) = clock();
-        let host = |seconds: u64| Timestamp::from_millis(now.as_millis() - 600_000 + seconds * 1000);
-        assert_eq!(shows(&clock, 0, host(0)), now);
-        assert_eq!(shows(&clock, 16, host(16)), now.plus(seconds(15)));
-        assert_eq!(shows(&clock, 160, host(160)), now.plus(seconds(150)));
+    fn back(from: Timestamp, by: Duration) -> Timestamp {
+        Timestamp::from_millis(from.as_millis() - by.as_millis() as u64)
     }
 
     #[test]
-    fn the_hosts_clock_holds_again_once_it_has_caught_up() {
-        let (clock, now, shows) = clock();
-        let host = |passed: u64| Timestamp::from_millis(now.as_millis() - 60_000).plus(seconds(passed));
-        assert!(shows(&clock, 950, host(950)) > host(950));
-        assert_eq!(shows(&clock, 960, host(960)), host(960));
-        assert_eq!(shows(&clock, 961, host(961)), host(961));
+    fn a_step_back_is_told_to_the_millisecond_however_long_nothing_was_done() {
+        let (seen, after) = seen();
+        for by in [Duration::from_secs(600), HOUR, 24 * HOUR, 30 * 24 * HOUR] {
+            let host = back(seen.time.plus(HOUR), by);
+            assert_eq!(seen.step(host, after(3600)), Some(Step::Back(by)));
+            assert_eq!(
+                seen.now(host, after(3600)),
+                seen.time.plus(HOUR),
+                "it is not followed before what waits was moved"
+            );
+        }
     }
 
     #[test]
-    fn a_clock_that_was_far_ahead_is_believed_when_it_comes_back() {
-        let (clock, now, shows) = clock();
-        let far = now.plus(BELIEVED).plus(seconds(1));
-        assert_eq!((shows(&clock, 0, far), shows(&clock, 0, now)), (far, now));
+    fn a_clock_that_is_corrected_a_little_is_waited_for() {
+        let (seen, after) = seen();
+        let host = |seconds| back(seen.time, STEP).plus(Duration::from_secs(seconds));
+        assert_eq!(seen.step(host(8), after(8)), None);
+        assert_eq!(seen.now(host(8), after(8)), seen.time.plus(Duration::from_millis(7_500)));
+        assert_eq!(seen.now(host(17), after(17)), host(17), "it has come");
     }
 
     #[test]
-    fn the_clock_never_goes_back_behind_what_was_written() {
-        let ahead = Timestamp::now().plus(Duration::from_secs(60));
-        let clock = OwnClock::starting_at(ahead);
+    fn a_clock_without_a_battery_is_followed_and_moves_nothing() {
+        let (seen, after) = seen();
+        let host = Timestamp::from_millis(1_000);
+        assert_eq!((seen.step(host, after(1)), seen.now(host, after(1))), (None, host));
+    }
+
+    #[test]
+    fn a_jump_forward_moves_nothing_unless_it_undoes_a_step_back() {
+        let (seen, after) = seen();
+        let ahead = |by: Duration| seen.time.plus(by);
+        assert_eq!(seen.step(ahead(6 * HOUR), after(1)), None, "the machine slept");
+        let set_back = Seen { back: Some((HOUR, after(0).unwrap())), ..seen };
+        assert_eq!(
+            set_back.step(ahead(HOUR + HOUR / 2), after(60)),
+            Some(Step::Forward(HOUR)),
+            "it was put right soon"
+        );
+        assert_eq!(set_back.step(ahead(HOUR / 2), after(60)), None);
+        let late = 8 * 3600;
+        assert_eq!(set_back.step(ahead(9 * HOUR), after(late)), Some(Step::Forward(HOUR)), "by just as much");
+        assert_eq!(set_back.step(ahead(14 * HOUR), after(late)), None, "the machine slept");
+    }
+
+    #[test]
+    fn a_clock_starts_where_the_file_was_last_written() {
+        let written = Timestamp::now().plus(HOUR);
+        let clock = OwnClock::starting_at(written);
         let moment = clock.moment(&Clock::Own);
-        assert!(moment.now >= ahead && moment.now < ahead.plus(Duration::from_secs(60)));
-        assert_eq!(moment.up, moment.now.plus(Duration::from_millis(1)));
-        let wrong = Timestamp::now().plus(Duration::from_secs(7200));
-        assert!(OwnClock::starting_at(wrong).moment(&Clock::Own).now < wrong);
+        assert!(moment.now >= written && moment.up == moment.now.plus(Duration::from_millis(1)));
+        let Some(step @ Step::Back(by)) = clock.step(&Clock::Own) else { panic!("the host is behind") };
+        assert!(by <= HOUR && by > HOUR - Duration::from_secs(60));
+        clock.follow(&Clock::Own, None);
+        assert!(clock.moment(&Clock::Own).now >= written, "nothing was moved yet");
+        clock.follow(&Clock::Own, Some(step));
+        assert!(clock.moment(&Clock::Own).now < written);
+        assert_eq!(clock.step(&Clock::Own), None);
     }
 }

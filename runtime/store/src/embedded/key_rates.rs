@@ -155,7 +155,7 @@ impl Bucket {
     fn next_start(&self, rate: Rate, now: Timestamp, was_held_back: bool) -> Timestamp {
         let (each, step) = (Duration::from_micros(rate.time_of(1)), Duration::from_millis(1));
         let last = self.until.last().copied().filter(|_| !was_held_back).unwrap_or_default();
-        let mut due = Timestamp::from_millis(rate.next_at(self.full_at, 1).div_ceil(1000));
+        let mut due = Timestamp::from_millis(rate.next_at(self.full_at, micros(now), 1).div_ceil(1000));
         if !was_held_back && self.held > 0 {
             due = due.max(last.max(now).plus(each + Duration::from_micros(999)));
         }

@@ -55,6 +55,7 @@ impl Work<'_> {
     }
 
     fn limit_reached(&mut self, topic: Number, limits: FleetLimits) -> Done<Option<LimitReached>> {
+        let now = micros(self.now());
         let tenant = self.topics.get(topic).id.tenant.clone();
         if let Some(budget) = self.budget_use(&tenant, limits.tenant)?.used_up(limits.tenant) {
             return Ok(Some(budget));
@@ -69,7 +70,7 @@ impl Work<'_> {
             return Ok(Some(LimitReached::TenantMaxRunning));
         }
         let Some(rate) = limits.rate else { return Ok(None) };
-        let next_at = rate.next_at(self.topics.get(topic).rate_full_at, rate.gathered()).max(micros(self.now()));
+        let next_at = rate.next_at(self.topics.get(topic).rate_full_at, now, rate.gathered());
         Ok(Some(LimitReached::Rate { until: Timestamp::from_millis(next_at.div_ceil(1000)) }))
     }
 

@@ -38,6 +38,7 @@ mod row;
 mod running;
 mod schedules;
 mod schema;
+mod set_clock;
 mod settle;
 mod signals;
 mod start;

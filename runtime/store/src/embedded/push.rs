@@ -13,7 +13,7 @@ use super::work::Work;
 use crate::batch::{STEP, parts};
 use crate::clock::wait_ms;
 use crate::{Push, Pushed, StoreError};
-use gristmill_core::job::{JobId, NewJob};
+use gristmill_core::job::{Due, JobId, NewJob};
 
 const DOING: &str = "push jobs";
 
@@ -112,6 +112,7 @@ impl Work<'_> {
             failure: None,
             checkpoint: None,
             holds_slot: false,
+            fixed: matches!(job.due, Due::At(_)),
         };
         self.insert(topic, &stored)?;
         self.topics.count(topic, "pushed", 1);

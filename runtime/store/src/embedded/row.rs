@@ -395,6 +395,8 @@ pub(super) struct Stored<'a> {
     pub(super) checkpoint: Option<&'a [u8]>,
     /// It holds a slot of its key, though it is delayed or dead.
     pub(super) holds_slot: bool,
+    /// A producer has named the time at which it is due.
+    pub(super) fixed: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -456,6 +458,7 @@ impl Work<'_> {
             unique_window_ms = job.columns.unique_window_ms,
             key = job.columns.key,
             slot = slot,
+            fixed = job.fixed,
             content_type = job.columns.content_type,
             metadata = job.columns.metadata,
             max_attempts = job.columns.max_attempts,

@@ -33,6 +33,9 @@ const LIST: &str = "SELECT topic, name, record FROM schedules
 /// The schedules of a tenant that are due.
 const DUE: &str = "SELECT topic, name, record FROM schedules WHERE tenant = ?1 AND due <= ?2 ORDER BY due LIMIT ?3";
 
+/// All schedules that wait for a tick.
+const WAITING: &str = "SELECT tenant, topic, name, record FROM schedules WHERE due IS NOT NULL";
+
 /// When the first schedule of a tenant is due.
 pub(super) const FIRST: &str = "SELECT min(due) FROM schedules WHERE tenant = ?1 AND due IS NOT NULL";
 
@@ -130,6 +133,22 @@ impl Work<'_> {
         self.signals
             .extend(earliest.map(|due| Signal::Due { tenant: topic.tenant.clone(), wait: self.time.until(due) }));
         Ok(step.answer)
+    }
+
+    /// Has the schedules wait for no tick that is further away than they ever are: the clock was set back.
+    pub(super) fn mend_schedules(&mut self) -> Done<()> {
+        let mut select = self.connection.prepare(WAITING)?;
+        let rows =
+            select.query_map([], |row| Ok((row.get::<_, String>(0)?, (row.get(1)?, row.get(2)?, row.get(3)?))))?;
+        for (tenant, row) in rows.collect::<Result<Vec<_>, _>>()? {
+            let Ok(tenant) = tenant.parse::<Name>() else { continue };
+            for (id, text) in named(&tenant, vec![row]) {
+                if let Some(step) = schedules::after_set_back(&id, &text, self.now()) {
+                    self.take(&id.topic, step)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn write_schedule(&self, topic: &TopicId, Edit { name, new, due, .. }: &Edit) -> Done<()> {

@@ -74,6 +74,8 @@ const STEPS: &[&str] = &[
          SELECT tenant, job, count(*) FROM links WHERE job <> '' AND coalesce(ended, 'd') = 'd' GROUP BY tenant, job;",
     "-- Format 20: the topic of the job that left a result.
      ALTER TABLE results ADD COLUMN topic TEXT;",
+    "-- Format 21: what waits is moved when the clock is set. 1: a person or a program has named the time `due_at`, which stays.
+     ALTER TABLE job_rows ADD COLUMN fixed INTEGER NOT NULL DEFAULT 0;",
 ];
 
 /// Why a file is not used.

@@ -268,6 +268,7 @@ impl Work<'_> {
                 failure: stored.last_failure.as_ref().map(write_failure).transpose()?,
                 checkpoint: stored.checkpoint.as_deref(),
                 holds_slot: stored.holds_slot && columns_have_key,
+                fixed: false,
             },
         )?;
         Ok(Imported::Stored)

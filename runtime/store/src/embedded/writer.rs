@@ -6,15 +6,16 @@ use std::sync::Arc;
 use rusqlite::Connection;
 
 use super::checkpoint::Checkpoints;
-use super::clock::OwnClock;
-use super::fault::Fault;
+use super::clock::{OwnClock, Step, shown};
+use super::fault::{Done, Fault};
 use super::owner::Lock;
 use super::request::{Request, Weight};
+use super::set_clock::move_waits;
 use super::signals::Listeners;
 use super::start::Queue;
 use super::topics::Topics;
 use super::work::{Sequence, Work};
-use crate::Signal;
+use crate::{Clock, Signal};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
 
@@ -52,8 +53,46 @@ impl Writer {
         self.close();
     }
 
+    /// Moves what waits if the clock was set. If that fails, it is tried again with the next request: until then the clock is not followed.
+    fn follow(&mut self, clock: &Clock) {
+        let step = self.clock.step(clock);
+        let Some(step) = step else { return self.clock.follow(clock, None) };
+        match self.move_waits(step, clock) {
+            Ok(signals) => {
+                self.clock.follow(clock, Some(step));
+                tracing::warn!(
+                    ?step,
+                    "this host's clock was set: what waits for a time that nobody named was moved by it"
+                );
+                self.listeners.tell(signals);
+            }
+            Err(fault) => {
+                tracing::warn!(?step, error = %fault, "this host's clock was set, and the store could not move what waits");
+                self.roll_back();
+            }
+        }
+    }
+
+    fn move_waits(&mut self, step: Step, clock: &Clock) -> Done<Vec<Signal>> {
+        let time = shown(clock);
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        move_waits(&self.connection, step, time.now)?;
+        let mut work = Work::new(&self.connection, &mut self.topics, &self.sequence);
+        work.time = time;
+        work.mend_schedules()?;
+        let signals = work.signals;
+        self.connection.execute_batch("COMMIT")?;
+        // What the memory says of them is no longer so.
+        self.topics_unsure = true;
+        Ok(signals)
+    }
+
     /// Carries out requests in one transaction, and answers them.
     fn serve(&mut self, mut requests: Vec<Request>) {
+        if let Some(first) = requests.first() {
+            let clock = first.clock.clone();
+            self.follow(&clock);
+        }
         match self.commit(&mut requests) {
             Ok((signals, tokens)) => {
                 self.listeners.tell(signals);

@@ -13,7 +13,7 @@ use gristmill_core::time::Timestamp;
 pub(super) type TimeReply = (u64, u64);
 
 /// A server's clock that goes this much otherwise than time passes was set. Less is a clock being corrected.
-const STEP: Duration = Duration::from_secs(2);
+pub(super) const STEP: Duration = Duration::from_secs(2);
 
 /// Compares a server's clock with this host's monotonic one.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 8 bytes   enqueued at, big-endian ms since the Unix epoch
-//! 8 bytes   due at, likewise
+//! 8 bytes   due at, likewise; with 2^52 added if a producer has named the time
 //! the rest  MessagePack map with one-character keys; what is absent is left out
 //! ```
 //!
@@ -20,6 +20,9 @@ use gristmill_core::time::Timestamp;
 
 /// The format that is written, and the only one there is so far. It is implied where `v` is absent.
 const VERSION: u64 = 1;
+
+/// What the stamp adds to a due time that a producer has named, as `prelude.lua` does.
+const FIXED: u64 = 1 << 52;
 
 #[derive(Serialize, Deserialize)]
 struct Envelope<'a> {
@@ -171,7 +174,7 @@ pub(super) fn placeholder(topic: &TopicId, id: JobId, stored: &[u8]) -> Job {
 fn stamp(stored: &[u8]) -> Option<(Timestamp, Timestamp, &[u8])> {
     let (enqueued, rest) = stored.split_first_chunk::<8>()?;
     let (due, rest) = rest.split_first_chunk::<8>()?;
-    let at = |bytes: &[u8; 8]| Timestamp::from_millis(u64::from_be_bytes(*bytes));
+    let at = |bytes: &[u8; 8]| Timestamp::from_millis(u64::from_be_bytes(*bytes) % FIXED);
     Some((at(enqueued), at(due), rest))
 }
 

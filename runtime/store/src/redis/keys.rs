@@ -238,6 +238,8 @@ keys! {
         ticks = "ticks";
         /// HASH topic → which manifest's schedules are in force, JSON.
         manifests = "manifests";
+        /// HASH topic, or empty → the number of the last step of the server's clock by which what waits was moved.
+        clock = "clock";
     } of {
         /// ZSET id → due, ms.
         delayed = "delayed" of Name;
@@ -281,6 +283,7 @@ const ALL_TENANTS: &[(&str, &str)] = &[
     ("workers", "ZSET"),
     ("format", "STRING"),
     ("probe", "STRING"),
+    ("clock", "HASH"),
     ("placements", "HASH"),
     ("partitions", "HASH"),
     ("tenants", "SET"),
@@ -390,6 +393,11 @@ pub(super) fn probe(prefix: &str) -> String {
     [prefix, ":probe"].concat()
 }
 
+/// HASH: the last step back of the server's clock, its number, its length and when it was noticed. Of all tenants, in a slot of its own.
+pub(super) fn clock(prefix: &str) -> String {
+    [prefix, ":clock"].concat()
+}
+
 /// HASH tenant → generation and record of where it lives. Of all tenants, in a slot of its own.
 pub(super) fn placements(prefix: &str) -> String {
     [prefix, ":placements"].concat()
@@ -446,7 +454,7 @@ mod tests {
         assert_eq!(read(&keys.bill(Day::from_number(0))), known("hash", true));
         assert_eq!(read(&mover("gm:x", &tenant)), known("string", true));
         assert_eq!(read(&TokenKeys::new("gm:x").of(Some(&tenant))), known("set", false));
-        for key in [workers, format, probe, placements, partitions, tenants_key] {
+        for key in [workers, format, probe, clock, placements, partitions, tenants_key] {
             assert!(read(&key("gm:x")).is_some(), "{}", key("gm:x"));
         }
         let partition = read_key("gm:x", "gm:x:{acme/3}:dead:resize").unwrap().partition;

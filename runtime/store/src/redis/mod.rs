@@ -45,6 +45,7 @@ mod schedules;
 mod script;
 mod server;
 mod server_link;
+mod set_clock;
 mod settle;
 mod settle_call;
 mod signals;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis::{RedisResult, Value, from_redis_value, pipe};
 
 use super::claim::{Broken, Running, attempt, job_id};
-use super::clock::{self, Reading, TimeReply};
+use super::clock::{self, ClockStep, Reading, TimeReply};
 use super::envelope;
 use super::error::unexpected;
 use super::holder::{Holder, read_holder};
@@ -42,17 +42,23 @@ impl Server {
     ///
     /// A server whose memory is full refuses them. A worker must not count as dead for that, so then a script does it.
     ///
-    /// A server whose clock was set counts as unavailable once, so that workers are not judged by the times before.
-    pub(super) async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
+    /// Returns the step if the server's clock was set. Then no heartbeat was written: the server counts as unavailable once, so that workers
+    /// are not judged by the times before.
+    pub(super) async fn heartbeat(&self, worker: &WorkerId) -> Result<Option<ClockStep>, StoreError> {
         const DOING: &str = "write a heartbeat";
         let asked = Instant::now();
-        let (time,): (TimeReply,) = self.link.query(DOING, pipe().cmd("TIME")).await?;
-        let now = self.now(time).as_millis();
+        let mut look = pipe();
+        look.cmd("TIME").cmd("ZRANGE").arg(workers(&self.prefix)).arg(-1).arg(-1).arg("WITHSCORES");
+        let (time, last): (TimeReply, Vec<(String, u64)>) = self.link.query(DOING, &look).await?;
+        let now = self.now(time);
         let reading = Reading { server: clock::exact_time(time), asked, answered: Instant::now() };
-        if let Some(step) = self.clock_watch.step(reading) {
+        // A process that has just begun goes by what others have written.
+        let ahead =
+            last.first().map(|(_, at)| Timestamp::from_millis(*at).since(now)).filter(|ahead| *ahead > clock::STEP);
+        let now = now.as_millis();
+        if let Some(step) = self.clock_watch.step(reading).or(ahead.map(ClockStep::Back)) {
             self.lower_heartbeats(DOING, now).await?;
-            let store = self.link.address.clone();
-            return Err(StoreError::Unavailable { store, source: anyhow::anyhow!("{step}") });
+            return Ok(Some(step));
         }
         let mut beat = pipe();
         beat.cmd("ZADD").arg(workers(&self.prefix)).arg("GT").arg(now).arg(worker.as_str());
@@ -63,7 +69,8 @@ impl Server {
                 self.link.run(DOING, vec![call]).await.map(drop)
             }
             answer => answer.map(drop),
-        }
+        }?;
+        Ok(None)
     }
 
     pub(super) async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {

@@ -187,6 +187,18 @@ impl Partition {
         Ok(fired)
     }
 
+    /// Has the schedules wait for no tick that is further away than they ever are: the clock was set back.
+    pub(super) async fn mend_schedules(&self, tenant: &Name) -> Result<(), StoreError> {
+        let (time,): (TimeReply,) = self.link.query(CHANGE, pipe().cmd("TIME")).await?;
+        for (id, record) in self.records(CHANGE, tenant).await? {
+            // One that another process has replaced meanwhile was mended by it.
+            if let Some(step) = schedules::after_set_back(&id, &record, self.now(time)) {
+                self.take(CHANGE, &id.topic, &step).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The schedules, by position, whose last job waits or runs. It may have come from another store, into another partition.
     async fn alive_last_jobs(
         &self,

@@ -67,7 +67,7 @@ impl<'a> KeyRates<'a> {
             return None;
         }
         let (step, each) = (Duration::from_millis(1), Duration::from_millis(rate.time_of(1).div_ceil(1000)));
-        let mut until = Timestamp::from_millis(rate.next_at(*full_at, 1).div_ceil(1000));
+        let mut until = Timestamp::from_millis(rate.next_at(*full_at, now_us, 1).div_ceil(1000));
         let last = held.values().max().copied().filter(|_| !was_held_back).unwrap_or_default();
         if !was_held_back && !held.is_empty() {
             until = until.max(now.max(last).plus(each));

@@ -128,7 +128,7 @@ impl Tenant {
                 topic.rate_full_at = full_at;
             }
         }
-        let next_at = rate.map(|rate| rate.next_at(topic.rate_full_at, rate.gathered()).max(now_us).div_ceil(1000));
+        let next_at = rate.map(|rate| rate.next_at(topic.rate_full_at, now_us, rate.gathered()).div_ceil(1000));
         let has_limits = limits.is_some() || most.is_some() || rate.is_some();
         if limits.is_some() {
             self.said = Some(limits);

@@ -8,10 +8,12 @@ use gristmill_test_servers::wait::{SOON, until};
 use rusqlite::Connection;
 
 use super::file::TestFile;
-use crate::StoreError;
 use crate::embedded::{Durability, EmbeddedStore, Owner, owner};
 use crate::prelude::*;
 use crate::tests::job;
+use crate::{JobState, StoreError};
+use gristmill_core::job::{Due, NewJob};
+use gristmill_core::time::Timestamp;
 
 async fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::open(path, Durability::Process).await
@@ -29,6 +31,37 @@ fn assert_says(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
+}
+
+#[tokio::test]
+async fn what_waits_in_a_file_of_a_clock_that_was_an_hour_ahead_waits_no_longer_once_that_is_right() {
+    const HOUR: u64 = 3_600_000;
+    let store = TestFile::on_disk(Durability::Process).await;
+    let file = store.file();
+    let named = Timestamp::from_millis(Timestamp::now().as_millis() + HOUR / 2);
+    let (minute, at) = (Due::After(Duration::from_secs(60)), Due::At(named));
+    let jobs = [minute, at].map(|due| NewJob { due, ..job("mail") });
+    store.store.push(&jobs).await.unwrap();
+    let folder = store.close();
+    until("the file to have no owner", SOON, async || owner(&file).unwrap().is_none().then_some(())).await;
+    // As if the clock had been ahead when they were pushed.
+    let written = "UPDATE job_rows SET enqueued_at = enqueued_at + ?1, delayed_until = delayed_until + ?1, due_at = due_at + ?1 WHERE fixed = 0";
+    let past = Connection::open(&file).unwrap();
+    past.execute(written, [HOUR as i64]).unwrap();
+    past.execute("UPDATE topics SET changed_at = changed_at + ?1, next_due = NULL", [HOUR as i64]).unwrap();
+    drop(past);
+
+    let store = open(&file).await.unwrap();
+    store.heartbeat(&crate::tests::worker()).await.unwrap();
+    let mut until_ms = Vec::new();
+    for job in &jobs {
+        let view = store.job(&job.spec.topic.tenant, &job.spec.id).await.unwrap().unwrap();
+        let JobState::Delayed { until } = view.state else { panic!("{:?}", view.state) };
+        until_ms.push(until);
+    }
+    assert!(until_ms[0] <= Timestamp::now().plus(Duration::from_secs(60)), "{until_ms:?}");
+    assert_eq!(until_ms[1], named);
+    drop((store, folder));
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ expect_keys()
 
 -- Writes when the job is due, if that changes, and its envelope and priority, if these do.
 local function rewrite(id, body, due_at, envelope)
-  local stamp = string.sub(body, 1, 8) .. (due_at and struct.pack('>I8', due_at) or string.sub(body, 9, 16))
+  local stamp = string.sub(body, 1, 8) .. (due_at and due_stamp(due_at, ARGV[3]) or string.sub(body, 9, 16))
   body = stamp .. (envelope or string.sub(body, 17))
   redis.call('HSET', at.jobs, id, body)
   if not envelope then return end
@@ -49,7 +49,7 @@ local function change(id, topic, enqueued, envelope)
   if not body or string.sub(body, 1, 8) ~= enqueued or worker ~= '' or redis.call('ZSCORE', topic.dead, id) then return 0 end
   local delayed, key, place = tonumber(redis.call('ZSCORE', topic.delayed, id)), key_of(at, id)
   local stands_by = delayed and delayed >= NEVER
-  local before = stands_by and struct.unpack('>I8', string.sub(body, 9, 16)) or delayed or now
+  local before = stands_by and stamped_due(body) or delayed or now
   local moves, has_other = due and due ~= before, priority and priority ~= priority_of(at, id)
   if not moves and not has_other then return 1 end
   -- One that waits for others is due when they have ended.

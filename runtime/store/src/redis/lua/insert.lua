@@ -114,7 +114,7 @@ local function insert(at, new, dropped)
   for n, id in ipairs(ids) do known[n] = known[n] or links_left(id) end
   for _, run in ipairs(new.runs) do
     local topic, due, priority, i = run.topic, due_time(at, run.due), run.priority, run.first
-    local stamp, before = struct.pack('>I8I8', at.now, due), last
+    local stamp, before = struct.pack('>I8', at.now) .. due_stamp(due, run.due), last
     local holders = topic and run.window and ask('HMGET', topic.unique, run.values)
     for n = run.begin, run.last do
       local id, value, holder = ids[n], nil, nil

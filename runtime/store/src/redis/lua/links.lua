@@ -134,7 +134,7 @@ local function release(at, waiter)
   local body = redis.call('HGET', at.jobs, waiter)
   if not body then return end
   redis.call('ZREM', topic.delayed, waiter)
-  local due = struct.unpack('>I8', string.sub(body, 9, 16))
+  local due = stamped_due(body)
   if due < at.now then
     due = at.now
     redis.call('HSET', at.jobs, waiter, string.sub(body, 1, 8) .. struct.pack('>I8', due) .. string.sub(body, 17))

@@ -6,7 +6,6 @@ local answers = {}
 for i = 2, #KEYS do
   local id = redis.call('LINDEX', KEYS[i], -1)
   local stored = id and redis.call('HGET', KEYS[1], id)
-  -- The stamp: enqueued at, due at, 8 bytes each.
-  answers[i - 1] = stored and #stored >= 16 and string.format('%.0f', (struct.unpack('>I8', stored, 9))) or ''
+  answers[i - 1] = stored and #stored >= 16 and string.format('%.0f', (stamped_due(stored))) or ''
 end
 return answers

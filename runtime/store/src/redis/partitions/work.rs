@@ -9,6 +9,7 @@ use super::inspect::any;
 use super::{Partition, RedisStore, available};
 use crate::parts::Part;
 use crate::schedules::note_full;
+use crate::redis::clock::ClockStep;
 use crate::{
     DeadLimits, FindWork, Migrated, OverdueJobs, PendingWork, PollTenant, Signal, StoreError, Sweep, Sweepable, Workers,
 };
@@ -17,7 +18,11 @@ use gristmill_core::job::{Name, TopicId, WorkerId};
 #[async_trait]
 impl Workers for RedisStore {
     async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
-        self.server.heartbeat(worker).await
+        let Some(step) = self.server.heartbeat(worker).await? else { return Ok(()) };
+        if let ClockStep::Back(back) = step {
+            self.follow_set_clock(back).await?;
+        }
+        Err(StoreError::Unavailable { store: self.server.link.address.clone(), source: anyhow::anyhow!("{step}") })
     }
 
     async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
