@@ -36,6 +36,7 @@ mod loader;
 mod log_tail;
 mod meter;
 mod outbound;
+mod ownership;
 #[doc(hidden)]
 pub mod parts;
 mod private_folder;

@@ -1,6 +1,6 @@
 //! A folder on disk that only this user can write to. It holds a bounded number of files, and notices when they are damaged.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
 use super::error::SandboxError;
+use super::ownership::{check_ancestor, is_written_by_others, make_private, us};
 
 /// A file that is still being written has a name that begins so.
 const NEW: &str = ".new-";
@@ -19,8 +20,6 @@ const NEW: &str = ".new-";
 const WRITTEN_WITHIN: Duration = Duration::from_secs(3600);
 /// Each file ends with the SHA-256 of what is in front of it.
 pub(super) const DIGEST_BYTES: usize = 32;
-/// A folder that anyone may write to is safe for others' entries if it has this bit, as `/tmp` has.
-const STICKY: u32 = 0o1000;
 
 /// A folder whose files are written whole or not at all, never changed, and removed when they are too many: those first that were not
 /// used for longest. Other processes may use the same folder at the same time.
@@ -295,64 +294,6 @@ fn note_use(file: &File) {
 #[expect(clippy::disallowed_methods, reason = "a file's time is the host's, and it only says which file goes first")]
 fn now() -> SystemTime {
     SystemTime::now()
-}
-
-/// What helps where a cache cannot be.
-const ANOTHER: &str = "name another one: `cache` in [server], or the variable XDG_CACHE_HOME";
-
-fn us() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
-/// Whether this process is in the group. A volume of Kubernetes belongs to a group that the process has for it (`fsGroup`), may be written to by
-/// that, and so are files in it after a restart.
-fn is_our_group(group: u32) -> bool {
-    [0, us(), rustix::process::getegid().as_raw()].contains(&group)
-        || rustix::process::getgroups().is_ok_and(|groups| groups.iter().any(|ours| ours.as_raw() == group))
-}
-
-/// Whether users may write there who are neither this one nor in one of its groups.
-fn is_written_by_others(metadata: &Metadata) -> bool {
-    let mode = metadata.mode();
-    mode & 0o002 != 0 || mode & 0o020 != 0 && !is_our_group(metadata.gid())
-}
-
-fn make_private(path: &Path, metadata: &Metadata) -> Result<(), SandboxError> {
-    let refuse = |problem, remedy| Err(SandboxError::UnsafeCache { path: path.to_owned(), problem, remedy });
-    if !metadata.is_dir() {
-        return refuse("it is no directory".into(), ANOTHER.into());
-    }
-    if metadata.uid() != us() {
-        return refuse(format!("it belongs to user {}", metadata.uid()), format!("{ANOTHER}, such as a folder in it"));
-    }
-    let mode = metadata.mode() & 0o777;
-    if is_written_by_others(metadata) {
-        return refuse(
-            format!("others can write to it (mode {mode:03o})"),
-            format!("run `chmod 700 {}`", path.display()),
-        );
-    }
-    if mode & 0o020 != 0 {
-        let failed = |source| SandboxError::OpenCache { path: path.to_owned(), source };
-        fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)).map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// A user who can write to a folder above can put another one into this one's place.
-fn check_ancestor(path: &Path, ancestor: &Path, metadata: &Metadata) -> Result<(), SandboxError> {
-    let (shown, mode) = (ancestor.display(), metadata.mode());
-    let refuse = |problem, remedy| Err(SandboxError::UnsafeCache { path: path.to_owned(), problem, remedy });
-    if ![0, us()].contains(&metadata.uid()) {
-        return refuse(format!("{shown} belongs to user {}", metadata.uid()), ANOTHER.into());
-    }
-    if is_written_by_others(metadata) && mode & STICKY == 0 {
-        return refuse(
-            format!("others can write to {shown} (mode {:03o})", mode & 0o777),
-            format!("run `chmod go-w {shown}`, or {ANOTHER}"),
-        );
-    }
-    Ok(())
 }
 
 #[cfg(test)]
