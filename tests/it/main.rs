@@ -11,6 +11,7 @@ mod bindings;
 mod browser;
 mod budgets;
 mod cli;
+mod computing;
 mod conformance;
 mod crash;
 mod embed;

@@ -170,7 +170,7 @@ impl Claimer {
         let mut for_guests = Vec::with_capacity(claimed.claims.len());
         for (claim, control) in claimed.claims.into_iter().zip(controls) {
             let topic = &claim.job.spec.topic;
-            let slot = self.slots.enter(memory.topic_slots(topic, &self.context.metrics));
+            let slot = self.slots.enter(memory.topic_slots(topic, &self.context.metrics, self.slots.threads));
             let clock_offset_ms = offset_ms(&claim, host_now);
             let entry = registry.get(topic).cloned();
             let is_native = entry.as_deref().and_then(|entry| entry.handler.as_ref()).is_some_and(Handler::is_native);
@@ -258,10 +258,12 @@ impl Memory {
         self.hot.plan(registry, &self.topic_slots, free)
     }
 
-    fn topic_slots(&mut self, topic: &TopicId, metrics: &Metrics) -> &Arc<TopicSlots> {
+    fn topic_slots(&mut self, topic: &TopicId, metrics: &Metrics, threads: usize) -> &Arc<TopicSlots> {
         match self.topic_slots.entry(topic.clone()) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(TopicSlots::new(metrics.topic(topic), self.hot.usage(&topic.tenant))),
+            Entry::Vacant(new) => {
+                new.insert(TopicSlots::new(metrics.topic(topic), self.hot.usage(&topic.tenant), threads))
+            }
         }
     }
 }
@@ -322,7 +324,6 @@ mod tests {
             finished: mpsc::unbounded_channel().0,
             checkpoints: mpsc::channel(1).0,
             states: gristmill_sandbox::StateReader(mpsc::channel(1).0),
-            extensions: mpsc::channel(1).0,
             ending: context.stop.clone(),
             abort: context.stop.clone(),
             metrics: Arc::default(),
@@ -342,7 +343,7 @@ mod tests {
         let (busy, fresh): (TopicId, TopicId) = ("busy".parse().unwrap(), "fresh".parse().unwrap());
         let mut memory = Memory { hot: ready([&busy]), ..Memory::default() };
         let mut taken: Vec<_> =
-            (0..8).map(|_| claimer.slots.enter(memory.topic_slots(&busy, &claimer.context.metrics))).collect();
+            (0..8).map(|_| claimer.slots.enter(memory.topic_slots(&busy, &claimer.context.metrics, 1))).collect();
         let ended = claimer.slots.ended();
         // One of eight: it waits for three more.
         drop(taken.pop());

@@ -9,8 +9,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::decide::decide;
 use super::full::hold_to_limits;
-use super::lease;
-use super::lease_extender::Extension;
 use super::predecessors::before_start;
 use super::record::{self, Run};
 use super::settle::Finished;
@@ -53,7 +51,6 @@ pub(super) struct ExecutorContext {
     pub(super) finished: mpsc::UnboundedSender<Finished>,
     pub(super) checkpoints: mpsc::Sender<CheckpointRequest>,
     pub(super) states: StateReader,
-    pub(super) extensions: mpsc::Sender<Extension>,
     /// The runner is shutting down: guests may ask and finish early.
     pub(super) ending: CancellationToken,
     /// The grace is over: what still runs is given back.
@@ -69,7 +66,7 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let Work { claim, entry, mut slot, arrived, clock_offset_ms, control } = work;
     let started = Instant::now();
     slot.start(started);
-    let cancellation = Cancellation { ending: context.ending.clone(), control };
+    let cancellation = Cancellation { ending: context.ending.clone(), control: Arc::clone(&control) };
     let trace = context.traces.as_ref().map(|traces| traces.begin(&claim));
     let requests = trace.filter(|_| may_send(entry.as_deref())).map(RequestTrace::new);
     let traced = (trace, requests.clone());
@@ -88,13 +85,15 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     }
 
     let handler = entry.as_deref().and_then(|entry| entry.handler.as_ref());
+    let (in_slot, waited) = (started.elapsed(), control.waited());
     let run = Run {
         version: handler.and_then(Handler::version),
         // A component that began has used fuel. What was cut off has neither fuel nor a duration that is known.
         ran: report.fuel > 0 || (handler.is_some_and(Handler::is_native) && !report.duration.is_zero()),
         started,
         queued: started.saturating_duration_since(arrived),
-        duration: started.elapsed(),
+        waited,
+        duration: in_slot.saturating_sub(waited),
         fuel: report.fuel,
         memory_peak: report.memory_peak,
         requests: report.requests,
@@ -102,7 +101,7 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
         follow_up_bytes: report.follow_ups.iter().map(|job| job.spec.body.data.len()).sum(),
         trace,
     };
-    slot.charge(run.fuel, run.duration);
+    slot.charge(run.fuel, in_slot);
     let outcome = report.outcome.kind();
     let topic = entry.as_deref().map(|entry| &entry.topic);
     let state = state_write(&claim, topic, report.state);
@@ -139,14 +138,13 @@ async fn run(
         Some((entry, handler)) => {
             record::log_start(claim, handler);
             context.metrics.emit(|| record::start_event(claim, handler));
-            let outlasts_lease = lease::may_be_outlasted(&entry.topic.limits);
             let control = Arc::clone(&cancellation.control);
             let attempt =
                 Attempt { trace, requests, job, logs, ..attempt(claim, entry, clock_offset_ms, context, cancellation) };
             tokio::select! {
                 biased;
                 report = invoke(entry, handler, attempt) => report,
-                () = keep_lease(claim, context, &control), if outlasts_lease => Report::without_running(Outcome::LeaseExpired),
+                () = control.lease_lost() => Report::without_running(Outcome::LeaseExpired),
                 () = context.abort.cancelled() => Report::without_running(Outcome::ShuttingDown),
             }
         }
@@ -198,15 +196,5 @@ fn attempt(
         logs: LogSink::Trace,
         trace: None,
         requests: None,
-    }
-}
-
-/// Extends the lease again and again; returns only if it was lost.
-async fn keep_lease(claim: &Claim, context: &ExecutorContext, control: &AttemptControl) {
-    loop {
-        tokio::time::sleep(lease::LONGEST / 3).await;
-        if !Extension::ask(&context.extensions, &claim.lease).await {
-            return control.cancel();
-        }
     }
 }

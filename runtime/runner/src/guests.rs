@@ -1,11 +1,10 @@
 //! The threads that guests run on, one single-threaded runtime each.
 //!
 //! A guest runs inside `poll`, so a busy one holds its thread until it yields (every some 100,000 units of fuel). On
-//! threads of their own they cannot hold up the store's loops; pinned to a thread, an instance meets warm memory slots.
+//! threads of their own they cannot hold up the store's loops. [`RunOrder`] says which guest a thread polls next; the runtime is there for
+//! timers and sockets. A guest may go on on another thread than it began on.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -16,13 +15,17 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::execute::{ExecutorContext, Work, execute};
-use super::run_queue::RunQueue;
+use super::guest::{Guest, TurnEnd};
+use super::processor_clock::ProcessorClock;
 use super::slots::Slots;
-use super::turns::run_in_turn;
+use super::turns::{RunOrder, SLICE, Turn};
 use crate::handlers::TopicHandler;
 
-/// Turns of guests, some 0.05 ms each if they compute, after which a thread sees which guests wait no longer, and what is new in line.
+/// Turns of guests, some 0.05 ms each if they compute, after which a thread sees which guests wait no longer.
 const TURNS_BEFORE_NEWS: u32 = 4;
+
+/// Guests that a thread takes at once, at most: few, so that what comes into line meanwhile is not behind them all.
+const SHARE_MAX: usize = 8;
 
 /// A guest that keeps its thread for so long is named in the log. Guests yield after milliseconds.
 const STANDS_STILL: Duration = Duration::from_secs(1);
@@ -31,10 +34,14 @@ const STANDS_STILL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Guests(Arc<Shared>);
 
-/// One line of work for all threads, so that nothing waits behind a busy guest while another thread is free.
+/// One line for all threads, so that nothing waits behind a busy guest while another thread is free.
 #[derive(Debug)]
-struct Shared {
-    queue: Mutex<RunQueue<Work>>,
+pub(super) struct Shared {
+    turns: Mutex<RunOrder<Work, Arc<Guest>>>,
+    /// What was handed over and has not ended. A thread goes on until there is none, since a guest may have its timers there.
+    unfinished: AtomicUsize,
+    /// A guest that computes for long should leave its thread.
+    is_urgent: AtomicBool,
     ended: AtomicBool,
     threads: Vec<Arc<Thread>>,
     /// Which thread is asked first.
@@ -60,7 +67,9 @@ impl Guests {
     pub(super) fn start(count: usize, context: &Arc<ExecutorContext>) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let count = count.max(1);
         let shared = Arc::new(Shared {
-            queue: Mutex::default(),
+            turns: Mutex::default(),
+            unfinished: AtomicUsize::new(0),
+            is_urgent: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             threads: (0..count).map(|_| Arc::default()).collect(),
             turn: AtomicUsize::new(0),
@@ -75,13 +84,13 @@ impl Guests {
     /// Puts a batch in line, and wakes as many threads as it takes. The line is as long as the runner's slots let it be.
     pub(super) fn hand_over(&self, work: Vec<Work>) {
         let jobs = work.len();
-        let mut queue = self.0.queue.lock();
-        for work in work {
-            let topic = work.claim.lease.topic.clone();
-            queue.join(&topic, work);
-        }
-        drop(queue);
-        self.0.call(jobs);
+        self.0.unfinished.fetch_add(jobs, Ordering::AcqRel);
+        self.0.change(jobs, |turns| {
+            for work in work {
+                let topic = work.claim.lease.topic.clone();
+                turns.join(&topic, work);
+            }
+        });
         self.0.watch.notify_one();
     }
 
@@ -127,11 +136,74 @@ impl Shared {
         }
     }
 
-    /// At most `share` of what is in line, and no more than the thread's part of it.
-    fn take(&self, share: usize) -> Vec<Work> {
-        let mut queue = self.queue.lock();
-        let share = queue.len().div_ceil(self.threads.len()).min(share);
-        (0..share).map_while(|_| queue.next()).collect()
+    /// Changes the line, and wakes as many threads as there are guests more in it.
+    fn change<T>(&self, more: usize, change: impl FnOnce(&mut RunOrder<Work, Arc<Guest>>) -> T) -> T {
+        let mut turns = self.turns.lock();
+        let answer = change(&mut turns);
+        self.is_urgent.store(turns.is_urgent(), Ordering::Relaxed);
+        drop(turns);
+        if more > 0 {
+            self.call(more);
+        }
+        answer
+    }
+
+    /// A guest waits no longer.
+    pub(super) fn wake(&self, guest: Arc<Guest>) {
+        self.change(1, |turns| turns.wake(guest));
+    }
+
+    /// A guest that computes for long and is in line was woken: it may have to end.
+    pub(super) fn hurry(&self, guest: &Arc<Guest>) {
+        if let Some(topic) = guest.topic() {
+            self.change(1, |turns| turns.hurry(topic, |other| Arc::ptr_eq(other, guest)));
+        }
+    }
+
+    /// A guest that computes for long, and has computed for this long since the last call, leaves its thread if another waits for it. It
+    /// gets in line behind this many others of its topic at most.
+    fn put_back(&self, guest: &Arc<Guest>, used: Duration, others: usize) -> bool {
+        let Some(topic) = guest.topic() else { return false };
+        let is_awaited = self.change(0, |turns| {
+            turns.note_long(used);
+            let is_awaited = turns.is_awaited();
+            if is_awaited {
+                guest.get_in_line();
+                turns.put_back(topic, Arc::clone(guest), others);
+            }
+            is_awaited
+        });
+        if is_awaited {
+            self.call(1);
+        }
+        is_awaited
+    }
+
+    /// A guest that computed for long does so no longer: another of its topic may begin.
+    fn make_room(&self, guest: &Guest, used: Duration) {
+        self.change(1, |turns| {
+            turns.note_long(used);
+            guest.topic().into_iter().for_each(|topic| turns.reopen(topic));
+        });
+    }
+
+    /// Whose turn it is: at most `share` guests. Those that had the thread before and did not compute for long used it for this long.
+    fn next(&self, share: usize, used: Duration) -> Vec<Turn<Work, Arc<Guest>>> {
+        self.change(0, |turns| {
+            turns.note_others(used);
+            turns.next(share, self.threads.len(), |work| work.slot.topic().may_begin())
+        })
+    }
+
+    fn finish(&self) {
+        let is_last = self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && self.ended.load(Ordering::Acquire) {
+            self.threads.iter().for_each(|thread| thread.called.notify_one());
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire) && self.unfinished.load(Ordering::Acquire) == 0
     }
 }
 
@@ -147,10 +219,10 @@ fn warn(thread: usize, entry: &TopicHandler, seconds: u32) {
 
 impl Thread {
     /// An attempt of this topic has the thread, until the answer is dropped.
-    fn begin_turn(&self, topic: &Option<Arc<TopicHandler>>) -> Turn<'_> {
+    fn begin_turn(&self, topic: &Option<Arc<TopicHandler>>) -> HeldThread<'_> {
         self.topic.lock().clone_from(topic);
         self.turns.fetch_add(1, Ordering::Release);
-        Turn(self)
+        HeldThread(self)
     }
 
     /// Whose turn it is, if it has been the same turn for 1, 2, 4, ... looks.
@@ -170,9 +242,9 @@ struct Look {
     same: u32,
 }
 
-struct Turn<'a>(&'a Thread);
+struct HeldThread<'a>(&'a Thread);
 
-impl Drop for Turn<'_> {
+impl Drop for HeldThread<'_> {
     fn drop(&mut self) {
         self.0.turns.fetch_add(1, Ordering::Release);
     }
@@ -189,8 +261,6 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .event_interval(TURNS_BEFORE_NEWS)
-        .global_queue_interval(TURNS_BEFORE_NEWS)
         .on_thread_park(parked(&shared, true))
         .on_thread_unpark(parked(&shared, false))
         .build()?;
@@ -203,45 +273,126 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
     thread.spawn(move || runtime.block_on(serve()))
 }
 
-async fn serve(shared: &Shared, thread: &Arc<Thread>, context: Arc<ExecutorContext>) {
-    let next = async |share| {
-        loop {
-            let work = shared.take(share);
-            if !work.is_empty() {
-                return Some(work);
-            }
-            if shared.ended.load(Ordering::Acquire) {
-                return None;
+async fn serve(shared: &Arc<Shared>, thread: &Thread, context: Arc<ExecutorContext>) {
+    let mut server = GuestServer { shared, thread, clock: ProcessorClock::start(), others_used: Duration::ZERO };
+    let mut share = 1;
+    loop {
+        let turns = shared.next(share, std::mem::take(&mut server.others_used));
+        if turns.is_empty() {
+            if shared.has_ended() {
+                return;
             }
             thread.called.notified().await;
+            server.clock = ProcessorClock::start();
+            continue;
         }
-    };
-    run_in_turn(next, |work: Work| {
-        let topic = work.entry.clone();
-        // In a box of its own: what is large is moved once, not from hand to hand.
-        give_way(Arc::clone(thread), topic, Box::pin(execute(work, Arc::clone(&context))))
-    })
-    .await;
+        let mut took_turns = false;
+        for turn in turns {
+            took_turns |= match turn {
+                Turn::Begin(work) => server.run(begin(shared, work, &context), false).await,
+                Turn::GoOn(guest) => server.run(guest, false).await,
+                Turn::Slice(guest) => server.run(guest, true).await,
+            };
+        }
+        tokio::task::yield_now().await;
+        server.others_used += server.clock.lap().used;
+        // More each time, as long as guests do not compute.
+        share = if took_turns { 1 } else { (share * 2).min(SHARE_MAX) };
+    }
 }
 
-/// Offers the processor to other threads whenever the guest yields: with fewer processors than busy threads, a store's
-/// answer would wait behind a guest that computes until the kernel ends its slice, some milliseconds. Costs a guest that
-/// computes less than a hundredth, and others nothing.
-async fn give_way(
-    thread: Arc<Thread>,
-    topic: Option<Arc<TopicHandler>>,
-    mut attempt: Pin<Box<impl Future<Output = ()> + Send>>,
-) {
-    poll_fn(|context| {
-        let turn = thread.begin_turn(&topic);
-        let poll = attempt.as_mut().poll(context);
+fn begin(shared: &Arc<Shared>, work: Work, context: &Arc<ExecutorContext>) -> Arc<Guest> {
+    let (entry, slots, control) = (work.entry.clone(), Arc::clone(work.slot.topic()), Arc::clone(&work.control));
+    // In a box of its own: what is large is moved once, not from hand to hand. How long it may compute is not tokio's to say.
+    let attempt = Box::pin(tokio::task::unconstrained(execute(work, Arc::clone(context))));
+    Guest::new(shared, entry, slots, control, attempt)
+}
+
+/// One thread.
+struct GuestServer<'a> {
+    shared: &'a Shared,
+    thread: &'a Thread,
+    clock: ProcessorClock,
+    /// What guests have computed that do not compute for long.
+    others_used: Duration,
+}
+
+impl GuestServer<'_> {
+    /// Runs a guest until it ends, waits, or leaves the thread to others. Returns whether it took several turns.
+    async fn run(&mut self, guest: Arc<Guest>, mut has_slice: bool) -> bool {
+        let (mut turns, mut slice) = (0_u32, Duration::ZERO);
+        loop {
+            let end = self.turn(&guest);
+            turns += u32::from(end == TurnEnd::Computes);
+            let has_news = end == TurnEnd::Computes && (turns == 1 || turns.is_multiple_of(TURNS_BEFORE_NEWS));
+            if has_news {
+                tokio::task::yield_now().await;
+            }
+            if has_news || end != TurnEnd::Computes {
+                slice += self.account(&guest, end);
+            }
+            if end != TurnEnd::Computes {
+                self.leave(&guest, end, slice);
+                return turns > 0;
+            }
+            if !guest.is_long() {
+                continue;
+            }
+            let threads = self.shared.threads.len();
+            let others = match (guest.start_computing(), slice >= SLICE) {
+                (true, _) => usize::MAX,
+                (false, false) if has_slice && !self.shared.is_urgent.load(Ordering::Relaxed) => continue,
+                // It lets others pass, and then goes on.
+                (false, false) if has_slice => 0,
+                // Of a topic as many take turns as there are threads, beside as many that have one.
+                (false, _) => threads,
+            };
+            slice += self.account(&guest, end);
+            if self.shared.put_back(&guest, std::mem::take(&mut slice), others) {
+                return true;
+            }
+            has_slice = true;
+        }
+    }
+
+    /// Offers the processor to other threads whenever the guest yields: with fewer processors than busy threads, a store's answer would
+    /// wait behind a guest that computes until the kernel ends its slice, some milliseconds. Costs a guest that computes less than a
+    /// hundredth, and others nothing.
+    fn turn(&self, guest: &Arc<Guest>) -> TurnEnd {
+        let turn = self.thread.begin_turn(&guest.entry);
+        let end = guest.turn();
         drop(turn);
-        if poll.is_pending() {
+        if end == TurnEnd::Computes {
             std::thread::yield_now();
         }
-        poll
-    })
-    .await;
+        end
+    }
+
+    /// Notes what a guest has computed since this was done last, and returns what of it counts as computing for long. A guest that ends in
+    /// its first turn, as most do, is counted with others.
+    fn account(&mut self, guest: &Guest, end: TurnEnd) -> Duration {
+        if end == TurnEnd::Ended && !guest.is_computing() {
+            return Duration::ZERO;
+        }
+        let lap = self.clock.lap();
+        let was_long = guest.is_long();
+        guest.note(lap.used, lap.stood_still);
+        if was_long {
+            return lap.used;
+        }
+        self.others_used += lap.used;
+        Duration::ZERO
+    }
+
+    /// A guest does not compute any more.
+    fn leave(&self, guest: &Guest, end: TurnEnd, slice: Duration) {
+        if guest.stop_computing() {
+            self.shared.make_room(guest, slice);
+        }
+        if end == TurnEnd::Ended {
+            self.shared.finish();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::lease;
 use super::start::Context;
 use gristmill_core::job::{Claim, JobId, Lease, Name, Progress};
 use gristmill_core::outcome::Verdict;
@@ -29,15 +30,21 @@ pub(super) struct InFlight {
 struct Delivery {
     lease: Lease,
     control: Arc<AttemptControl>,
+    extend_at: Instant,
 }
 
 impl InFlight {
     /// Takes jobs up, and gives each what says whether it is still wanted.
     pub(super) fn take(&self, claims: &[Claim]) -> Vec<Arc<AttemptControl>> {
+        let now = Instant::now();
         let mut jobs = self.jobs.lock();
         let take = |claim: &Claim| {
             let control = Arc::new(AttemptControl::heard_by(Arc::clone(&self.progressed)));
-            jobs.insert(key(&claim.lease), Delivery { lease: claim.lease.clone(), control: Arc::clone(&control) });
+            let extend_at = now + claim.lease_until.since(claim.claimed_at) / 3;
+            jobs.insert(
+                key(&claim.lease),
+                Delivery { lease: claim.lease.clone(), control: Arc::clone(&control), extend_at },
+            );
             control
         };
         let controls = claims.iter().map(take).collect();
@@ -92,6 +99,24 @@ impl InFlight {
             && held.lease.delivery == delivery
         {
             held.control.kill();
+        }
+    }
+
+    /// The leases of which a third is over. Not of attempts that have ended: what the store does not settle comes back.
+    pub(super) fn to_extend(&self, now: Instant) -> Vec<Lease> {
+        let mut jobs = self.jobs.lock();
+        let due = jobs.values_mut().filter(|held| held.extend_at <= now && Arc::strong_count(&held.control) > 1);
+        due.map(|held| {
+            held.extend_at = now + lease::LONGEST / 3;
+            held.lease.clone()
+        })
+        .collect()
+    }
+
+    /// Ends the attempt whose lease is lost.
+    pub(super) fn lose(&self, lease: &Lease) {
+        if let Some(held) = self.jobs.lock().get(&key(lease)).filter(|held| held.lease.delivery == lease.delivery) {
+            held.control.lose_lease();
         }
     }
 
@@ -183,6 +208,26 @@ mod tests {
         assert!(in_flight.of(&spec.topic.tenant).contains(&spec.id));
         in_flight.put_down(&settled(&second));
         assert!(in_flight.jobs.lock().is_empty());
+    }
+
+    #[test]
+    fn a_lease_is_extended_from_the_claim_to_the_end_of_the_attempt() {
+        let (in_flight, spec) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
+        let claim = Claim { lease_until: Timestamp::from_millis(9_000), ..claim(&spec, 1) };
+        let control = in_flight.take(std::slice::from_ref(&claim));
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let count = |after| in_flight.to_extend(now + after).len();
+        let third = lease::LONGEST / 3;
+        assert_eq!(
+            [count(Duration::ZERO), count(4 * second), count(4 * second), count(5 * second + third)],
+            [0, 1, 0, 1]
+        );
+        in_flight.lose(&Lease { delivery: 2, ..claim.lease.clone() });
+        assert!(!control[0].is_unwanted());
+        in_flight.lose(&claim.lease);
+        assert!(control[0].is_unwanted());
+        drop(control);
+        assert_eq!(count(3 * third), 0);
     }
 
     #[test]

@@ -1,59 +1,39 @@
-//! Extends the leases of running attempts, and asks the store what they ask.
+//! Extends the leases of attempts, and asks the store what they ask.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::lease;
 use super::start::Context;
-use gristmill_core::job::Lease;
 use gristmill_sandbox::{CheckpointRequest, StateRequest};
 use gristmill_store::Store;
 
 /// Extensions in one call.
 const AT_ONCE: usize = 256;
+/// How often leases are looked at. Of the shortest one, a third is over three seconds later.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// Questions of attempts that are on their way to the store at a time.
 const QUESTIONS_AT_ONCE: usize = 64;
 
-/// An attempt asks to keep its lease.
-#[derive(Debug)]
-pub(super) struct Extension {
-    lease: Lease,
-    kept: oneshot::Sender<bool>,
-}
-
-impl Extension {
-    /// Returns false if the lease is lost. If the store does not answer, the runner assumes that the lease is kept; the
-    /// settle checks it.
-    pub(super) async fn ask(extensions: &mpsc::Sender<Self>, lease: &Lease) -> bool {
-        let (kept, answer) = oneshot::channel();
-        let extension = Self { lease: lease.clone(), kept };
-        if extensions.send(extension).await.is_err() {
-            return true;
-        }
-        answer.await.unwrap_or(true)
-    }
-}
-
-/// Extends leases until every sender is gone.
-pub(super) async fn extensions(context: Context, mut asked: mpsc::Receiver<Extension>) {
-    let Context { store, retry, .. } = context;
-    let mut batch = Vec::new();
-    while asked.recv_many(&mut batch, AT_ONCE).await > 0 {
-        let (leases, replies): (Vec<_>, Vec<_>) =
-            batch.drain(..).map(|Extension { lease, kept }| (lease, kept)).unzip();
-        match retry.call(|| store.extend(&leases, lease::LONGEST)).await {
-            Some(Ok(kept)) => {
-                for (reply, kept) in replies.into_iter().zip(kept) {
-                    // Gone if the attempt has ended meanwhile.
-                    reply.send(kept).ok();
+/// Extends the leases of attempts in hand until stopped: of those that wait for a thread, too. If the store does not answer, they are
+/// assumed to be kept; the settle checks it.
+pub(super) async fn keep(context: Context) {
+    let Context { store, retry, in_flight, stop, .. } = context;
+    while stop.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_some() {
+        for leases in in_flight.to_extend(Instant::now()).chunks(AT_ONCE) {
+            match retry.call(|| store.extend(leases, lease::LONGEST)).await {
+                Some(Ok(kept)) => {
+                    let lost = leases.iter().zip(kept).filter(|(_, kept)| !kept);
+                    lost.for_each(|(lease, _)| in_flight.lose(lease));
                 }
+                Some(Err(error)) => tracing::error!("failed to extend leases: {:#}", anyhow::Error::from(error)),
+                None => return,
             }
-            Some(Err(error)) => tracing::error!("failed to extend leases: {:#}", anyhow::Error::from(error)),
-            None => {}
         }
     }
 }
@@ -101,7 +81,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::sync::Barrier;
+    use tokio::sync::{Barrier, oneshot};
 
     #[tokio::test]
     async fn one_question_does_not_wait_for_another() {

@@ -46,7 +46,9 @@ pub struct Run {
     pub ran: bool,
     /// From when the claim was here until the attempt was taken up.
     pub queued: Duration,
-    /// Of the attempt.
+    /// Within the attempt, for a thread or a processor while others had them.
+    pub waited: Duration,
+    /// Of the attempt, without what it waited.
     pub duration: Duration,
     /// Fuel used.
     pub fuel: u64,
@@ -68,7 +70,7 @@ impl AttemptRecord {
     pub(super) fn times_us(&self) -> Option<(u64, u64)> {
         let run = self.run?;
         let started = micros_of(self.claim.claimed_at).saturating_add(micros(run.queued));
-        Some((started, started.saturating_add(micros(run.duration))))
+        Some((started, started.saturating_add(micros(run.waited + run.duration))))
     }
 
     /// The day of the attempt's end; of one whose worker was lost, that on which it was taken back.
@@ -113,7 +115,7 @@ impl AttemptRecord {
             settled: self.settled,
             ran: ran.map(|run| (run.version.map(|Version(digest)| digest), run.started)),
             waited: first.map(waited),
-            latency: last.map(|run| waited(run) + run.duration),
+            latency: last.map(|run| waited(run) + run.waited + run.duration),
             usage: ran.map(|Run { duration, fuel, memory_peak, .. }| Usage {
                 duration,
                 fuel,

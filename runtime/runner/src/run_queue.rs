@@ -7,7 +7,7 @@ use gristmill_core::job::{Name, TopicId};
 /// Work in line. Within a topic, first come, first served.
 #[derive(Debug)]
 pub(super) struct RunQueue<T> {
-    /// Tenants that have work here, in the order of their turns.
+    /// Tenants with topics that take turns, in the order of their turns.
     turns: VecDeque<Name>,
     tenants: HashMap<Name, TenantQueue<T>>,
     len: usize,
@@ -15,7 +15,7 @@ pub(super) struct RunQueue<T> {
 
 #[derive(Debug)]
 struct TenantQueue<T> {
-    /// Its topics that have work here, in the order of their turns.
+    /// Its topics that have work here, in the order of their turns. Those that are held back are missing.
     turns: VecDeque<Name>,
     work: HashMap<Name, VecDeque<T>>,
 }
@@ -33,37 +33,85 @@ impl<T> Default for TenantQueue<T> {
 }
 
 impl<T> RunQueue<T> {
+    /// What is in line, and what is held back.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn join(&mut self, topic: &TopicId, work: T) {
-        self.len += 1;
-        if !self.tenants.contains_key(&topic.tenant) {
-            self.turns.push_back(topic.tenant.clone());
-        }
-        self.tenants.entry(topic.tenant.clone()).or_default().join(&topic.topic, work);
+    /// Whether a topic has a turn. It may be held back then.
+    pub(super) fn has_turns(&self) -> bool {
+        !self.turns.is_empty()
     }
 
-    pub(super) fn next(&mut self) -> Option<T> {
-        let tenant = self.turns.pop_front()?;
-        let queue = self.tenants.get_mut(&tenant)?;
-        let work = queue.next()?;
-        self.len -= 1;
-        if queue.turns.is_empty() {
-            // Of tenants that come and go, nothing stays.
-            self.tenants.remove(&tenant);
-        } else {
-            self.turns.push_back(tenant);
+    pub(super) fn join(&mut self, topic: &TopicId, work: T) {
+        self.join_behind(topic, work, usize::MAX);
+    }
+
+    /// Joins the line of its topic behind this many others at most.
+    pub(super) fn join_behind(&mut self, topic: &TopicId, work: T, others: usize) {
+        self.len += 1;
+        let queue = self.tenants.entry(topic.tenant.clone()).or_default();
+        let had_turns = !queue.turns.is_empty();
+        queue.join_behind(&topic.topic, work, others);
+        if !had_turns && !queue.turns.is_empty() {
+            self.turns.push_back(topic.tenant.clone());
         }
-        Some(work)
+    }
+
+    /// The next in line. A topic whose first work is not open is held back until [`Self::reopen`].
+    pub(super) fn next(&mut self, is_open: impl Fn(&T) -> bool) -> Option<T> {
+        while let Some(tenant) = self.turns.pop_front() {
+            let Some(queue) = self.tenants.get_mut(&tenant) else { continue };
+            let work = queue.next(&is_open);
+            if queue.work.is_empty() {
+                // Of tenants that come and go, nothing stays.
+                self.tenants.remove(&tenant);
+            } else if !queue.turns.is_empty() {
+                self.turns.push_back(tenant);
+            }
+            if work.is_some() {
+                self.len -= 1;
+                return work;
+            }
+        }
+        None
+    }
+
+    /// A topic that was held back takes turns again.
+    pub(super) fn reopen(&mut self, topic: &TopicId) {
+        let Some(queue) = self.tenants.get_mut(&topic.tenant) else { return };
+        if queue.work.contains_key(&topic.topic) && !queue.turns.contains(&topic.topic) {
+            if queue.turns.is_empty() {
+                self.turns.push_back(topic.tenant.clone());
+            }
+            queue.turns.push_back(topic.topic.clone());
+        }
+    }
+
+    /// Takes one out of the line of its topic, wherever it stands.
+    pub(super) fn remove(&mut self, topic: &TopicId, is_it: impl Fn(&T) -> bool) -> Option<T> {
+        let queue = self.tenants.get_mut(&topic.tenant)?;
+        let waiting = queue.work.get_mut(&topic.topic)?;
+        let work = waiting.remove(waiting.iter().position(is_it)?);
+        self.len -= 1;
+        if waiting.is_empty() {
+            queue.work.remove(&topic.topic);
+            queue.turns.retain(|name| *name != topic.topic);
+            if queue.turns.is_empty() {
+                self.turns.retain(|name| *name != topic.tenant);
+            }
+            if queue.work.is_empty() {
+                self.tenants.remove(&topic.tenant);
+            }
+        }
+        work
     }
 }
 
 impl<T> TenantQueue<T> {
-    fn join(&mut self, topic: &Name, work: T) {
+    fn join_behind(&mut self, topic: &Name, work: T, others: usize) {
         match self.work.get_mut(topic) {
-            Some(waiting) => waiting.push_back(work),
+            Some(waiting) => waiting.insert(others.min(waiting.len()), work),
             None => {
                 self.turns.push_back(topic.clone());
                 self.work.insert(topic.clone(), VecDeque::from([work]));
@@ -71,16 +119,21 @@ impl<T> TenantQueue<T> {
         }
     }
 
-    fn next(&mut self) -> Option<T> {
-        let topic = self.turns.pop_front()?;
-        let waiting = self.work.get_mut(&topic)?;
-        let work = waiting.pop_front()?;
-        if waiting.is_empty() {
-            self.work.remove(&topic);
-        } else {
-            self.turns.push_back(topic);
+    fn next(&mut self, is_open: impl Fn(&T) -> bool) -> Option<T> {
+        while let Some(topic) = self.turns.pop_front() {
+            let Some(waiting) = self.work.get_mut(&topic) else { continue };
+            if !waiting.front().is_some_and(&is_open) {
+                continue;
+            }
+            let work = waiting.pop_front();
+            if waiting.is_empty() {
+                self.work.remove(&topic);
+            } else {
+                self.turns.push_back(topic);
+            }
+            return work;
         }
-        Some(work)
+        None
     }
 }
 
@@ -88,26 +141,63 @@ impl<T> TenantQueue<T> {
 mod tests {
     use super::*;
 
+    fn topic(id: &str) -> TopicId {
+        id.parse().unwrap()
+    }
+
+    fn all<T>(queue: &mut RunQueue<T>) -> Vec<T> {
+        std::iter::from_fn(|| queue.next(|_| true)).collect()
+    }
+
     #[test]
     fn topics_take_turns_and_each_keeps_its_order() {
-        let (slow, fast): (TopicId, TopicId) = ("slow".parse().unwrap(), "fast".parse().unwrap());
+        let (slow, fast) = (topic("slow"), topic("fast"));
         let mut queue = RunQueue::default();
         (1..=3).for_each(|number| queue.join(&slow, number));
-        assert_eq!((queue.next(), queue.len()), (Some(1), 2));
+        assert_eq!((queue.next(|_| true), queue.len()), (Some(1), 2));
         queue.join(&fast, 10);
-        let rest: Vec<i32> = std::iter::from_fn(|| queue.next()).collect();
-        assert_eq!(rest, [2, 10, 3]);
+        assert_eq!(all(&mut queue), [2, 10, 3]);
         assert_eq!((queue.len(), queue.tenants.len(), queue.turns.len()), (0, 0, 0));
     }
 
     #[test]
     fn tenants_take_turns_however_many_topics_they_have() {
         let mut queue = RunQueue::default();
-        for topic in ["many/a", "many/b", "many/c"] {
-            queue.join(&topic.parse().unwrap(), topic);
+        for name in ["many/a", "many/b", "many/c"] {
+            queue.join(&topic(name), name);
         }
-        queue.join(&"few/a".parse().unwrap(), "few/a");
-        let order: Vec<&str> = std::iter::from_fn(|| queue.next()).collect();
-        assert_eq!(order, ["many/a", "few/a", "many/b", "many/c"]);
+        queue.join(&topic("few/a"), "few/a");
+        assert_eq!(all(&mut queue), ["many/a", "few/a", "many/b", "many/c"]);
+    }
+
+    #[test]
+    fn a_topic_that_is_held_back_lets_others_pass_until_it_is_open_again() {
+        let (held, other) = (topic("held"), topic("other"));
+        let mut queue = RunQueue::default();
+        (1..=2).for_each(|number| queue.join(&held, number));
+        queue.join(&other, 10);
+        let is_open = |number: &i32| *number >= 10;
+        assert_eq!((queue.next(is_open), queue.next(is_open)), (Some(10), None));
+        assert!(!queue.has_turns() && queue.len() == 2);
+        queue.join(&held, 3);
+        queue.join(&other, 11);
+        assert_eq!((queue.next(|_| true), queue.next(|_| true)), (Some(11), None), "it stays held back");
+        queue.reopen(&held);
+        queue.reopen(&held);
+        assert_eq!(all(&mut queue), [1, 2, 3]);
+        assert!(queue.tenants.is_empty());
+    }
+
+    #[test]
+    fn one_that_had_its_turn_stands_behind_few_others_and_any_can_leave_the_line() {
+        let mut queue = RunQueue::default();
+        let (a, b) = (topic("x/a"), topic("y/b"));
+        (1..=4).for_each(|number| queue.join(&a, number));
+        queue.join_behind(&a, 0, 2);
+        queue.join(&b, 10);
+        assert_eq!((queue.remove(&a, |number| *number == 4), queue.remove(&b, |_| true)), (Some(4), Some(10)));
+        assert_eq!((queue.remove(&b, |_| true), queue.remove(&a, |number| *number == 4)), (None, None));
+        assert_eq!(all(&mut queue), [1, 2, 0, 3]);
+        assert_eq!((queue.len(), queue.tenants.len(), queue.turns.len()), (0, 0, 0));
     }
 }

@@ -11,6 +11,9 @@ use gristmill_metrics::TopicMeter;
 
 /// Of several tenants, one that holds many slots leaves one of so many free.
 const KEPT_OF: usize = 16;
+/// Of a topic, at most so many guests for each thread compute for long at once: with two, a topic goes on while as many of its guests as
+/// there are threads never end.
+const COMPUTING_PER_THREAD: usize = 2;
 /// Nobody waits.
 const NEVER: u64 = u64::MAX;
 
@@ -21,6 +24,7 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Slots {
     limit: usize,
+    pub(super) threads: usize,
     /// What a slot is worth of a guest thread.
     thread_per_slot: f64,
     running: AtomicUsize,
@@ -34,18 +38,42 @@ pub(super) struct Slots {
 #[derive(Debug)]
 pub(super) struct TopicSlots {
     running: AtomicUsize,
+    /// Of these, how many compute for long.
+    computing: AtomicUsize,
+    threads: usize,
     meter: Arc<TopicMeter>,
     usage: Arc<TenantUse>,
 }
 
 impl TopicSlots {
-    pub(super) fn new(meter: Arc<TopicMeter>, usage: Arc<TenantUse>) -> Arc<Self> {
-        Arc::new(Self { running: AtomicUsize::new(0), meter, usage })
+    /// `threads`: those that guests run on.
+    pub(super) fn new(meter: Arc<TopicMeter>, usage: Arc<TenantUse>, threads: usize) -> Arc<Self> {
+        Arc::new(Self { running: AtomicUsize::new(0), computing: AtomicUsize::new(0), threads, meter, usage })
     }
 
     /// Attempts in flight.
     pub(super) fn running(&self) -> usize {
         self.running.load(Ordering::Acquire)
+    }
+
+    /// Whether another guest may begin, or so many compute for long already that it would only wait for them, with memory of its own.
+    pub(super) fn may_begin(&self) -> bool {
+        self.computing.load(Ordering::Acquire) < COMPUTING_PER_THREAD * self.threads
+    }
+
+    /// How many more attempts are worth claiming. While no more may begin, few: other runners may have a thread for them.
+    pub(super) fn room(&self, concurrency: usize) -> usize {
+        let most =
+            if self.may_begin() { concurrency } else { concurrency.min((COMPUTING_PER_THREAD + 1) * self.threads) };
+        most.saturating_sub(self.running())
+    }
+
+    pub(super) fn begin_computing(&self) {
+        self.computing.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn end_computing(&self) {
+        self.computing.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -54,6 +82,7 @@ impl Slots {
     pub(super) fn new(limit: usize, threads: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
+            threads,
             thread_per_slot: threads as f64 / limit.max(1) as f64,
             running: AtomicUsize::new(0),
             ended: AtomicU64::new(0),
@@ -116,6 +145,10 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    pub(super) fn topic(&self) -> &Arc<TopicSlots> {
+        &self.topic
+    }
+
     /// Where the attempt is counted.
     pub(super) fn meter(&self) -> &TopicMeter {
         &self.topic.meter
@@ -153,10 +186,21 @@ mod tests {
     use super::*;
     use gristmill_metrics::Metrics;
 
+    #[test]
+    fn a_topic_whose_guests_compute_begins_no_more_and_claims_few() {
+        let topic = TopicSlots::new(Metrics::default().topic(&"t".parse().unwrap()), Arc::default(), 2);
+        (0..3).for_each(|_| topic.begin_computing());
+        assert_eq!((topic.may_begin(), topic.room(32)), (true, 32));
+        topic.begin_computing();
+        assert_eq!((topic.may_begin(), topic.room(32), topic.room(5)), (false, 6, 5));
+        topic.end_computing();
+        assert!(topic.may_begin());
+    }
+
     #[tokio::test]
     async fn wakes_when_as_many_have_ended_as_were_waited_for() {
         let slots = Slots::new(3, 1);
-        let topic = TopicSlots::new(Metrics::default().topic(&"t".parse().unwrap()), Arc::default());
+        let topic = TopicSlots::new(Metrics::default().topic(&"t".parse().unwrap()), Arc::default(), 1);
         let taken = [slots.enter(&topic), slots.enter(&topic), slots.enter(&topic)];
         assert_eq!((slots.free().all, topic.running()), (0, 3));
 

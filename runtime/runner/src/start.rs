@@ -173,7 +173,6 @@ impl Runner {
         let (finished, to_settle) = mpsc::unbounded_channel();
         let (checkpoints, to_save) = mpsc::channel(SIGNALS);
         let (states, to_read) = mpsc::channel(SIGNALS);
-        let (extensions, to_extend) = mpsc::channel(SIGNALS);
         let mut settling = Tasks::default();
         let settler = Settler { context: context.clone(), observer, journal: journal.clone(), traces: traces.clone() };
         settling.spawn("settle", settler.run(to_settle));
@@ -184,7 +183,6 @@ impl Runner {
         let store = context.store.clone();
         let read = move |question| lease_extender::read_state(store.clone(), question);
         settling.spawn("state", lease_extender::answer(read, to_read, abort.clone()));
-        settling.spawn("extend", lease_extender::extensions(context.clone(), to_extend));
 
         let stored = Arc::<Stored>::default();
         let executor = Arc::new(ExecutorContext {
@@ -194,7 +192,6 @@ impl Runner {
             finished,
             checkpoints,
             states: StateReader(states),
-            extensions,
             ending: ending.clone(),
             abort: abort.clone(),
             metrics: context.metrics.clone(),
@@ -225,7 +222,9 @@ impl Runner {
 
         // Goes on until everything else has ended: this worker must not be found dead meanwhile.
         let mut reaping = Tasks::default();
-        let reaper = Reaper { context: Context { stop: give_up.clone(), ..context.clone() }, journal };
+        let until_the_end = Context { stop: give_up.clone(), ..context.clone() };
+        reaping.spawn("extend", lease_extender::keep(until_the_end.clone()));
+        let reaper = Reaper { context: until_the_end, journal };
         reaping.spawn("reap", reaper.run());
         reaping.spawn("watchdog", watchdog);
         Ok(Self { context, shutdown_grace, slots, ending, abort, give_up, bringing, settling, reaping, threads })

@@ -1,193 +1,214 @@
-//! The order in which one thread runs its guests: those that have begun go on before others begin.
+//! Which guest computes next, of all that can: those that have computed little come first, and those that compute for long end one after
+//! the other.
 //!
-//! A guest that computes yields often. If all jobs in line began at once and took turns, an interpreter would find at each turn that
-//! the others have displaced its memory from the processor's caches, and the thread would hold the memory of all of them.
+//! If all guests that compute took turns, each job would take as long as all of them together, an interpreter would find at each turn that
+//! the others have displaced its memory from the processor's caches, and the runner would hold the memory of all of them. So a guest that
+//! computes for long keeps its thread, until its slice is over or until another has something short to do.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::time::Duration;
 
-use tokio_util::task::TaskTracker;
+use super::run_queue::RunQueue;
+use gristmill_core::job::TopicId;
 
-/// A guest that computes keeps others from beginning on its thread for so many turns, some 3 ms. Most jobs are done by then, those of
-/// interpreters too. After that it takes turns with what begins.
-const FIRST_TURNS: u32 = 64;
+/// A guest that has computed for so long is one that computes for long. Most jobs are done by then, those of interpreters too.
+pub(super) const FIRST: Duration = Duration::from_millis(3);
 
-/// Jobs that a thread takes at once, at most: few, so that what comes into line meanwhile is not behind them all.
-const SHARE_MAX: usize = 8;
+/// After so long, a guest that computes for long leaves its thread to others that do. Guests that compute little may keep these waiting for
+/// as long, and then take turns with them.
+pub(super) const SLICE: Duration = Duration::from_millis(20);
 
-/// Runs what `next` hands out, each as a task of its own, until that is `None` and all tasks have ended. `next` is told how many are
-/// wanted at most: one at first and after guests that took several turns, then twice as many each time. Must be called within a tokio
-/// runtime of one thread.
-pub(super) async fn run_in_turn<T, F>(next: impl AsyncFn(usize) -> Option<Vec<T>>, run: impl Fn(T) -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let (tasks, begun) = (TaskTracker::new(), Arc::<Begun>::default());
-    let mut share = 1;
-    loop {
-        if !begun.go_on(tasks.len()) {
-            let Some(work) = next(share).await else { break };
-            begun.beginning.store(work.len(), Ordering::Relaxed);
-            for work in work {
-                tasks.spawn(Arc::clone(&begun).watch(run(work)));
-            }
-        }
-        tokio::task::yield_now().await;
-        share = if begun.took_turns() { 1 } else { (share * 2).min(SHARE_MAX) };
-    }
-    tasks.close();
-    tasks.wait().await;
+/// What can run, of all threads. A guest is in here once at most, and not while it has a thread.
+#[derive(Debug)]
+pub(super) struct RunOrder<W, G> {
+    /// Guests that waited for something and can go on.
+    woken: VecDeque<G>,
+    /// What has not begun.
+    new: RunQueue<W>,
+    /// Guests that compute for long.
+    long: RunQueue<G>,
+    /// How much more than their part the others have computed while some of these waited.
+    lead: Duration,
 }
 
-/// The guests of one thread that have begun. Only that thread uses it.
-#[derive(Debug, Default)]
-struct Begun {
-    /// How many have not had a turn yet.
-    beginning: AtomicUsize,
-    /// One of them had a turn since the last look.
-    had_turn: AtomicBool,
-    /// A turn among its first [`FIRST_TURNS`] was not enough for one of them, since that was asked last.
-    took_turns: AtomicBool,
-    /// Turns since the last such turn.
-    turns_since_first: AtomicUsize,
+/// Who has the thread next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Turn<W, G> {
+    Begin(W),
+    /// Goes on after it waited.
+    GoOn(G),
+    /// Computes for a slice.
+    Slice(G),
 }
 
-impl Begun {
-    /// Whether one of `guests` computes that has not had its first turns. Guests that wait have no turns.
-    fn go_on(&self, guests: usize) -> bool {
-        let had_turn = self.had_turn.swap(false, Ordering::Relaxed);
-        self.beginning.load(Ordering::Relaxed) > 0
-            || had_turn && self.turns_since_first.load(Ordering::Relaxed) < guests
+impl<W, G> Default for RunOrder<W, G> {
+    fn default() -> Self {
+        Self { woken: VecDeque::new(), new: RunQueue::default(), long: RunQueue::default(), lead: Duration::ZERO }
+    }
+}
+
+impl<W, G> RunOrder<W, G> {
+    /// Work comes into line.
+    pub(super) fn join(&mut self, topic: &TopicId, work: W) {
+        self.new.join(topic, work);
     }
 
-    /// Whether a guest took more than one turn since this was asked last.
-    fn took_turns(&self) -> bool {
-        self.took_turns.swap(false, Ordering::Relaxed)
+    /// A guest can go on that waited for something.
+    pub(super) fn wake(&mut self, guest: G) {
+        self.woken.push_back(guest);
     }
 
-    async fn watch(self: Arc<Self>, guest: impl Future<Output = ()>) {
-        let mut guest = pin!(guest);
-        let mut turns = 0_u32;
-        std::future::poll_fn(|context| {
-            let poll = guest.as_mut().poll(context);
-            self.note_turn(turns, poll.is_pending());
-            turns = turns.saturating_add(1);
-            poll
-        })
-        .await;
+    /// A guest that computes for long leaves its thread, and waits for its next slice behind this many others of its topic at most.
+    pub(super) fn put_back(&mut self, topic: &TopicId, guest: G, others: usize) {
+        self.long.join_behind(topic, guest, others);
     }
 
-    /// Notes a turn of a guest that had `turns` before.
-    fn note_turn(&self, turns: u32, is_pending: bool) {
-        if turns == 0 {
-            self.beginning.fetch_sub(1, Ordering::Relaxed);
+    /// A guest that waits for its next slice goes on at once, for a turn: somebody may have ended its attempt.
+    pub(super) fn hurry(&mut self, topic: &TopicId, is_it: impl Fn(&G) -> bool) {
+        self.woken.extend(self.long.remove(topic, is_it));
+    }
+
+    /// A topic may begin again.
+    pub(super) fn reopen(&mut self, topic: &TopicId) {
+        self.new.reopen(topic);
+    }
+
+    /// Guests that do not compute for long had the thread for this time.
+    pub(super) fn note_others(&mut self, used: Duration) {
+        self.lead = if self.long.len() > 0 { self.lead + used } else { Duration::ZERO };
+    }
+
+    /// A guest that computes for long did so.
+    pub(super) fn note_long(&mut self, used: Duration) {
+        self.lead = self.lead.saturating_sub(used);
+    }
+
+    /// Whether a guest that computes for long should leave its thread at once.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.has_others() && self.lead < SLICE
+    }
+
+    /// Whether a guest that computes for long should leave its thread at the end of its slice.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.long.len() > 0 || self.has_others()
+    }
+
+    fn has_others(&self) -> bool {
+        !self.woken.is_empty() || self.new.has_turns()
+    }
+
+    /// Whose turn it is: at most `most` of those that compute little, and of `threads` threads no more than the part of one; or one that
+    /// computes for long.
+    pub(super) fn next(&mut self, most: usize, threads: usize, may_begin: impl Fn(&W) -> bool) -> Vec<Turn<W, G>> {
+        if self.lead >= SLICE
+            && let Some(guest) = self.long.next(|_| true)
+        {
+            return vec![Turn::Slice(guest)];
         }
-        self.had_turn.store(true, Ordering::Relaxed);
-        let since = if turns >= FIRST_TURNS {
-            self.turns_since_first.load(Ordering::Relaxed).saturating_add(1)
-        } else if is_pending {
-            self.took_turns.store(true, Ordering::Relaxed);
-            0
-        } else {
-            usize::MAX
-        };
-        self.turns_since_first.store(since, Ordering::Relaxed);
+        let most = (self.woken.len() + self.new.len()).div_ceil(threads.max(1)).min(most);
+        let woken = |turns: &mut Self| turns.woken.pop_front().map(Turn::GoOn);
+        let next = |turns: &mut Self| woken(turns).or_else(|| turns.new.next(&may_begin).map(Turn::Begin));
+        let mut turns: Vec<_> = (0..most).map_while(|_| next(self)).collect();
+        if turns.is_empty() {
+            turns.extend(self.long.next(|_| true).map(Turn::Slice));
+        }
+        turns
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-    use std::collections::VecDeque;
-    use std::task::Poll;
-
-    use parking_lot::Mutex;
-    use tokio::sync::Semaphore;
-
     use super::*;
 
-    /// Hands out these numbers.
-    fn numbers(count: usize) -> impl AsyncFn(usize) -> Option<Vec<usize>> {
-        let line: RefCell<VecDeque<usize>> = RefCell::new((0..count).collect());
-        async move |share| {
-            let mut line = line.borrow_mut();
-            let share = share.min(line.len());
-            (share > 0).then(|| line.drain(..share).collect())
+    type Numbers = RunOrder<u32, u32>;
+
+    fn topic(id: &str) -> TopicId {
+        id.parse().unwrap()
+    }
+
+    fn next(turns: &mut Numbers) -> Option<Turn<u32, u32>> {
+        turns.next(1, 1, |_| true).pop()
+    }
+
+    #[test]
+    fn guests_that_compute_for_long_end_one_after_the_other() {
+        let (mut turns, topic) = (Numbers::default(), topic("t"));
+        // One thread: of ten, each with work for ten slices, two take turns.
+        let mut left = [10; 10];
+        (0..10).for_each(|number| turns.put_back(&topic, number, usize::MAX));
+        let mut ended = Vec::new();
+        while let Some(Turn::Slice(guest)) = next(&mut turns) {
+            let left = &mut left[guest as usize];
+            *left -= 1;
+            match left {
+                0 => ended.push(guest),
+                _ => turns.put_back(&topic, guest, 1),
+            }
         }
+        assert_eq!(ended, (0..10).collect::<Vec<u32>>());
     }
 
-    /// Computes for one turn.
-    async fn turn() {
-        let mut is_over = false;
-        std::future::poll_fn(|context| {
-            if std::mem::replace(&mut is_over, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+    #[test]
+    fn what_has_computed_little_comes_first() {
+        let (mut turns, long, new) = (Numbers::default(), topic("long"), topic("new"));
+        turns.put_back(&long, 1, 2);
+        turns.join(&new, 2);
+        assert!(turns.is_urgent());
+        turns.wake(3);
+        let order: Vec<_> = std::iter::from_fn(|| next(&mut turns)).collect();
+        assert_eq!(order, [Turn::GoOn(3), Turn::Begin(2), Turn::Slice(1)]);
+        assert!(!turns.is_urgent() && !turns.is_awaited());
     }
 
-    #[tokio::test]
-    async fn a_guest_that_has_begun_goes_on_before_another_begins() {
-        let seen = Arc::<Mutex<Vec<usize>>>::default();
-        let run = |number| {
-            let seen = Arc::clone(&seen);
-            async move {
-                for _ in 0..20 {
-                    seen.lock().push(number);
-                    turn().await;
+    #[test]
+    fn what_has_computed_little_keeps_the_others_waiting_for_half_of_the_time_at_most() {
+        let (mut turns, long, new) = (Numbers::default(), topic("long"), topic("new"));
+        let (mut of_long, mut of_new) = (Duration::ZERO, Duration::ZERO);
+        turns.put_back(&long, 0, 1);
+        for _ in 0..1000 {
+            turns.join(&new, 1);
+            match next(&mut turns) {
+                Some(Turn::Slice(guest)) => {
+                    turns.note_long(SLICE);
+                    of_long += SLICE;
+                    turns.put_back(&long, guest, 1);
+                }
+                _ => {
+                    turns.note_others(FIRST);
+                    of_new += FIRST;
                 }
             }
-        };
-        run_in_turn(numbers(30), run).await;
-        let expected: Vec<usize> = (0..30).flat_map(|number| [number; 20]).collect();
-        assert_eq!(*seen.lock(), expected);
+        }
+        assert!(of_long.abs_diff(of_new) <= 2 * SLICE, "{of_long:?} and {of_new:?}");
+        // Once none waits, nothing is owed.
+        turns.long = RunQueue::default();
+        turns.note_others(FIRST);
+        turns.put_back(&long, 0, 1);
+        assert!(turns.is_urgent());
     }
 
-    #[tokio::test]
-    async fn while_guests_wait_others_begin() {
-        let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-        let run = |_| {
-            let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
-            async move {
-                turn().await;
-                begun.add_permits(1);
-                let _permit = go.acquire().await;
-            }
-        };
-        let all_begin = async {
-            let _all = begun.acquire_many(300).await.unwrap();
-            go.close();
-        };
-        tokio::join!(run_in_turn(numbers(300), run), all_begin);
+    #[test]
+    fn one_that_lets_others_pass_is_the_next_of_its_topic_and_one_in_a_hurry_comes_first() {
+        let (mut turns, topic) = (Numbers::default(), topic("t"));
+        turns.put_back(&topic, 1, 4);
+        turns.put_back(&topic, 2, 4);
+        turns.put_back(&topic, 3, 0);
+        turns.hurry(&topic, |guest| *guest == 2);
+        turns.hurry(&topic, |guest| *guest == 7);
+        let order: Vec<_> = std::iter::from_fn(|| next(&mut turns)).collect();
+        assert_eq!(order, [Turn::GoOn(2), Turn::Slice(3), Turn::Slice(1)]);
     }
 
-    #[tokio::test]
-    async fn a_guest_that_computes_for_long_takes_turns_with_the_next_one_by_one() {
-        const LONG: usize = 3;
-        let seen = Arc::<Mutex<Vec<usize>>>::default();
-        let done = Arc::new(AtomicUsize::new(0));
-        let run = |number| {
-            let (seen, done) = (Arc::clone(&seen), Arc::clone(&done));
-            async move {
-                if number < LONG {
-                    while done.load(Ordering::Relaxed) < 10 {
-                        turn().await;
-                    }
-                    return;
-                }
-                for _ in 0..20 {
-                    seen.lock().push(number);
-                    turn().await;
-                }
-                done.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        run_in_turn(numbers(LONG + 10), run).await;
-        let expected: Vec<usize> = (LONG..LONG + 10).flat_map(|number| [number; 20]).collect();
-        assert_eq!(*seen.lock(), expected);
+    #[test]
+    fn a_thread_takes_its_part_and_no_topic_begins_that_may_not() {
+        let (mut turns, open, closed) = (Numbers::default(), topic("open"), topic("closed"));
+        (0..9).for_each(|number| turns.join(&open, number));
+        assert_eq!(turns.next(8, 3, |_| true).len(), 3);
+        turns.join(&closed, 100);
+        let begun: Vec<_> = turns.next(8, 1, |number| *number < 100);
+        assert_eq!(begun.len(), 6);
+        assert!(turns.next(8, 1, |number| *number < 100).is_empty() && !turns.is_urgent());
+        turns.reopen(&closed);
+        assert_eq!(next(&mut turns), Some(Turn::Begin(100)));
     }
 }

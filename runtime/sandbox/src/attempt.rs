@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -135,6 +135,9 @@ impl Cancellation {
 pub struct AttemptControl {
     asked: AtomicU8,
     killed: Notify,
+    lost: Notify,
+    /// Nanoseconds.
+    waited: AtomicU64,
     /// What the handler has said since it was taken.
     progress: Mutex<Option<Progress>>,
     has_progress: AtomicBool,
@@ -145,6 +148,7 @@ pub struct AttemptControl {
 impl AttemptControl {
     const UNWANTED: u8 = 1;
     const KILLED: u8 = 2;
+    const LOST: u8 = 4;
 
     /// One that tells `listener` when the attempt has made progress.
     pub fn heard_by(listener: Arc<Notify>) -> Self {
@@ -175,6 +179,30 @@ impl AttemptControl {
     pub fn kill(&self) {
         self.asked.fetch_or(Self::UNWANTED | Self::KILLED, Ordering::Release);
         self.killed.notify_one();
+    }
+
+    /// The attempt's lease is lost, and it ends now, with [`Outcome::LeaseExpired`].
+    pub fn lose_lease(&self) {
+        self.asked.fetch_or(Self::UNWANTED | Self::LOST, Ordering::Release);
+        self.lost.notify_one();
+    }
+
+    /// Waits until the attempt's lease is lost. For one caller at a time. Cancel-safe.
+    pub async fn lease_lost(&self) {
+        while self.asked.load(Ordering::Acquire) & Self::LOST == 0 {
+            self.lost.notified().await;
+        }
+    }
+
+    /// The attempt could have gone on for this long, and others had the thread or the processor.
+    pub fn note_wait(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.waited.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// How long it has waited so. That does not count towards its timeout.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
     /// Whether the attempt is no longer wanted.

@@ -9,18 +9,19 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use wasmtime::Store;
 
 use super::adapters::Entry;
 use super::attempt::{Attempt, Report};
+use super::attempt_time::{AttemptTime, within};
 use super::classify::{self, Stopped};
 use super::code::Code;
 use super::component::Component;
 use super::engine::FUEL_PER_YIELD;
 use super::idle::IdleItems;
-use super::invoke::{limit_calls, refuse, report, within};
+use super::invoke::{limit_calls, refuse, report};
 use super::meter;
 use super::state::State;
 use gristmill_core::outcome::Outcome;
@@ -52,7 +53,7 @@ pub struct InstancePool {
 impl Component {
     /// Runs one attempt to its end in a fresh instance. Never fails: a guest's and a host's faults alike are outcomes.
     ///
-    /// Ends at the timeout of the attempt's limits; until then it yields about every 0.1 ms while the guest computes.
+    /// Ends at the timeout of the attempt's limits, [without what it waited](super::AttemptControl::note_wait); until then it yields about every 0.1 ms while the guest computes.
     /// Needs a tokio runtime with time enabled. Cancel-safe: dropping the future stops the guest and frees everything.
     pub async fn invoke(&self, attempt: Attempt) -> Report {
         if let Some(outcome) = refuse(&attempt) {
@@ -137,22 +138,24 @@ pub(super) struct Run<'a> {
     code: &'a Code,
     attempt: &'a Attempt,
     started: Instant,
-    /// By the store's clock.
+    time: AttemptTime<'a>,
+    /// By the store's clock. The attempt may go on for longer, by what it waits for a thread.
     deadline: Timestamp,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn begin(code: &'a Code, attempt: &'a Attempt) -> Self {
         let deadline = attempt.now().plus(attempt.limits.timeout);
-        Self { code, attempt, started: Instant::now(), deadline }
+        let time = AttemptTime::start(&attempt.cancellation.control, attempt.limits.timeout);
+        Self { code, attempt, started: Instant::now(), time, deadline }
     }
 
     pub(super) fn fresh(&self) -> GuestInstance {
         GuestInstance { store: self.code.store(self.attempt, self.started), entry: None, jobs: 0 }
     }
 
-    pub(super) fn time_left(&self) -> Duration {
-        self.attempt.limits.timeout.saturating_sub(self.started.elapsed())
+    pub(super) fn time(&self) -> &AttemptTime<'a> {
+        &self.time
     }
 
     fn warn(&self, outcome: &Outcome) {
@@ -187,7 +190,7 @@ impl GuestInstance {
     pub(super) async fn attempt(&mut self, run: &Run<'_>) -> Report {
         self.jobs = self.jobs.saturating_add(1);
         let control = &run.attempt.cancellation.control;
-        let ended = control.until_killed(pin!(within(run.time_left(), self.call(run)))).await;
+        let ended = control.until_killed(pin!(within(run.time(), self.call(run)))).await;
         self.report(run, ended.unwrap_or(Err(Stopped::Killed)))
     }
 

@@ -1,6 +1,6 @@
 //! The steps of an attempt: a store, an instance, a call within limits, and the report.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, Lift, Lower};
 use wasmtime::{PoolConcurrencyLimitError, Store};
@@ -67,13 +67,6 @@ impl Code {
 /// Bytes that each host call may pass.
 pub(super) fn limit_calls(store: &mut Store<State>, limits: &Limits, grants: &Grants) {
     store.set_hostcall_fuel(usize::try_from(classify::bytes_per_call(limits, grants)).unwrap_or(usize::MAX));
-}
-
-/// Wall clock for a call. When time is up the call's future is dropped, which unwinds the guest's stack; its store
-/// can then still be read, but not entered.
-pub(super) async fn within<T>(timeout: Duration, call: impl Future<Output = Result<T, Stopped>>) -> Result<T, Stopped> {
-    // Pinned where it is: it is large, and a timeout would move it.
-    tokio::time::timeout(timeout, std::pin::pin!(call)).await.unwrap_or(Err(Stopped::Deadline))
 }
 
 /// Takes the report of the attempt out of the store.

@@ -7,6 +7,7 @@
 
 mod adapters;
 mod attempt;
+mod attempt_time;
 mod bindings;
 mod cache;
 mod classify;

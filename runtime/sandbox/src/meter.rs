@@ -1,10 +1,11 @@
-//! What a guest pays for the host's work, and the deadline that no host call outlasts.
+//! What a guest pays for the host's work.
 //!
 //! wasmtime charges fuel for what a guest computes, and interrupts the guest when it has used up a slice of its fuel. A host
 //! call takes time and hardly any fuel. So each host function charges its call and its bytes to the [`Meter`]. wasmtime runs
-//! [`on_change`] at every change between guest and host: it takes the charge from the store's fuel, compares the deadline, and
-//! makes a guest yield that has kept its thread for long.
+//! [`on_change`] at every change between guest and host: it takes the charge from the store's fuel, and makes a guest yield that has kept
+//! its thread for long. When it yields, its time is compared; a guest that cannot yield between calls is ended after a few late ones.
 
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use wasmtime::{AsContextMut, CallHook, CallHookHandler, StoreContextMut, Trap};
@@ -15,6 +16,9 @@ use super::state::State;
 /// Fuel of a host call, whatever it does: about its time, at one nanosecond a unit. Bytes come on top, one unit each.
 const FUEL_PER_CALL: u64 = 200;
 
+/// Calls after the deadline without a yield in between, after which the guest ends. One alone may be late because the thread stood still.
+const LATE_CALLS: u32 = 4;
+
 /// A guest that calls the host yields after this time, whatever fuel it has used meanwhile.
 const LONGEST_SLICE: Duration = Duration::from_millis(1);
 
@@ -22,6 +26,9 @@ const LONGEST_SLICE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Meter {
     started: Instant,
+    /// What the attempt had waited for threads by then.
+    waited: Duration,
+    late_calls: u32,
     host_calls: u64,
     /// Fuel that host functions have charged, and that was not taken from the store yet.
     owed: u64,
@@ -37,14 +44,14 @@ pub(super) struct Meter {
 #[error("the attempt's limit of {0} host calls is used up")]
 pub(super) struct HostCallsUsedUp(pub(super) u64);
 
-/// The attempt's time was over when a host call returned. Ends the guest.
+/// The attempt's time was over for several host calls. Ends the guest.
 #[derive(Debug, thiserror::Error)]
 #[error("the attempt's time is over")]
 pub(super) struct DeadlinePassed;
 
 impl Meter {
-    pub(super) fn new(started: Instant) -> Self {
-        Self { started, host_calls: 0, owed: 0, yields_at: 0, yielded: started, yielding: false }
+    pub(super) fn new(started: Instant, waited: Duration) -> Self {
+        Self { started, waited, late_calls: 0, host_calls: 0, owed: 0, yields_at: 0, yielded: started, yielding: false }
     }
 
     /// Calls of the host so far.
@@ -84,9 +91,16 @@ impl State {
         if self.meter.host_calls > allowed { Err(HostCallsUsedUp(allowed).into()) } else { Ok(()) }
     }
 
-    fn check_deadline(&self, now: Instant) -> wasmtime::Result<()> {
-        let late = now.saturating_duration_since(self.meter.started) >= self.limits.timeout;
-        if late { Err(DeadlinePassed.into()) } else { Ok(()) }
+    fn check_deadline(&mut self, now: Instant) -> wasmtime::Result<()> {
+        let waited = self.cancellation.control.waited().saturating_sub(self.meter.waited);
+        let took = now.saturating_duration_since(self.meter.started).saturating_sub(waited);
+        self.meter.late_calls = if took < self.limits.timeout { 0 } else { self.meter.late_calls + 1 };
+        if self.meter.late_calls >= LATE_CALLS { Err(DeadlinePassed.into()) } else { Ok(()) }
+    }
+
+    /// The guest has its thread anew.
+    fn note_yield(&mut self) {
+        (self.meter.yielded, self.meter.late_calls) = (Instant::now(), 0);
     }
 
     fn has_kept_its_thread(&self, now: Instant) -> bool {
@@ -116,8 +130,8 @@ pub(super) fn on_change(mut store: StoreContextMut<'_, State>, change: CallHook)
         }
         CallHook::CallingWasm | CallHook::ReturningFromHost if store.data().meter.owed > 0 => settle(store),
         CallHook::ReturningFromHost if store.data().meter.yielding => {
-            let meter = &mut store.data_mut().meter;
-            (meter.yielding, meter.yielded) = (false, Instant::now());
+            store.data_mut().meter.yielding = false;
+            store.data_mut().note_yield();
             let left = store.get_fuel()?;
             set_fuel(store, left, FUEL_PER_YIELD)
         }
@@ -157,12 +171,24 @@ impl CallHookHandler<State> for CopyingHook {
             let now = Instant::now();
             let state = store.data_mut();
             state.count_call()?;
-            state.check_deadline(now)?;
             if state.has_kept_its_thread(now) {
-                tokio::task::yield_now().await;
-                store.data_mut().meter.yielded = Instant::now();
+                yield_now().await;
+                store.data_mut().note_yield();
             }
         }
         Ok(())
     }
+}
+
+/// As wasmtime does: the guest can go on at once. With tokio's it would seem to wait.
+async fn yield_now() {
+    let mut has_yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use wasmtime::Store;
 
-use super::attempt::{Attempt, Report};
+use super::attempt::{Attempt, AttemptControl, Report};
+use super::attempt_time::{AttemptTime, within};
 use super::classify::{self, Stopped};
 use super::code::Code;
 use super::component::Component;
-use super::invoke::{report, within};
+use super::invoke::report;
 use super::state::State;
 use gristmill_core::job::{BadName, JobSpec, Payload};
 use gristmill_core::outcome::Outcome;
@@ -91,8 +92,10 @@ impl Component {
     async fn start_here(&self, limits: &Limits) -> Result<Started, Outcome> {
         let code = self.code().await?;
         let mut store = code.store(&attempt(limits)?, Instant::now());
+        let control = AttemptControl::default();
+        let time = AttemptTime::start(&control, limits.timeout);
         let start = async { code.start(&mut store).await.map_err(Stopped::Starting) };
-        let started = within(limits.timeout, start).await.map(drop);
+        let started = within(&time, start).await.map(drop);
         let (report, ()) = ended(&code, &mut store, started)?;
         Ok(Started { fuel: report.fuel, memory_bytes: store.data().memory.in_use() })
     }
@@ -101,7 +104,9 @@ impl Component {
         let code = self.code().await?;
         let Some(check) = &code.self_test else { return Ok(Ok(())) };
         let mut store = code.store(&attempt(limits)?, Instant::now());
-        let answer = within(limits.timeout, code.call::<(), (Result<(), String>,)>(&mut store, check, ())).await;
+        let control = AttemptControl::default();
+        let time = AttemptTime::start(&control, limits.timeout);
+        let answer = within(&time, code.call::<(), (Result<(), String>,)>(&mut store, check, ())).await;
         let (_, (said,)) = ended(&code, &mut store, answer)?;
         Ok(said)
     }

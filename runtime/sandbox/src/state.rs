@@ -78,7 +78,7 @@ impl State {
             http_requests: 0,
             requests: attempt.requests.clone(),
             wasi_http: WasiHttpState::default(),
-            meter: Meter::new(started),
+            meter: Meter::new(started, attempt.cancellation.control.waited()),
             resources,
             wasi: None,
         }

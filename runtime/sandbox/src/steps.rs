@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::attempt::{Attempt, Report};
+use super::attempt_time::within;
 use super::component::Component;
 use super::instance_pool::{GuestInstance, Run};
-use super::invoke::within;
 use gristmill_core::outcome::Outcome;
 
 /// One instance from its start on, with the same job again and again.
@@ -70,7 +70,7 @@ impl Component {
 
 impl GuestInstance {
     async fn start_in_time(&mut self, run: &Run<'_>) -> Result<(), Outcome> {
-        let started = within(run.time_left(), self.start(run)).await;
+        let started = within(run.time(), self.start(run)).await;
         started.map(drop).map_err(|stopped| self.report(run, Err(stopped)).outcome)
     }
 

@@ -52,6 +52,7 @@ pub(crate) fn record(job: &str) -> AttemptRecord {
         started: Instant::now(),
         ran: true,
         queued: Duration::from_micros(150),
+        waited: Duration::ZERO,
         duration: Duration::from_micros(1_234),
         fuel: 12_345,
         memory_peak: 131_072,

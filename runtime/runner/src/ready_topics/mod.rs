@@ -82,8 +82,8 @@ impl Tenant {
         let before = self.topics.iter().filter(|topic| Some(*topic) <= self.last.as_ref());
         let with_room = behind.chain(before).filter_map(|topic| {
             let entry = registry.get(topic)?;
-            let running = slots.get(topic).map_or(0, |slots| slots.running());
-            let room = (entry.topic.concurrency as usize).saturating_sub(running);
+            let concurrency = entry.topic.concurrency as usize;
+            let room = slots.get(topic).map_or(concurrency, |slots| slots.room(concurrency));
             (room > 0).then_some((topic, entry, room))
         });
         with_room.take(most).collect()

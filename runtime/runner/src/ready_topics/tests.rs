@@ -50,7 +50,7 @@ impl<'a> BusyRunner<'a> {
         let metrics = Metrics::default();
         for ClaimFrom { topic, max, .. } in self.ready.plan(self.registry, &self.in_hand, self.slots.free()) {
             let usage = self.ready.usage(&topic.tenant);
-            let new = || TopicSlots::new(metrics.topic(&topic), usage);
+            let new = || TopicSlots::new(metrics.topic(&topic), usage, 1);
             let own = self.in_hand.entry(topic.clone()).or_insert_with(new);
             self.running.extend((0..max).map(|_| (topic.clone(), self.slots.enter(own))));
         }
