@@ -301,7 +301,7 @@ pub struct Report {
     pub state: Option<StateChange>,
     /// Fuel used, instantiation included; known for failed attempts too.
     pub fuel: u64,
-    /// Most linear memory at any time, in bytes.
+    /// Most memory at any time, in bytes: the guest's own, and what the host kept for it.
     pub memory_peak: u64,
     /// HTTP requests that it sent.
     pub requests: u64,

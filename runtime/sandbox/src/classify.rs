@@ -3,6 +3,7 @@
 use wasmtime::{FrameInfo, PoolConcurrencyLimitError, Trap, WasmBacktrace, WasmtimeBug};
 use wasmtime_wasi::I32Exit;
 
+use super::host_memory::{HOST_BYTES_MAX, HostMemoryFull};
 use super::meter::{DeadlinePassed, HostCallsUsedUp};
 use super::program_streams::OutputFull;
 use super::source_lines::SourceLines;
@@ -55,6 +56,9 @@ pub(super) fn stopped(stopped: &Stopped, state: &State, lines: Option<&SourceLin
         Outcome::LimitExceeded { limit: LimitName::HostCalls, allowed: *allowed }
     } else if let Some(OutputFull(allowed)) = error.downcast_ref() {
         Outcome::LimitExceeded { limit: LimitName::Output, allowed: *allowed }
+    } else if error.is::<HostMemoryFull>() {
+        let limit = limits.memory_bytes.saturating_add(HOST_BYTES_MAX as u64);
+        Outcome::MemoryExceeded { limit, peak: state.memory.peak().saturating_add(state.host_memory.peak()) }
     } else if error.downcast_ref() == Some(&Trap::OutOfFuel) {
         Outcome::OutOfFuel { limit: limits.fuel }
     } else if state.memory.denied() {

@@ -6,10 +6,11 @@ use hyper::http;
 use tokio::sync::Semaphore;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
+use super::host_memory::CHUNK_BYTES;
 use super::state::State;
 
 /// Names and values of one set of headers, as they are in memory.
-const HEADERS_BYTES_MAX: usize = 64 << 10;
+pub(super) const HEADERS_BYTES_MAX: usize = 64 << 10;
 
 /// Requests of one attempt whose bodies are collected or sent at once. Others wait until the answer to one of them begins.
 const ON_THEIR_WAY_MAX: usize = 8;
@@ -44,12 +45,17 @@ impl WasiHttpView for State {
     /// Each function of `wasi:http/types` begins with this, as each of WASI does with its own.
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         self.charge(0).ok();
+        self.note_handles();
         let Self { wasi_http: WasiHttpState { context, hooks, .. }, resources, .. } = self;
         WasiHttpCtxView { hooks, table: resources, ctx: context }
     }
 }
 
 impl WasiHttpHooks for Hooks {
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        CHUNK_BYTES
+    }
+
     /// Never called: `outgoing-handler` is linked by hand, where the topic's grant is known.
     fn send_request(
         &mut self,

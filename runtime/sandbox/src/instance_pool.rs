@@ -30,6 +30,9 @@ use gristmill_core::time::Timestamp;
 /// The idle instances of a sandbox, over all topics. Their bytes are those of their linear memories.
 pub(super) type IdleInstances = IdleItems<PoolId, GuestInstance>;
 
+/// What the host may keep for the handles of an instance between jobs: to streams, clocks and pollables, but to no bodies.
+const KEPT_FOR_HANDLES: usize = 32 << 10;
+
 /// A pool takes out only the instances that it put in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PoolId(u64);
@@ -237,10 +240,12 @@ impl GuestInstance {
         }
     }
 
-    /// Whether it returned normally, and the next job finds at least half of its memory unused.
-    fn is_sound_after(&self, outcome: &Outcome) -> bool {
-        let State { memory, limits, .. } = self.store.data();
-        outcome.is_decided() && !memory.denied() && memory.in_use() <= limits.memory_bytes / 2
+    /// Whether it returned normally, holds no requests or answers, and the next job finds at least half of its memory unused.
+    fn is_sound_after(&mut self, outcome: &Outcome) -> bool {
+        let state = self.store.data_mut();
+        let State { memory, limits, .. } = &*state;
+        let is_sound = outcome.is_decided() && !memory.denied() && memory.in_use() <= limits.memory_bytes / 2;
+        is_sound && state.held_by_handles() <= KEPT_FOR_HANDLES
     }
 }
 

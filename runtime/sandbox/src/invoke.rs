@@ -90,7 +90,7 @@ pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnO
         follow_ups,
         state: changed,
         fuel: state.limits.fuel.saturating_sub(fuel_left),
-        memory_peak: state.memory.peak(),
+        memory_peak: state.memory.peak().saturating_add(state.host_memory.peak()),
         requests: state.http_requests.into(),
         host_calls: state.meter.host_calls(),
         log_bytes,

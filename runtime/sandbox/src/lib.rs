@@ -27,6 +27,7 @@ mod guest_http;
 mod guest_log;
 mod guest_wasi;
 mod host;
+mod host_memory;
 mod idle;
 mod instance_pool;
 mod invoke;

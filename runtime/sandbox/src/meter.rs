@@ -150,6 +150,7 @@ fn settle(mut store: StoreContextMut<'_, State>) -> wasmtime::Result<()> {
     let slice = if state.has_kept_its_thread(now) { 1 } else { of_slice };
     state.meter.yielding = false;
     state.check_calls()?;
+    state.host_memory.check()?;
     state.check_deadline(now)?;
     set_fuel(store, after, slice)?;
     if left < owed { Err(Trap::OutOfFuel.into()) } else { Ok(()) }

@@ -8,9 +8,11 @@ use parking_lot::{Mutex, MutexGuard};
 use wasmtime::component::ResourceTable;
 
 use super::attempt::{Attempt, Cancellation, CheckpointSender, LogLine, Version, store_time};
+use super::classify::bytes_per_call;
 use super::guest_http::WasiHttpState;
 use super::guest_log::GuestLog;
 use super::guest_wasi::GuestWasi;
+use super::host_memory::HostMemory;
 use super::keyed_state::KeyedState;
 use super::limiter::MemoryLimiter;
 use super::meter::Meter;
@@ -39,6 +41,8 @@ pub(super) struct State {
     /// None if the topic keeps no states.
     pub(super) keyed: Option<Box<KeyedState>>,
     pub(super) memory: MemoryLimiter,
+    /// What the host keeps beside it.
+    pub(super) host_memory: HostMemory,
     pub(super) follow_ups: FollowUps,
     /// Shared with the guest's standard output and error, which live inside `wasi`.
     pub(super) guest_log: Arc<Mutex<GuestLog>>,
@@ -72,6 +76,7 @@ impl State {
             checkpoints: attempt.checkpoints.clone(),
             keyed: KeyedState::of(attempt).map(Box::new),
             memory: MemoryLimiter::new(attempt.limits.memory_bytes),
+            host_memory: HostMemory::default(),
             follow_ups: FollowUps::default(),
             program: ProgramStreams::of(attempt, &guest_log),
             guest_log,
@@ -110,10 +115,22 @@ impl State {
         self.guest_log().write(line);
     }
 
-    /// Bytes that passed through the guest's standard streams since the last time.
+    /// A function is called that may make a handle lead to more. The meter ends the guest if that is too much.
+    pub(super) fn note_handles(&mut self) {
+        let per_call = bytes_per_call(&self.limits, &self.grants);
+        let entries = self.host_memory.note_call(&mut self.resources, per_call);
+        self.charge_bytes(entries);
+    }
+
+    /// Bytes that the guest's handles lead to.
+    pub(super) fn held_by_handles(&mut self) -> usize {
+        self.host_memory.bytes(&mut self.resources)
+    }
+
+    /// Bytes that passed through the guest's standard streams, and the bodies of its requests, since the last time.
     pub(super) fn take_passed(&self) -> u64 {
-        // Only WASI has streams.
-        if self.wasi.is_some() { mem::take(&mut self.guest_log().passed) } else { 0 }
+        // Only WASI has streams, and only requests have bodies.
+        if self.wasi.is_some() || self.http_requests > 0 { mem::take(&mut self.guest_log().passed) } else { 0 }
     }
 
     pub(super) fn guest_log(&self) -> MutexGuard<'_, GuestLog> {
@@ -160,6 +177,7 @@ mod tests {
             checkpoints,
             keyed,
             memory,
+            host_memory,
             follow_ups,
             guest_log: renewed,
             http_requests,
@@ -174,6 +192,7 @@ mod tests {
         assert!(Arc::ptr_eq(&grants, &next.grants) && Arc::ptr_eq(&targets, &next.targets));
         assert!(!cancellation.is_cancelled() && checkpoints.is_none() && keyed.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
+        assert_eq!(host_memory.peak(), 0);
         assert_eq!((follow_ups.is_empty(), http_requests, requests.is_none()), (true, 0, true));
         assert!(Arc::ptr_eq(&renewed, &guest_log), "the guest's streams lead there");
         assert_eq!(lines.lock().len(), 1);
@@ -203,6 +222,7 @@ mod tests {
         let context = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
         state.requests = context.map(RequestTrace::new);
         state.resources.push(()).unwrap();
+        assert!(state.held_by_handles() > 0 && state.host_memory.peak() > 0);
         state
     }
 

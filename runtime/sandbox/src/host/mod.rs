@@ -11,14 +11,19 @@ mod standard;
 mod state;
 mod wasi_http;
 
-use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker};
+use wasmtime::{Engine, StoreContextMut};
+use wasmtime_wasi::cli::WasiCliView;
+use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
 use wasmtime_wasi::{WasiCtxView, WasiView};
 
 use super::bindings;
 use super::guest_wasi::GuestWasi;
 use super::outbound::Outbound;
 use super::state::State;
+
+/// By the name that wasmtime gives it; a test notices if that changes.
+const ENVIRONMENT: &str = "wasi:cli/environment@0.2.12";
 
 type Add = fn(&mut Linker<State>, &Outbound) -> wasmtime::Result<()>;
 
@@ -44,8 +49,27 @@ pub(super) fn linker(engine: &Engine, outbound: &Outbound) -> wasmtime::Result<L
     standard::add_to_linker(&mut linker)?;
     key_value::add_to_linker(&mut linker)?;
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    charge_for_environment(&mut linker)?;
     wasi_http::add_to_linker(&mut linker, outbound)?;
     Ok(linker)
+}
+
+/// `get-environment` and `get-arguments` copy it all at each call. They are linked by hand, to be charged for what they copy.
+fn charge_for_environment(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let mut environment = linker.instance(ENVIRONMENT)?;
+    environment.func_wrap("get-environment", |mut store: StoreContextMut<'_, State>, (): ()| {
+        let variables = WasiCliView::cli(store.data_mut()).get_environment()?;
+        store.data_mut().charge_bytes(variables.iter().map(|(name, value)| name.len() + value.len()).sum());
+        Ok((variables,))
+    })?;
+    environment.func_wrap("get-arguments", |mut store: StoreContextMut<'_, State>, (): ()| {
+        let arguments = WasiCliView::cli(store.data_mut()).get_arguments()?;
+        store.data_mut().charge_bytes(arguments.iter().map(String::len).sum());
+        Ok((arguments,))
+    })?;
+    linker.allow_shadowing(false);
+    Ok(())
 }
 
 /// What a handler may import, for the author of a component that imports more.

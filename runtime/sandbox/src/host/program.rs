@@ -18,8 +18,8 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 type Texts = (Vec<u8>, u64);
 
 fn size(mut store: StoreContextMut<'_, State>, of: fn(&State) -> Texts) -> wasmtime::Result<(u64,)> {
-    store.data_mut().charge(0)?;
     let (bytes, count) = of(store.data());
+    store.data_mut().charge(bytes.len())?;
     Ok(((count << 32) | bytes.len() as u64,))
 }
 

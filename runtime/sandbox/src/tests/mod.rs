@@ -5,6 +5,7 @@ mod core_modules;
 mod fresh;
 mod guest;
 mod host_calls;
+mod host_memory;
 mod host_work;
 mod http;
 mod instance_pool;
