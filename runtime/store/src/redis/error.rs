@@ -73,6 +73,7 @@ pub(super) fn is_unavailable(error: &RedisError) -> bool {
             | ServerErrorKind::TryAgain
             | ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown
+            | ServerErrorKind::NoScript
             | ServerErrorKind::ReadOnly,
         ) => true,
         Some(ServerErrorKind::ResponseError) => error.details().is_some_and(is_of_the_server),
@@ -130,6 +131,7 @@ mod tests {
             "CLUSTERDOWN The cluster is down",
             "MASTERDOWN Link with MASTER is down",
             "BUSY Redis is busy running a script.",
+            "NOSCRIPT No matching script. Please use EVAL.",
             "TRYAGAIN Multiple keys request during rehashing of slot",
             "MISCONF Redis is configured to save RDB snapshots, but it is currently unable to persist to disk.",
             "NOREPLICAS Not enough good replicas to write.",

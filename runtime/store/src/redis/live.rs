@@ -38,17 +38,23 @@ impl Live {
         let mut connection = self.connection.commands.clone();
         let mut answers: Vec<RedisResult<Value>> = pipeline.ignore_errors().query_async(&mut connection).await?;
 
-        // Another client made the server forget its scripts: teach it again, and repeat what it did not run.
+        // Another client made the server forget its scripts: repeat what it did not run, with the text of the script, so that it does not
+        // matter whether the server forgets it again.
+        let mut again = Pipeline::new();
+        let mut refused = Vec::new();
         let commands = pipeline.cmd_iter().filter(|command| !is_asking(command));
         for ((answer, script), command) in answers.iter_mut().zip(scripts).zip(commands) {
             if let Some(script) = script
                 && matches!(answer, Err(error) if error.kind() == ServerErrorKind::NoScript.into())
             {
-                script.load_async(&mut connection).await?;
-                let mut again = Pipeline::new();
-                add(&mut again, command.clone(), asking);
-                *answer = again.query_async(&mut connection).await.map(|(answer,): (Value,)| answer);
+                self.taught.lock().remove(script.hash.as_str());
+                add(&mut again, script.with_text(command), asking);
+                refused.push(answer);
             }
+        }
+        if !refused.is_empty() {
+            let repeated: Vec<RedisResult<Value>> = again.ignore_errors().query_async(&mut connection).await?;
+            refused.into_iter().zip(repeated).for_each(|(answer, repeated)| *answer = repeated);
         }
         Ok(answers)
     }
@@ -56,10 +62,10 @@ impl Live {
     /// Before the first call, and not when one was refused: if another client teaches the server in the midst of a pipeline,
     /// its first calls are refused, its last ones are not, and what is repeated would come behind them.
     async fn teach(&self, script: &'static Script) -> RedisResult<()> {
-        let hash = script.get_hash();
+        let hash = script.hash.as_str();
         let known = self.taught.lock().contains(hash);
         if !known {
-            script.load_async(&mut self.connection.commands.clone()).await?;
+            script.load(&mut self.connection.commands.clone()).await?;
             self.taught.lock().insert(hash);
         }
         Ok(())

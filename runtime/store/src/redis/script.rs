@@ -1,19 +1,56 @@
 //! The scripts, and a call of one on its way to the server.
 
+use std::fmt;
 use std::sync::LazyLock;
 
 use super::holder::Holder;
 use gristmill_core::job::Name;
-use redis::{Cmd, ToRedisArgs};
+use redis::aio::ConnectionLike;
+use redis::{Arg, Cmd, RedisResult, ToRedisArgs};
 
 /// A script, put together and hashed once per process.
-pub(super) type Script = LazyLock<redis::Script>;
+pub(super) type Script = LazyLock<Source>;
+
+/// The text of a script, and its hash in hexadecimal digits.
+pub(super) struct Source {
+    pub(super) code: &'static str,
+    pub(super) hash: String,
+}
+
+impl Source {
+    pub(super) fn new(code: &'static str) -> Self {
+        Self { code, hash: redis::Script::new(code).get_hash().to_owned() }
+    }
+
+    pub(super) async fn load(&self, connection: &mut impl ConnectionLike) -> RedisResult<()> {
+        redis::cmd("SCRIPT").arg("LOAD").arg(self.code).query_async(connection).await
+    }
+
+    /// The same call, with the script in it: a server that has forgotten the script runs it all the same.
+    pub(super) fn with_text(&self, call: &Cmd) -> Cmd {
+        let mut command = redis::cmd("EVAL");
+        command.arg(self.code);
+        for word in call.args_iter().skip(2) {
+            match word {
+                Arg::Simple(word) => command.arg(word),
+                _ => command.arg(b""),
+            };
+        }
+        command
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hash)
+    }
+}
 
 /// A script, put together from its file in `lua/` and those before it that it builds upon. All build upon the prelude.
 macro_rules! script {
     ($($file:literal),+) => {{
         static SCRIPT: $crate::redis::script::Script = std::sync::LazyLock::new(|| {
-            redis::Script::new(concat!(
+            $crate::redis::script::Source::new(concat!(
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua/prelude.lua")),
                 $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua/", $file))),+
             ))
@@ -34,7 +71,7 @@ impl Call {
     /// A call with all of its keys and none of its arguments.
     pub(super) fn new(script: &'static Script, keys: &[String]) -> Self {
         let mut command = redis::cmd("EVALSHA");
-        command.arg(script.get_hash()).arg(keys.len()).arg(keys);
+        command.arg(&script.hash).arg(keys.len()).arg(keys);
         Self { script: Some(script), command }
     }
 

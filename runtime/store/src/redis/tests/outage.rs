@@ -55,6 +55,25 @@ async fn forgotten_scripts_are_loaded_again() {
 }
 
 #[tokio::test]
+async fn scripts_that_are_forgotten_again_and_again_refuse_nothing() {
+    let store = TestRedis::new().await;
+    let mut other = store.server.connect().await.unwrap();
+    let forgetting =
+        tokio::spawn(
+            async move { while redis::cmd("SCRIPT").arg("FLUSH").query_async::<()>(&mut other).await.is_ok() {} },
+        );
+    for _ in 0..200 {
+        store.push(&[job("mail"), job("mail")]).await;
+        for claim in store.claim(2).await {
+            assert_eq!(store.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
+        }
+    }
+    assert!(!forgetting.is_finished(), "scripts were forgotten all the time");
+    forgetting.abort();
+    assert_eq!((store.total("pushed").await, store.total("acked").await), (400, 400));
+}
+
+#[tokio::test]
 async fn a_server_that_knows_no_script_is_taught_before_the_first_call() {
     let store = TestRedis::new().await;
     let jobs: Vec<NewJob> = (0..1200).map(|_| job("mail")).collect();
