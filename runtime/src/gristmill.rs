@@ -3,8 +3,10 @@
 use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::background::Background;
@@ -15,6 +17,9 @@ use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_runner::{Broken, Journal, Runner, Tenants, Traces};
 use gristmill_server::{AuditLog, HttpServer, Phase, RunnerStatus};
 use gristmill_store::{Pushed, Store, StoreError};
+
+/// What the server leaves of the time of a shutdown to the last entries of the bill.
+const LAST_ENTRIES: Duration = Duration::from_millis(250);
 
 /// A running Gristmill: a store, handlers, a runner, and an HTTP server if the settings ask for one.
 ///
@@ -118,32 +123,39 @@ impl Gristmill {
     }
 
     /// Ends in order: no new jobs; running attempts may end within the grace of the settings, the rest is released without
-    /// using up an attempt; the journal is written to its end, and the last spans are sent; then the HTTP server ends, so that clients that wait for a job
-    /// see its end; after it the bill is complete, and the audit log ends. `hurry` ends the grace early.
+    /// using up an attempt; the journal is written to its end, and the last spans are sent; the HTTP server ends, so that clients that wait for a job
+    /// see its end; after it the bill is complete, and the audit log ends. `hurry` ends the grace early. All this takes at most some two seconds
+    /// longer than the grace, whether store, disk and clients answer or not.
     pub async fn shutdown(self, hurry: CancellationToken) {
         self.status.send_modify(|status| status.phase = Phase::Ending);
         tracing::info!(running = self.runner.running(), "ending: no new jobs; what runs may finish");
-        self.runner.shutdown(hurry).await;
-        if let Some(journal) = self.journal {
-            journal.close().await;
-        }
-        if let Some(traces) = self.traces {
-            traces.close().await;
-        }
-        self.reloader.end().await;
-        self.spreader.end().await;
-        if let Some(server) = self.server {
-            server.shutdown().await;
-        }
+        let until = self.runner.shutdown(hurry).await;
         // Pull workers settle until the server has ended.
-        self.bill.end().await;
-        if let Some(audit) = self.audit {
-            audit.close().await;
-        }
-        if let Some(tenant_mover) = self.tenant_mover {
-            tenant_mover.end().await;
-        }
+        let server_until = until - LAST_ENTRIES;
+        let serving = async {
+            by(server_until, "HTTP server", self.server.map(HttpServer::shutdown)).await;
+            let bill = by(until, "bill", Some(self.bill.end()));
+            tokio::join!(bill, by(until, "audit log", self.audit.map(AuditLog::close)));
+        };
+        tokio::join!(
+            serving,
+            by(until, "journal", self.journal.map(Journal::close)),
+            by(until, "traces", self.traces.map(Traces::close)),
+            by(until, "reloading of handlers", Some(self.reloader.end())),
+            by(until, "spreading of topics", Some(self.spreader.end())),
+            by(until, "moves of tenants", self.tenant_mover.map(Background::end)),
+        );
         tracing::info!("ended");
+    }
+}
+
+/// Ends a part of the process, if there is one, and gives up when the time is over.
+async fn by(until: Instant, part: &'static str, end: Option<impl Future<Output = ()>>) {
+    let Some(end) = end else { return };
+    if timeout_at(until, end).await.is_err() {
+        tracing::error!(
+            "ended without an orderly end of the {part}: the store, the disk or a client did not answer in time"
+        );
     }
 }
 

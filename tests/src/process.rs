@@ -38,8 +38,12 @@ impl Process {
     pub fn start(mut command: Command, manifest: &Path) -> Self {
         let log = manifest.with_file_name("run.log");
         let file = std::fs::File::options().create(true).append(true).open(&log).unwrap();
-        let child = command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
-        Self { child, log }
+        Self::spawn(command.stdout(file.try_clone().unwrap()).stderr(file), manifest)
+    }
+
+    /// The same, and its output goes where the command says.
+    pub fn spawn(command: &mut Command, manifest: &Path) -> Self {
+        Self { child: command.spawn().unwrap(), log: manifest.with_file_name("run.log") }
     }
 
     pub fn pid(&self) -> u32 {

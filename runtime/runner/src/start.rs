@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::claim::Claimer;
@@ -36,8 +37,12 @@ use gristmill_store::{BillSums, Store};
 
 /// Signals waiting to be heard; more than that and the store's side waits, too.
 const SIGNALS: usize = 1024;
-/// How long the last settlements may take once the guests have ended.
-const LAST_SETTLE: Duration = Duration::from_secs(5);
+/// How long after the grace the runner may go on settling what ended. A store that answers takes milliseconds.
+const LAST_SETTLE: Duration = Duration::from_millis(1500);
+/// How long it then takes to note what was not settled.
+const LAST_LINES: Duration = Duration::from_millis(100);
+/// How long after the grace the rest of the process may take, whatever hangs.
+const LAST: Duration = Duration::from_millis(2250);
 
 /// How a runner runs.
 #[derive(Clone)]
@@ -245,16 +250,30 @@ impl Runner {
     }
 
     /// Ends in order: no new work; guests may finish within the grace; the rest is given back without using up an
-    /// attempt; everything is settled; the worker is forgotten. `hurry` ends the grace early.
-    pub async fn shutdown(mut self, hurry: CancellationToken) {
+    /// attempt; everything is settled; the worker is forgotten. `hurry` ends the grace early. Returns when the rest of the process ought to
+    /// have ended, too: some two seconds after the grace, whatever hangs.
+    pub async fn shutdown(mut self, hurry: CancellationToken) -> Instant {
         self.context.stop.cancel();
         self.ending.cancel();
-        let grace = tokio::time::sleep(self.shutdown_grace);
+        let mut grace_end = Instant::now() + self.shutdown_grace;
         tokio::select! {
             () = self.finish() => {}
-            () = grace => {}
-            () = hurry.cancelled() => {}
+            () = tokio::time::sleep_until(grace_end) => {}
+            () = hurry.cancelled() => grace_end = Instant::now(),
         }
+        // An early end of the guests leaves the rest of the grace to a slow store.
+        if timeout_at(grace_end + LAST_SETTLE, self.end()).await.is_err() {
+            tracing::error!(
+                "ended while the store or a guest hung: jobs that are not settled come back when their leases run out"
+            );
+            self.give_up.cancel();
+            // They are written into the journal as unsettled.
+            drop(timeout(LAST_LINES, self.settling.end()).await);
+        }
+        grace_end + LAST
+    }
+
+    async fn end(&mut self) {
         // A claim that is still on its way may have had its effect: then this worker must be found dead and reaped.
         let claim_lost = !self.bringing.is_empty();
         self.bringing.abort().await;
@@ -269,13 +288,12 @@ impl Runner {
         self.end_guests().await;
         let registry = self.context.registry.borrow().clone();
         registry.entries().filter_map(|entry| entry.instances.as_ref()).for_each(|instances| instances.clear());
-        let settled = self.end_settling().await;
-        if settled {
-            give_back_lost(&self.context, registry.tenants()).await;
-        }
+        // The last senders of what is to be settled have ended with the guests and the claimer.
+        self.settling.end().await;
+        give_back_lost(&self.context, registry.tenants()).await;
         self.give_up.cancel();
         self.reaping.end().await;
-        if settled && !claim_lost {
+        if !claim_lost {
             self.retire().await;
         }
     }
@@ -302,17 +320,6 @@ impl Runner {
         if !joined.await.unwrap_or_default() {
             tracing::error!("a guest thread had panicked: its jobs come back when their leases run out");
         }
-    }
-
-    /// Returns `false` if the store did not take everything. The last senders of what is to be settled have ended with the
-    /// guests and the claimer.
-    async fn end_settling(&mut self) -> bool {
-        let in_time = tokio::time::timeout(LAST_SETTLE, self.settling.end()).await.is_ok();
-        if !in_time {
-            self.give_up.cancel();
-            self.settling.end().await;
-        }
-        in_time
     }
 }
 

@@ -79,7 +79,7 @@ impl StoreRetry {
         Self::new(self.stop.clone())
     }
 
-    /// Calls until the store answers; none: the runner was stopped meanwhile.
+    /// Calls until the store answers; none: the runner was stopped meanwhile, and nothing is known of a call that was on its way.
     ///
     /// A refusal is returned at once: the same call would be refused again.
     pub(super) async fn call<T, F>(&self, call: impl Fn() -> F) -> Option<Result<T, StoreError>>
@@ -88,7 +88,12 @@ impl StoreRetry {
     {
         let mut pause = FIRST_PAUSE;
         loop {
-            match call().await {
+            let answer = tokio::select! {
+                biased;
+                answer = call() => answer,
+                () = self.stop.cancelled() => return None,
+            };
+            match answer {
                 Err(error) if error.is_unavailable() => self.note_unavailable(error),
                 answer => {
                     self.note_answer();

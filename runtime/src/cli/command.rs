@@ -84,9 +84,19 @@ pub fn main() -> ExitCode {
         Err(exit) => return exit,
     };
     let Some(command) = command else { return help() };
+    let is_server = command.is_server();
     match start(&global, command, words) {
         Ok(exit) => exit.into(),
-        Err(error) => complain(&global, &error).into(),
+        Err(error) => {
+            let exit = Exit::of(&error);
+            let complain = move || complain(&global, &error);
+            if is_server {
+                logging::in_time(complain)
+            } else {
+                complain()
+            }
+            exit.into()
+        }
     }
 }
 
@@ -194,20 +204,19 @@ impl Command {
 }
 
 /// Prints why the command failed, once, on standard error.
-fn complain(global: &Global, error: &anyhow::Error) -> Exit {
+fn complain(global: &Global, error: &anyhow::Error) {
     let exit = Exit::of(error);
     if exit == Exit::Done {
-        return exit;
+        return;
     }
     if global.json {
         screen::note_document(&json!({ "error": { "code": exit.name(), "message": in_words(error) } }));
-        return exit;
+        return;
     }
     match error.downcast_ref::<ManifestError>() {
         Some(invalid @ ManifestError::Invalid { .. }) => screen::note_rendered(|colour| invalid.render(colour)),
         _ => screen::note(&format!("error: {}", in_words(error))),
     }
-    exit
 }
 
 /// The chain of causes, without those that only repeat what stands above them.

@@ -4,7 +4,9 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use tracing::field::Field;
@@ -22,6 +24,8 @@ use gristmill_core::units::nearest;
 const WAITING_LINES: usize = 4096;
 /// What a filter can say of a part of the program.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+/// How long the last lines may take.
+const LAST_LINES: Duration = Duration::from_millis(1200);
 /// What the lines of one event after the first begin with.
 const INDENT: &str = "\n    ";
 
@@ -30,7 +34,7 @@ const INDENT: &str = "\n    ";
 ///
 /// # Errors
 /// The filter makes no sense.
-pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<WorkerGuard> {
+pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<LastLines> {
     let directives = match (&global.log, global.quiet, global.verbose) {
         (Some(filter), _, _) => filter.as_str(),
         (None, true, _) => "error",
@@ -57,7 +61,31 @@ pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<WorkerGuard>
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
     begun.map_err(|error| anyhow::anyhow!(error)).context("failed to begin logging")?;
-    Ok(guard)
+    Ok(LastLines(Some(guard)))
+}
+
+/// Writes what waits when it is dropped.
+pub(super) struct LastLines(Option<WorkerGuard>);
+
+impl Drop for LastLines {
+    /// The guard itself writes to standard output if the thread takes no line in time, and that may be the same full pipe.
+    fn drop(&mut self) {
+        let guard = self.0.take();
+        in_time(move || drop(guard));
+    }
+}
+
+/// Does what writes to standard output or error, and goes on without its end if nothing reads there.
+pub(super) fn in_time(write: impl FnOnce() + Send + 'static) {
+    let (ended, end) = mpsc::channel::<()>();
+    let write = move || {
+        write();
+        drop(ended);
+    };
+    if thread::Builder::new().spawn(write).is_ok() {
+        // It is disconnected at the end.
+        let _ = end.recv_timeout(LAST_LINES);
+    }
 }
 
 /// The filter that a text says. A word that is neither a level nor a part of this program would be taken for a part of another one, and

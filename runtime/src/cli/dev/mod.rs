@@ -78,7 +78,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     if !native.is_empty() {
         manifest.server.concurrency = manifest.server.concurrency.min(native::PROCESSES);
     }
-    let (end, last) = (signals::end()?, LastJobs::default());
+    let (end, last) = (signals::end_within(manifest.server.shutdown_grace)?, LastJobs::default());
     let compiler = sandbox::compiler(&manifest)?;
     // The runner takes what this one has compiled from the cache.
     let sandbox = sandbox::small(&manifest, CompilerProcess::Incremental)?;
