@@ -42,6 +42,8 @@ pub enum Scope {
     Read,
     /// Everything else: cancel, pause, respawn, delete, components, tokens.
     Admin,
+    /// By lmstfy's API alone, undo the work of others as lmstfy's tokens may: respawn and delete dead letters, destroy queues, end any job.
+    Lmstfy,
 }
 
 /// A token's text. Not shown by `Debug`.
@@ -165,7 +167,7 @@ pub struct Throttle {
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 4] = [Self::Push, Self::Work, Self::Read, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Push, Self::Work, Self::Read, Self::Admin, Self::Lmstfy];
 
     /// The name, in lower case.
     pub const fn as_str(self) -> &'static str {
@@ -174,13 +176,14 @@ impl Scope {
             Self::Work => "work",
             Self::Read => "read",
             Self::Admin => "admin",
+            Self::Lmstfy => "lmstfy",
         }
     }
 }
 
 /// The text is not a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no scope: there are push, work, read and admin")]
+#[error("`{0}` is no scope: there are push, work, read, admin and lmstfy")]
 pub struct BadScope(pub String);
 
 impl FromStr for Scope {

@@ -25,7 +25,12 @@ on_both_stores! {
 
 /// A new token of the namespace.
 pub(super) async fn token(admin: &HttpClient, namespace: &str) -> String {
-    let answer = admin.send(Request::post(format!("/token/{namespace}?description=test")), Vec::new()).await;
+    token_with(admin, namespace, "").await
+}
+
+/// The same with more in the query.
+pub(super) async fn token_with(admin: &HttpClient, namespace: &str, more: &str) -> String {
+    let answer = admin.send(Request::post(format!("/token/{namespace}?description=test{more}")), Vec::new()).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     assert_eq!(answer.header("x-request-id").len(), 26);
     answer.json()["token"].as_str().unwrap().to_owned()

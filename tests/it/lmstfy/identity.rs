@@ -5,8 +5,9 @@ use gristmill::token::{NewToken, Scope, TokenHash, TokenLimits};
 use gristmill_tests::http_client::Answer;
 use gristmill_tests::test_runner::TestRunner;
 use hyper::Request;
+use serde_json::json;
 
-use super::admin::token;
+use super::admin::{token, token_with};
 use super::{Client, error, runner};
 
 on_both_stores! {
@@ -19,6 +20,7 @@ on_both_stores! {
     a_token_may_do_what_its_scopes_say
     the_scope_work_ends_only_jobs_that_the_token_holds
     the_admin_api_makes_tokens_with_the_scopes_that_it_is_asked_for
+    a_token_of_the_admin_api_may_do_what_lmstfys_tokens_may
 }
 
 fn told(answer: &Answer) -> (u16, String) {
@@ -106,11 +108,11 @@ async fn a_token_may_do_what_its_scopes_say(runner: TestRunner) {
     assert_eq!(told(&work.get("q/size").await), lacks("read"));
     assert_eq!(told(&read.delete(&format!("q/job/{id}")).await), lacks("work"));
     assert_eq!(told(&push.put(&format!("q/job/{id}"), b"").await), lacks("work"));
-    // What may undo another client's work needs the scope that it needs under `/v1`.
+    // What may undo another client's work needs a scope of its own.
     for client in [&push, &work, &read] {
-        assert_eq!(told(&client.delete("q").await), lacks("admin"));
-        assert_eq!(told(&client.put("q/deadletter", b"").await), lacks("admin"));
-        assert_eq!(told(&client.delete("q/deadletter").await), lacks("admin"));
+        assert_eq!(told(&client.delete("q").await), lacks("lmstfy"));
+        assert_eq!(told(&client.put("q/deadletter", b"").await), lacks("lmstfy"));
+        assert_eq!(told(&client.delete("q/deadletter").await), lacks("lmstfy"));
     }
     assert_eq!(read.get("q/peek").await.status, 200);
     assert_eq!(work.get("q").await.status, 200);
@@ -119,9 +121,9 @@ async fn a_token_may_do_what_its_scopes_say(runner: TestRunner) {
 
 async fn the_scope_work_ends_only_jobs_that_the_token_holds(runner: TestRunner) {
     let admin = runner.lmstfy_admin();
-    let one = Client::of(&runner).with_token(&token(&admin, "ns").await);
-    let other = one.with_token(&token(&admin, "ns").await);
-    let refused = (403, "the client does not hold the job, and its token lacks the scope `admin`".to_owned());
+    let one = Client::of(&runner).with_token(&token_with(&admin, "ns", "&scope=push,work,read").await);
+    let other = one.with_token(&token_with(&admin, "ns", "&scope=push,work,read").await);
+    let refused = (403, "the client does not hold the job, and its token lacks the scope `lmstfy`".to_owned());
     let (delayed, ready) = (one.publish("q?delay=3600", "").await, one.publish("q", "").await);
     for id in [&delayed, &ready] {
         assert_eq!(told(&one.delete(&format!("q/job/{id}")).await), refused);
@@ -144,6 +146,31 @@ async fn the_scope_work_ends_only_jobs_that_the_token_holds(runner: TestRunner) 
     for id in [&delayed, &dead] {
         assert!(super::view(&runner, id).await.is_some());
     }
+}
+
+async fn a_token_of_the_admin_api_may_do_what_lmstfys_tokens_may(runner: TestRunner) {
+    let admin = runner.lmstfy_admin();
+    let one = Client::of(&runner).with_token(&token(&admin, "ns").await);
+    let other = one.with_token(&token(&admin, "ns").await);
+    let delayed = one.publish("q?delay=3600", "").await;
+    assert_eq!(other.put(&format!("q/job/{delayed}?delay=3600"), b"").await.status, 201, "a republish");
+    assert!(super::view(&runner, &delayed).await.is_none());
+    let held = one.publish("q?tries=1", "").await;
+    assert_eq!(one.consume("q?ttr=600").await["job_id"], held);
+    assert_eq!(other.delete(&format!("q/job/{held}")).await.status, 204);
+    assert!(super::view(&runner, &held).await.is_none());
+    for _ in 0..2 {
+        one.publish("q?tries=1", "").await;
+        one.consume("q?ttr=0").await;
+    }
+    one.until_dead("q", 2).await;
+    assert_eq!(one.put("q/deadletter", b"").await.json(), json!({ "msg": "respawned", "count": 1 }));
+    assert_eq!(one.delete("q/deadletter").await.status, 204);
+    assert_eq!(one.delete("q").await.status, 204);
+    // Under `/v1` it may do no more than a token with `push`, `work` and `read`.
+    let store = &runner.store;
+    let scopes = &store.tokens(Some(&super::tenant())).await.unwrap()[0].scopes;
+    assert!(!scopes.contains(&Scope::Admin), "{scopes:?}");
 }
 
 async fn the_admin_api_makes_tokens_with_the_scopes_that_it_is_asked_for(runner: TestRunner) {

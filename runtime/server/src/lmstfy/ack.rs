@@ -13,7 +13,8 @@ use gristmill_core::token::Scope;
 use gristmill_runner::decide;
 use gristmill_store::{Cancelled, JobState, JobView, Settled, StoreError};
 
-const NOT_HELD: Refusal = Refusal::forbidden("the client does not hold the job, and its token lacks the scope `admin`");
+const NOT_HELD: Refusal =
+    Refusal::forbidden("the client does not hold the job, and its token lacks the scope `lmstfy`");
 
 /// How often to look again at a job that has moved meanwhile.
 const LOOKS: usize = 5;
@@ -84,7 +85,7 @@ fn may_end_job(context: &RequestContext, view: &JobView) -> bool {
         JobState::Running { worker, .. } => context.client.has_token_of(&WorkerId::new(worker)),
         _ => false,
     };
-    holds || context.client.has(Scope::Admin)
+    holds || context.client.has_all_of_lmstfy()
 }
 
 /// Returns whether the job was ended. If not, it had moved.

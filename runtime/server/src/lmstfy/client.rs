@@ -103,6 +103,21 @@ impl Client {
         ))
     }
 
+    /// Whether it may undo the work of other clients. That is in the audit log as what needs `admin`.
+    pub(super) fn has_all_of_lmstfy(&self) -> bool {
+        let has = self.identity.has(Scope::Lmstfy) || self.identity.has(Scope::Admin);
+        if has {
+            self.entry.requires(Requirement::InTenant(Scope::Admin));
+        }
+        has
+    }
+
+    /// # Errors
+    /// It may not undo the work of other clients.
+    pub(super) fn may_all_of_lmstfy(&self) -> Result<(), Refusal> {
+        if self.has_all_of_lmstfy() { Ok(()) } else { self.may(Scope::Lmstfy) }
+    }
+
     /// Runs `work` for as long as the token is valid.
     ///
     /// # Errors

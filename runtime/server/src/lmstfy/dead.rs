@@ -39,7 +39,7 @@ pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Res
 }
 
 pub(super) async fn respawn(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
-    context.client.may(Scope::Admin)?;
+    context.client.may_all_of_lmstfy()?;
     let limit = limit(&context)?;
     let ttl: i64 = context.query.number("ttl", TTL, "invalid ttl")?;
     if ttl < 0 {
@@ -50,7 +50,7 @@ pub(super) async fn respawn(State(api): State<Api>, context: RequestContext) -> 
 }
 
 pub(super) async fn delete(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
-    context.client.may(Scope::Admin)?;
+    context.client.may_all_of_lmstfy()?;
     change(&api, &context.queue.topic, DeadAction::Delete, limit(&context)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

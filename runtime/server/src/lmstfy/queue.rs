@@ -80,7 +80,7 @@ pub(super) async fn peek_job(State(api): State<Api>, context: RequestContext) ->
 
 /// Deletes the ready jobs. Delayed and running jobs stay and come back, as in lmstfy.
 pub(super) async fn destroy(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
-    context.client.may(Scope::Admin)?;
+    context.client.may_all_of_lmstfy()?;
     let (store, topic) = (&api.state.store, &context.queue.topic);
     // At most as many as there were at the beginning, because producers may go on.
     let mut left = ready(&api, topic).await?;

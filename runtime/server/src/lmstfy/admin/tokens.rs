@@ -116,9 +116,9 @@ fn new_token(namespace: &str, query: &Query, pool_in_query: Option<&str>) -> Res
     Ok((new, text))
 }
 
-/// The scopes that a request names, with commas between them; those that publishing and consuming need if it names none.
+/// The scopes that a request names, with commas between them; those of all that lmstfy's tokens may do if it names none.
 fn scopes(named: Option<&str>) -> Result<BTreeSet<Scope>, Refusal> {
-    let Some(named) = named else { return Ok([Scope::Push, Scope::Work, Scope::Read].into()) };
+    let Some(named) = named else { return Ok([Scope::Push, Scope::Work, Scope::Read, Scope::Lmstfy].into()) };
     named.split(',').map(|scope| scope.parse().map_err(|_| Refusal::bad("invalid scope"))).collect()
 }
 
