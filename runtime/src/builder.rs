@@ -11,7 +11,7 @@ use crate::background::Background;
 use crate::error::StartError;
 use crate::gristmill::Gristmill;
 use crate::http;
-use crate::open::{Layout, move_tenants, open_patiently, placements};
+use crate::open::{Layout, announce_memory, move_tenants, open_patiently, placements};
 use gristmill_config::{BadStoreAddress, Listen, Manifest, ManifestError, StoreAddress};
 use gristmill_core::job::{BadName, Name, WorkerId};
 use gristmill_metrics::Metrics;
@@ -33,11 +33,12 @@ pub struct Builder {
     compiler: CompilerProcess,
     native: BTreeMap<Name, NativeHandler>,
     observer: Option<Observer>,
+    announces_memory: bool,
 }
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { manifest, insecure, compiler, native, observer: _ } = self;
+        let Self { manifest, insecure, compiler, native, .. } = self;
         let mut builder = f.debug_struct("Builder");
         builder.field("manifest", manifest).field("insecure", insecure).field("compiler", compiler);
         builder.field("native", native).finish_non_exhaustive()
@@ -48,7 +49,14 @@ impl Default for Builder {
     fn default() -> Self {
         let mut manifest = Manifest::default_at(Path::new(""));
         manifest.file = None;
-        Self { manifest, insecure: false, compiler: CompilerProcess::This, native: BTreeMap::new(), observer: None }
+        Self {
+            manifest,
+            insecure: false,
+            compiler: CompilerProcess::This,
+            native: BTreeMap::new(),
+            observer: None,
+            announces_memory: false,
+        }
     }
 }
 
@@ -120,6 +128,11 @@ impl Builder {
         Self { observer: Some(observer), ..self }
     }
 
+    /// Lets commands find a store in memory by its manifest, beside which a file says where its server is.
+    pub(crate) fn announce_memory(self) -> Self {
+        Self { announces_memory: true, ..self }
+    }
+
     /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable; clients can
     /// push jobs meanwhile. Components that were never compiled are compiled once the runner has started, those first whose jobs wait.
     /// Dropping the future stops what has started.
@@ -134,7 +147,9 @@ impl Builder {
         let traces = open_traces(&manifest, &worker)?;
         let audit = manifest.audit.as_ref().map(|settings| AuditLog::open(settings, &worker)).transpose()?;
         let sandbox = Sandbox::new(&sandbox_settings(&manifest, self.compiler, manifest.server.concurrency)?)?;
-        let opened = open_patiently(&Layout::of(&manifest)).await?;
+        let layout = Layout::of(&manifest);
+        let opened = open_patiently(&layout).await?;
+        let memory = layout.memory().filter(|_| self.announces_memory).and_then(announce_memory);
         opened.prepare_for_work().await?;
         let (status, tenants) = (watch::Sender::<RunnerStatus>::default(), Tenants::default());
         let (bill, shares, recent) = (BillSums::default(), Shares::default(), RecentAttempts::default());
@@ -154,7 +169,7 @@ impl Builder {
             metrics: metrics.clone(),
             ..HttpServerSettings::default()
         };
-        let server = http::open(&manifest, &settings, &opened).await?;
+        let server = http::open(&manifest, &settings, &opened, memory.as_ref()).await?;
         let tenant_mover = opened.sharded.clone().map(|stores| move_tenants(stores, worker.clone()));
         let settings = RunnerSettings {
             worker,
@@ -211,6 +226,7 @@ impl Builder {
             reloader,
             tenant_mover,
             spreader,
+            _memory: memory,
         })
     }
 }

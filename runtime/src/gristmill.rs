@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::background::Background;
 use crate::builder::Builder;
+use crate::open::Announcement;
 use gristmill_core::admission::Refused;
 use gristmill_core::job::{JobId, NewJob, NoLink};
 use gristmill_runner::handlers::HandlerRegistry;
@@ -45,6 +46,8 @@ pub struct Gristmill {
     pub(crate) tenant_mover: Option<Background>,
     /// Spreads topics over the partitions of a Redis.
     pub(crate) spreader: Background,
+    /// What tells commands where the store in memory is.
+    pub(crate) _memory: Option<Announcement>,
 }
 
 /// Why a job was not pushed.

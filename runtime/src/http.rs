@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use crate::error::StartError;
-use crate::open::Opened;
-use gristmill_config::{Listen, Manifest, StoreAddress};
+use crate::open::{Announcement, Opened};
+use gristmill_config::{Listen, Manifest};
 use gristmill_core::token::TokenRequirement;
 use gristmill_server::{HttpServer, HttpServerSettings, listen};
 
-/// Listens, and writes down for other processes where. Returns `None` if the manifest asks for no server.
+/// Listens, and writes down for other processes where, also for a store in `memory`. Returns `None` if the manifest asks for no server.
 ///
 /// # Errors
 /// The address is taken, or others can reach it and there are no tokens; the certificate cannot be used; the store is
@@ -17,8 +17,9 @@ pub(crate) async fn open(
     manifest: &Manifest,
     settings: &HttpServerSettings,
     opened: &Opened,
+    memory: Option<&Announcement>,
 ) -> Result<Option<HttpServer>, StartError> {
-    let address = listen_address(manifest);
+    let address = manifest.http.listen;
     let needs_token = address != Listen::Off && opened.store.token_requirement().await? == TokenRequirement::Required;
     if let Listen::At(address) = address
         && !needs_token
@@ -39,18 +40,13 @@ pub(crate) async fn open(
         let scheme = if settings.tls.is_some() { "https" } else { "http" };
         tracing::info!("lmstfy's admin API is on {scheme}://{admin}");
     }
-    opened.announce(server.address_for_commands(), server.secret())?;
+    let (commands, secret) = (server.address_for_commands(), server.secret());
+    opened.announce(commands, secret, server.name())?;
+    if let Some(memory) = memory {
+        memory.announce(commands, secret, server.name())?;
+    }
     log_access(server.address(), settings, needs_token);
     Ok(Some(server))
-}
-
-/// Commands find a store in memory by its server's address alone, so that address must be the usual one.
-fn listen_address(manifest: &Manifest) -> Listen {
-    let mut stores = std::iter::once(&manifest.store).chain(manifest.stores.values());
-    match manifest.http.listen {
-        Listen::Usual if stores.any(|store| store.address == StoreAddress::Memory) => Listen::At(Listen::USUAL),
-        listen => listen,
-    }
 }
 
 fn log_access(address: SocketAddr, settings: &HttpServerSettings, needs_token: bool) {

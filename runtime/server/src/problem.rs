@@ -113,6 +113,8 @@ pub(super) enum Code {
     MoveRefused,
     /// The state of the key has another version than the request names.
     OtherVersion,
+    /// The request is meant for the store of another server.
+    OtherStore,
     /// A code of a newer server.
     #[serde(other)]
     Other,
@@ -122,7 +124,7 @@ impl Code {
     pub(super) const fn status(self) -> StatusCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
-            Self::HostRefused => StatusCode::MISDIRECTED_REQUEST,
+            Self::HostRefused | Self::OtherStore => StatusCode::MISDIRECTED_REQUEST,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,

@@ -25,8 +25,7 @@ use gristmill_config::PageSettings;
 use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{ComponentUploads, HandlerRegistry};
 use gristmill_runner::{RecentAttempts, Tenants, Traces};
-use gristmill_store::Store;
-use gristmill_store::TenantPlacements;
+use gristmill_store::{ServerName, Store, TenantPlacements};
 
 /// Every layer between the socket and a route clones it several times a request: one count, and not one for each part.
 #[derive(Debug, Clone)]
@@ -37,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     /// The store's address, for people.
     pub(crate) store_name: String,
+    /// Which server this is, and of which store.
+    pub(crate) server: ServerName,
     runner: watch::Receiver<RunnerStatus>,
     /// `None`: there is one store only.
     pub(crate) moves: Option<Arc<dyn TenantPlacements>>,
@@ -79,11 +80,17 @@ impl Deref for AppState {
 
 impl AppState {
     /// Within a runtime, whose threads are shared out.
-    pub(crate) fn new(store: Arc<dyn Store>, store_name: &str, auth: Auth, settings: &HttpServerSettings) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        (store_name, server): (&str, ServerName),
+        auth: Auth,
+        settings: &HttpServerSettings,
+    ) -> Self {
         Self(Arc::new(Inner {
             signal_hub: Arc::new(SignalHub::new(store.clone())),
             store,
             store_name: store_name.into(),
+            server,
             runner: settings.runner.clone(),
             moves: settings.moves.clone(),
             request_limiter: RequestLimiter::new(&settings.limits),

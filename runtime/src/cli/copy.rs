@@ -1,4 +1,4 @@
-//! `gristmill store copy`: everything that waits or is dead, from one store into another.
+//! `gristmill store move`: everything that waits, is dead or was promised, from one store into another.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -17,20 +17,25 @@ use gristmill_config::{StoreAddress, StoreSettings};
 use gristmill_core::bill::Day;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
-use gristmill_core::token::{NewToken, Token, TokenLimits, TokenRequirement, TokenText};
+use gristmill_core::token::{NewToken, Token, TokenRequirement};
+use gristmill_metrics::as_actor;
 use gristmill_store::{
-    FoundToken, MovedJob, Pause, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, move_bills,
-    move_schedules, move_states, pause_alike,
+    FoundToken, MovedJob, Pause, StoreError, StoredPlace, TokenAdded, TopicMove, Transfer, Unmoved, copy_results,
+    move_bills, move_schedules, move_states, move_windows, pause_alike,
 };
+
+/// Who pauses a topic while its jobs are moved.
+const MOVER: &str = "gristmill store move";
 
 /// How often the progress is printed.
 const NOTE_EVERY: Duration = Duration::from_secs(2);
 
-/// Move jobs from one store to another
+/// Move everything from one store to another
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
-  gristmill store copy --from sqlite:gristmill.db --to redis://127.0.0.1:6379/0")]
+Examples:
+  gristmill store move --from sqlite:gristmill.db --to redis://127.0.0.1:6379/0 --dry-run
+  gristmill store move --from sqlite:gristmill.db --to redis://127.0.0.1:6379/0")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -40,14 +45,17 @@ pub(super) struct Args {
 enum Command {
     /// Move every waiting, delayed and dead job; interrupted, run it again: nothing is lost or doubled
     ///
-    /// Each topic is paused in the old store while its jobs are moved. Schedules move, too; tokens are copied with their limits, and a paused topic
-    /// is paused in the new store. States of keys move, too, and bills, which are added to those of the new store. Running jobs stay where they are, and so
-    /// do jobs that wait for other jobs or are waited for, results and totals: the command says how many. A SQLite file must have no server meanwhile; relative paths are relative to the working directory.
-    Copy(CopyArgs),
+    /// Each topic is paused in the old store while its jobs are moved. With them move schedules, states of keys, unique values that are held for a time
+    /// (those of `Idempotency-Key`s, too) and bills, which are added to those of the new store. Tokens and kept results are copied, and a topic that an
+    /// operator has paused is paused in the new store before it gets jobs. What cannot be moved is told before anything is: running jobs, and jobs that wait
+    /// for other jobs or are waited for; then nothing is moved, unless --leave-behind says that they may stay. Totals stay. A SQLite file must have no server
+    /// meanwhile; relative paths are relative to the working directory.
+    #[command(alias = "copy")]
+    Move(MoveArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct CopyArgs {
+struct MoveArgs {
     /// The store to move jobs out of
     #[arg(long, value_name = "URL")]
     from: String,
@@ -60,24 +68,37 @@ struct CopyArgs {
     /// Leave the topics paused in the old store, so that no runner there takes what is still pushed to it
     #[arg(long)]
     keep_paused: bool,
+    /// Only say what would be moved, and what cannot be
+    #[arg(long)]
+    dry_run: bool,
+    /// Move what can be moved, and leave running jobs and jobs of workflows in the old store
+    #[arg(long)]
+    leave_behind: bool,
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let Command::Copy(args) = args.command;
+    let Command::Move(args) = args.command;
     let (from, to) = settings(global, &args)?;
     let keep_bills = global.manifest_without_secrets()?.server.bill_retention;
     let days = days_kept(keep_bills);
     let (from, to) = (open(&from).await?.store, open(&to).await?.store);
+    let tenants = if args.tenant.is_empty() { from.tenants().await? } else { args.tenant.clone() };
+    let plan = Plan::of(&*from, &tenants).await?;
+    if args.dry_run {
+        plan.show(global)?;
+        return Ok(if plan.stays.is_empty() || args.leave_behind { Exit::Done } else { Exit::Failed });
+    }
+    ensure!(plan.stays.is_empty() || args.leave_behind, "{}", plan.refusal());
     let tokens = copy_tokens(&*from, &*to, &args.tenant).await?;
-    let tenants = if args.tenant.is_empty() { from.tenants().await? } else { args.tenant };
-    let (mut moved, mut schedules, mut states, mut bill_lines) = (0, 0, 0, 0);
+    let (mut moved, mut schedules, mut states, mut bill_lines, mut windows, mut results) = (0, 0, 0, 0, 0, 0);
     for tenant in &tenants {
+        results += copy_results(&*from, &*to, tenant).await.context("failed to copy results; run this again")?;
         schedules += move_schedules(&*from, &*to, tenant, None)
             .await
             .context("failed to move schedules; run this again: those on their way fire in no store")?;
         let stateful = from.keys_with_state(tenant).await?;
         for counts in from.counts(tenant).await? {
-            let (topic, pause) = (&counts.topic, counts.pause);
+            let (topic, pause) = (&counts.topic, counts.paused.then_some(counts.pause));
             let keys = stateful.iter().filter(|(of, _)| of == topic);
             let options = (args.keep_paused, global.json || global.quiet);
             let copied = copy((&*from, &*to), (topic, pause), keys, options).await;
@@ -86,6 +107,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
             })?;
             moved += copied.moved();
             states += copied.states;
+            windows += copied.windows;
             if global.json {
                 screen::document(&copied.document())?;
             } else {
@@ -102,8 +124,15 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
     if !global.json {
         screen::line(&format!("moved {moved} {}", if moved == 1 { "job" } else { "jobs" }))?;
-    } else if tokens + schedules + bill_lines > 0 || states > 0 {
-        let counts = json!({ "tokens": tokens, "schedules": schedules, "states": states, "bill_lines": bill_lines });
+    } else if tokens + schedules + bill_lines > 0 || states + windows + results > 0 {
+        let counts = json!({
+            "tokens": tokens,
+            "schedules": schedules,
+            "states": states,
+            "bill_lines": bill_lines,
+            "unique_values": windows,
+            "results": results,
+        });
         screen::document(&counts)?;
     }
     if !global.json && states > 0 {
@@ -115,10 +144,81 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     if !global.json && schedules > 0 {
         screen::line(&format!("moved {schedules} {}", if schedules == 1 { "schedule" } else { "schedules" }))?;
     }
+    if !global.json && windows > 0 {
+        screen::line(&format!(
+            "moved {windows} unique {} of jobs that are over",
+            if windows == 1 { "value" } else { "values" }
+        ))?;
+    }
+    if !global.json && results > 0 {
+        screen::line(&format!("copied {results} {}", if results == 1 { "result" } else { "results" }))?;
+    }
     if !global.json && tokens > 0 {
         screen::line(&format!("copied {tokens} {}", if tokens == 1 { "token" } else { "tokens" }))?;
     }
     Ok(Exit::Done)
+}
+
+/// What a move has to do, as counted before it begins.
+#[derive(Debug, Default)]
+struct Plan {
+    topics: Vec<Planned>,
+    results: usize,
+    /// What cannot be moved, in words.
+    stays: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Planned {
+    topic: TopicId,
+    jobs: u64,
+    unique_values: usize,
+}
+
+impl Plan {
+    async fn of(from: &dyn Transfer, tenants: &[Name]) -> anyhow::Result<Self> {
+        let mut plan = Self::default();
+        for tenant in tenants {
+            plan.results += from.jobs_with_result(tenant).await?.len();
+            for counts in from.counts(tenant).await? {
+                let (topic, jobs) = (counts.topic.clone(), counts.jobs() - counts.running);
+                let unique_values = from.export_windows(&topic, usize::MAX).await?.len();
+                if counts.running > 0 {
+                    plan.stays.push(format!("`{topic}`: {} running", counts.running));
+                }
+                plan.topics.push(Planned { topic, jobs, unique_values });
+            }
+            if from.has_links(tenant).await? {
+                plan.stays.push(format!("jobs of `{tenant}` that wait for other jobs, or are waited for"));
+            }
+        }
+        Ok(plan)
+    }
+
+    fn show(&self, global: &Global) -> anyhow::Result<()> {
+        for Planned { topic, jobs, unique_values } in &self.topics {
+            if global.json {
+                let (tenant, name) = (topic.tenant.as_str(), topic.topic.as_str());
+                screen::document(
+                    &json!({ "tenant": tenant, "topic": name, "jobs": jobs, "unique_values": unique_values }),
+                )?;
+            } else {
+                screen::line(&format!("{topic}: {jobs} jobs, {unique_values} unique values of jobs that are over"))?;
+            }
+        }
+        if global.json {
+            return screen::document(&json!({ "results": self.results, "stays": self.stays }));
+        }
+        screen::line(&format!("{} results", self.results))?;
+        self.stays.iter().try_for_each(|stays| screen::line(&format!("cannot be moved: {stays}")))
+    }
+
+    fn refusal(&self) -> String {
+        format!(
+            "nothing was moved, because this cannot be:\n  {}\nHave it run in the old store first, or leave it there with --leave-behind",
+            self.stays.join("\n  ")
+        )
+    }
 }
 
 /// The days whose bills are kept for some time after them. The next one may have begun by the clock of a store.
@@ -132,7 +232,7 @@ fn days_kept(keep: Duration) -> RangeInclusive<Day> {
 /// store accepts. Of tenants that are named, a token whose maker is not copied stays. Returns how many are new.
 async fn copy_tokens(from: &dyn Transfer, to: &dyn Transfer, tenants: &[Name]) -> anyhow::Result<usize> {
     if from.token_requirement().await? == TokenRequirement::Required {
-        require_tokens(to).await?;
+        to.require_tokens().await?;
     }
     let mut left = from.tokens(None).await?;
     left.retain(|token| tenants.is_empty() || token.tenant.as_ref().is_some_and(|tenant| tenants.contains(tenant)));
@@ -156,26 +256,13 @@ async fn copy_tokens(from: &dyn Transfer, to: &dyn Transfer, tenants: &[Name]) -
     }
 }
 
-/// Requires a token of every request to a server on this store. The first token does, also once it is gone.
-async fn require_tokens(store: &dyn Transfer) -> anyhow::Result<()> {
-    if store.token_requirement().await? == TokenRequirement::Required {
-        return Ok(());
-    }
-    let (hash, description) = (TokenText::generate()?.hash(), "made and revoked by `gristmill store copy`".to_owned());
-    let limits = TokenLimits::default();
-    let new = NewToken { hash, tenant: None, scopes: [].into(), description, limits, expires_in: None, made_by: None };
-    store.add_token(&new).await?;
-    store.revoke_token(&hash.id()).await?;
-    Ok(())
-}
-
-fn settings(global: &Global, args: &CopyArgs) -> anyhow::Result<(StoreSettings, StoreSettings)> {
+fn settings(global: &Global, args: &MoveArgs) -> anyhow::Result<(StoreSettings, StoreSettings)> {
     let store = global.manifest_without_secrets()?.store;
     let read = |option: &str, text: &str| {
         let address = StoreAddress::parse(text, Path::new(""));
         let address = address.map_err(|bad| Usage(format!("{option} is no address of a store: {bad}")))?;
         if address == StoreAddress::Memory {
-            return Err(Usage(format!("{option}: {address} is gone with its process, so there is nothing to copy")));
+            return Err(Usage(format!("{option}: {address} is gone with its process, so there is nothing to move")));
         }
         Ok(StoreSettings { address, ..store.clone() })
     };
@@ -196,7 +283,7 @@ async fn open(settings: &StoreSettings) -> anyhow::Result<Opened> {
     }
     let owned = matches!(opened, Err(StoreError::Owned { .. }));
     opened.with_context(|| {
-        let first = if owned { "; end its server first, copying needs it alone" } else { "" };
+        let first = if owned { "; end its server first, moving needs it alone" } else { "" };
         format!("failed to open {}{first}", settings.address)
     })
 }
@@ -211,7 +298,9 @@ struct Copied {
     dead: u64,
     /// States of its keys.
     states: u64,
-    /// An earlier, interrupted copy had stored them already.
+    /// Unique values of jobs that are over.
+    windows: u64,
+    /// An earlier, interrupted move had stored them already.
     known: u64,
     /// Began to run while they were moved: they are in both stores.
     in_both: u64,
@@ -228,13 +317,17 @@ struct Copied {
 /// Moves a topic's jobs, and first the states of these keys, which handlers in the new store may ask for.
 async fn copy<'a>(
     (from, to): (&dyn Transfer, &dyn Transfer),
-    (topic, pause): (&TopicId, Option<Pause>),
+    (topic, pause): (&TopicId, Option<Option<Pause>>),
     keys: impl Iterator<Item = &'a (TopicId, String)>,
     (keep_paused, quiet): (bool, bool),
 ) -> anyhow::Result<Copied> {
-    // A topic that an operator or an interrupted copy paused before stays paused.
-    let paused_by_us = from.set_paused(topic, true).await?;
-    let is_new = !to.counts(&topic.tenant).await?.iter().any(|counts| counts.topic == *topic);
+    // One that an interrupted move has paused says so; any other is paused by an operator, and so it is in the new store before it has jobs to run.
+    let paused_by = pause.as_ref().map(|pause| pause.as_ref().and_then(|pause| pause.by.as_deref()));
+    let paused_by_operator = paused_by.is_some_and(|by| by != Some(MOVER));
+    as_actor(MOVER.into(), from.set_paused(topic, true)).await?;
+    if paused_by_operator {
+        pause_alike(to, topic, pause.flatten()).await?;
+    }
     let mut copied =
         Copied { topic: topic.to_string(), tenant: topic.tenant.to_string(), paused: true, ..Copied::default() };
     copied.states = move_states(from, to, keys).await?;
@@ -257,12 +350,9 @@ async fn copy<'a>(
         Unmoved::Unreadable(problem) => Some((moving.kept.len(), id.clone(), problem.clone())),
         Unmoved::IdTaken => None,
     });
-    // An interrupted copy has paused the topic, too, but then the new store has its jobs already.
-    copied.paused_in_new = is_new && !paused_by_us;
-    if copied.paused_in_new {
-        pause_alike(to, topic, pause).await?;
-    }
-    if paused_by_us && !keep_paused {
+    copied.windows = move_windows(from, to, topic).await?;
+    copied.paused_in_new = paused_by_operator;
+    if !paused_by_operator && !keep_paused {
         from.set_paused(topic, false).await?;
         copied.paused = false;
     }

@@ -27,7 +27,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest()?;
     let compiler = sandbox::compiler(&manifest)?;
     let end = signals::end_within(manifest.server.shutdown_grace)?;
-    let builder = Gristmill::builder().manifest(manifest).insecure(args.insecure).compiler(compiler);
+    let builder = Gristmill::builder().manifest(manifest).insecure(args.insecure).compiler(compiler).announce_memory();
     // The store may be unavailable for long, and so may compiling many handlers take.
     let mut gristmill = tokio::select! {
         started = builder.start() => started?,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::One;
 use gristmill_config::Durability;
+pub(crate) use gristmill_store::embedded::Announcement;
 pub(crate) use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::embedded::{self, owner};
 use gristmill_store::{FsckReport, StoreError};

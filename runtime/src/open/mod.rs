@@ -19,7 +19,7 @@ mod spread;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +27,9 @@ use tokio::time::Instant;
 
 use gristmill_config::{Manifest, StoreAddress, StoreSettings};
 use gristmill_core::job::Name;
-use gristmill_store::{FsckReport, PlacementRegistry, StoreError, Transfer};
+use gristmill_store::{FsckReport, PlacementRegistry, ServerName, StoreError, Transfer};
 
+pub(crate) use embedded::Announcement;
 use embedded::EmbeddedStore;
 use redis::RedisStore;
 pub(crate) use sharded::{ShardedStore, move_tenants, placements};
@@ -40,6 +41,7 @@ pub(crate) struct Layout {
     pub(crate) others: BTreeMap<Name, StoreSettings>,
     /// The stores that the manifest places tenants in.
     placements: BTreeMap<Name, Name>,
+    memory: PathBuf,
 }
 
 /// A store that this process has opened itself.
@@ -55,17 +57,25 @@ pub(crate) struct Opened {
 
 impl Layout {
     pub(crate) fn of(manifest: &Manifest) -> Self {
-        let Manifest { store, stores, residences, .. } = manifest;
-        Self { home: store.clone(), others: stores.clone(), placements: residences.clone() }
+        let Manifest { store, stores, residences, path, .. } = manifest;
+        let mut memory = path.clone().into_os_string();
+        memory.push(".memory");
+        let memory = memory.into();
+        Self { home: store.clone(), others: stores.clone(), placements: residences.clone(), memory }
     }
 
     /// Only this store.
     pub(crate) fn alone(home: StoreSettings) -> Self {
-        Self { home, others: BTreeMap::new(), placements: BTreeMap::new() }
+        Self { home, others: BTreeMap::new(), placements: BTreeMap::new(), memory: PathBuf::new() }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &StoreSettings> {
         std::iter::once(&self.home).chain(self.others.values())
+    }
+
+    /// The path by which commands know the store in the memory of the manifest's server, if it is there.
+    pub(crate) fn memory(&self) -> Option<&Path> {
+        self.all().any(|store| store.address == StoreAddress::Memory).then_some(&self.memory)
     }
 
     /// The files among them, which have one owner each.
@@ -78,13 +88,13 @@ impl Layout {
 }
 
 impl Opened {
-    /// Writes down for other processes where this one answers for a store that they cannot open, and the token to
+    /// Writes down for other processes where this one answers for a store that they cannot open, which server it is, and the token to
     /// send there.
     ///
     /// # Errors
     /// It cannot be written down.
-    pub(crate) fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
-        self.owned.iter().try_for_each(|store| store.announce(http, secret))
+    pub(crate) fn announce(&self, http: SocketAddr, secret: &str, server: &ServerName) -> Result<(), StoreError> {
+        self.owned.iter().try_for_each(|store| store.announce(http, secret, server))
     }
 
     /// Before the first worker starts: what an earlier owner's workers ran is free at once. Where the manifest says that
@@ -102,6 +112,21 @@ impl Opened {
         match &self.sharded {
             Some(sharded) => sharded.write_placements().await,
             None => Ok(()),
+        }
+    }
+}
+
+/// Says beside the manifest that its store is in the memory of this process, so that commands find it. `None` if that is impossible: the log says
+/// why.
+pub(crate) fn announce_memory(path: &Path) -> Option<Announcement> {
+    match Announcement::of_memory(path) {
+        Ok(announcement) => Some(announcement),
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            tracing::warn!(
+                "commands do not find this server by its manifest: name it to them with --server: {error:#}"
+            );
+            None
         }
     }
 }

@@ -12,6 +12,7 @@ use super::answers::{
 use super::bill::{BillEntries, Bills};
 use super::error::StoreError;
 use super::fsck::Fsck;
+use super::identity::Identity;
 use super::inspect::Inspect;
 use super::operations::operations;
 use super::schedules::{ManifestSchedules, Schedules};
@@ -291,6 +292,7 @@ pub trait Store:
     + Sweep
     + Usage
     + Fsck
+    + Identity
     + Shards
 {
 }
@@ -308,6 +310,7 @@ impl<
         + Sweep
         + Usage
         + Fsck
+        + Identity
         + Shards
         + ?Sized,
 > Store for S

@@ -210,7 +210,7 @@ checks! {
     JobsMiscounted "jobs-miscounted":
         "the numbers of a topic's jobs are not what is noted",
         "commands and metrics show wrong numbers, and `max-running` allows too many or too few",
-        "restore a backup, or `gristmill store copy` into a new file";
+        "restore a backup, or `gristmill store move` into a new file";
     CountMalformed "count-malformed":
         "a count makes no sense",
         "metrics of the topic are wrong or fail",

@@ -37,6 +37,7 @@ mod ended;
 mod error;
 mod fsck;
 mod graph;
+mod identity;
 mod inspect;
 mod job_query;
 #[cfg(any(feature = "redis", feature = "sharding"))]
@@ -82,6 +83,7 @@ pub use ended::{EndedAs, JobEnd, REMEMBERED, look_up};
 pub use error::StoreError;
 pub use fsck::{Check, Finding, Fsck, FsckReport};
 pub use graph::{GraphEdge, GraphNode, GraphProgress, JobGraph, job_graph};
+pub use identity::{Identity, ServerName, StoreId};
 pub use inspect::{
     AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Heartbeat, Inspect, JobChanged, JobState, JobView,
     ListJobs, Query, ResultView,
@@ -92,7 +94,7 @@ pub use job_query::{
 };
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use move_bills::move_bills;
-pub use move_jobs::{MovedJob, TopicMove, Unmoved, move_states, pause_alike};
+pub use move_jobs::{MovedJob, TopicMove, Unmoved, copy_results, move_states, move_windows, pause_alike};
 pub use placement::{Placement, PlacementRegistry, TenantPlacement, TenantPlacements};
 pub use progress::show_progress;
 pub use purge::{Purged, purge};
@@ -102,7 +104,9 @@ pub use schedules::{
 pub use settlement::{Settlement, StateWrite};
 pub use timed::Timed;
 pub use tokens::{FoundToken, TokenAdded, TokenLookup, Tokens};
-pub use transfer::{Imported, Sealed, StoredJob, StoredPlace, StoredState, TakenBill, Transfer};
+pub use transfer::{
+    Imported, Sealed, StoredJob, StoredPlace, StoredResult, StoredState, StoredWindow, TakenBill, Transfer,
+};
 pub use tree::{TreeCancelled, cancel_tree};
 pub use weight::Weigh;
 pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
@@ -110,8 +114,8 @@ pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 /// Every trait of the contract, for `use gristmill_store::prelude::*`.
 pub mod prelude {
     pub use super::{
-        BillEntries, Bills, Claims, Control, DeadJobs, FindWork, Fsck, Inspect, Leases, ListJobs, ManifestSchedules,
-        PlacementRegistry, Probe, Produce, Push, Query, Schedules, Settle, Shards, Signals, States, Store, Sweep,
-        TokenLookup, Tokens, Transfer, Usage, Workers, Workflows,
+        BillEntries, Bills, Claims, Control, DeadJobs, FindWork, Fsck, Identity, Inspect, Leases, ListJobs,
+        ManifestSchedules, PlacementRegistry, Probe, Produce, Push, Query, Schedules, Settle, Shards, Signals, States,
+        Store, Sweep, TokenLookup, Tokens, Transfer, Usage, Workers, Workflows,
     };
 }

@@ -7,7 +7,7 @@ use super::counts::Pause;
 use super::error::StoreError;
 use super::inspect::Control;
 use super::transfer::{Imported, StoredJob, StoredPlace, Transfer};
-use gristmill_core::job::{JobId, TopicId};
+use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_metrics::as_actor;
 
 /// Jobs of a batch.
@@ -49,6 +49,39 @@ pub async fn move_states<'a, T: Transfer + ?Sized>(
         from.delete_state(topic, key, None).await?;
     }
     Ok(moved)
+}
+
+/// Moves the unique values that jobs of a topic which are over hold for some more time. A value that another job holds in the new store stays that
+/// job's. Returns how many moved.
+///
+/// Interrupted, it can be repeated: a value is held in one of the stores at any time.
+///
+/// # Errors
+/// A store is unavailable or refuses.
+pub async fn move_windows<T: Transfer + ?Sized>(from: &T, to: &T, topic: &TopicId) -> Result<u64, StoreError> {
+    let mut moved = 0;
+    loop {
+        let windows = from.export_windows(topic, BATCH).await?;
+        if windows.is_empty() {
+            return Ok(moved);
+        }
+        to.import_windows(topic, &windows).await?;
+        from.remove_windows(topic, &windows).await?;
+        moved += windows.len() as u64;
+    }
+}
+
+/// Copies the results of a tenant's jobs that are still kept; in the old store they expire. Returns how many the new store did not have.
+///
+/// # Errors
+/// A store is unavailable or refuses.
+pub async fn copy_results<T: Transfer + ?Sized>(from: &T, to: &T, tenant: &Name) -> Result<u64, StoreError> {
+    let mut copied = 0;
+    for jobs in from.jobs_with_result(tenant).await?.chunks(BATCH) {
+        let results = from.export_results(tenant, jobs).await?;
+        copied += to.import_results(tenant, &results).await?;
+    }
+    Ok(copied)
 }
 
 /// Pauses a topic in a store as it is paused in another one: by the same actor, and if that is not known by the one for whom this is done. Since

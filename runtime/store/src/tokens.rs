@@ -43,6 +43,9 @@ operations! {
         /// Whether requests need a token.
         async fn token_requirement(&self) -> Result<TokenRequirement, StoreError>;
 
+        /// Requires a token of every request from now on, also where there is none. Only [`Tokens::lift_token_requirement`] ends that.
+        async fn require_tokens(&self) -> Result<(), StoreError>;
+
         /// The ids of tokens that are added, revoked or limited from now on, by whichever process. Closed as soon as some may
         /// have been missed: what was found before may be wrong then.
         async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError>;

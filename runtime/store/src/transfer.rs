@@ -16,6 +16,7 @@ use std::time::Duration;
 use super::bill::BillEntry;
 use super::contract::Store;
 use super::error::StoreError;
+use super::inspect::ResultView;
 use super::operations::operations;
 use gristmill_core::bill::{BillLine, Day};
 use gristmill_core::job::{Job, JobId, Name, TopicId, WorkerId};
@@ -43,6 +44,28 @@ operations! {
 
         /// Takes the marks off jobs that the old store has removed.
         async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError>;
+
+        /// Unique values of a topic that are held for a time by jobs that are over, at most `limit`: with them the promise that the same is not
+        /// done twice. Those of an `Idempotency-Key` are among them.
+        async fn export_windows(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredWindow>, StoreError>;
+
+        /// Has these values held as they were in the other store, but for those that a job holds here.
+        async fn import_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError>;
+
+        /// Frees these values, if nothing else holds them by now.
+        async fn remove_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError>;
+
+        /// Whether some jobs of the tenant wait for others, have waited, or are waited for: those stay where they are until they have ended.
+        async fn has_links(&self, tenant: &Name) -> Result<bool, StoreError>;
+
+        /// The jobs of a tenant of which a result is kept, in no order. Looks at the names of all keys of a Redis.
+        async fn jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError>;
+
+        /// The results of these jobs that are still kept.
+        async fn export_results(&self, tenant: &Name, jobs: &[JobId]) -> Result<Vec<StoredResult>, StoreError>;
+
+        /// Keeps results of another store. A result that is kept here already stays. Returns how many are new.
+        async fn import_results(&self, tenant: &Name, results: &[StoredResult]) -> Result<u64, StoreError>;
 
         /// Every key of a tenant's jobs that has a state, with its topic, in no order. Looks at the names of all keys of a Redis.
         async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError>;
@@ -85,6 +108,32 @@ impl TakenBill {
         let writer = WorkerId::new(&format!("bill-of-{}-{:016x}", self.day, self.mark));
         BillEntry { tenant: tenant.clone(), writer, number: 1, lines: self.lines, keep, used_us: 0 }
     }
+}
+
+/// A unique value that a job that is over holds for some more time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredWindow {
+    /// The value.
+    pub value: String,
+    /// The job.
+    pub holder: JobId,
+    /// For how much longer it holds the value.
+    pub ttl: Duration,
+}
+
+/// What became of a job, as it is moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredResult {
+    /// The job.
+    pub job: JobId,
+    /// Attempts made.
+    pub attempts: u32,
+    /// The topic of the job, if it was written down with the result.
+    pub topic: Option<Name>,
+    /// What became of it.
+    pub end: ResultView,
+    /// For how much longer this is kept.
+    pub ttl: Duration,
 }
 
 /// The state of a key, as it is moved.

@@ -1,4 +1,4 @@
-//! `store copy`: every waiting, delayed and dead job goes along, however often the copy is killed.
+//! `store move`: every waiting, delayed and dead job goes along, however often the move is killed.
 
 use gristmill::store::TopicCounts;
 use gristmill::store::prelude::*;
@@ -26,7 +26,7 @@ fn file(project: &TestProject) -> String {
 }
 
 fn copy(project: &TestProject, from: &str, to: &str, options: &[&str]) -> Said {
-    project.run(&[&["store", "copy", "--from", from, "--to", to], options].concat())
+    project.run(&[&["store", "move", "--from", from, "--to", to], options].concat())
 }
 
 /// What a store holds of each job that could tell a difference.
@@ -99,7 +99,7 @@ async fn copy_with_kills(project: &TestProject, redis: &Redis, from: &str, to: &
     let (mut jobs, mut interrupted, mut too_late) = (MANY, 0, 0);
     while interrupted < KILLS {
         let before = ready().await;
-        let mut copying = project.spawn(&["store", "copy", "--from", from, "--to", to]);
+        let mut copying = project.spawn(&["store", "move", "--from", from, "--to", to]);
         until("some to be moved", SOON, async || {
             (ready().await != before || copying.try_wait().unwrap().is_some()).then_some(())
         })
@@ -135,8 +135,10 @@ async fn a_copy_out_of_redis_that_is_killed_loses_and_doubles_nothing() {
     let jobs = copy_with_kills(&project, &redis, &url, &file).await;
     assert_eq!(counts_of(&stats(&project, &file), "parking"), [jobs, 0, 0, 0]);
     assert_eq!(counts_of(&stats(&project, &url), "parking"), [0; 4]);
-    let paused = stats(&project, &url).iter().any(|counts| counts["paused"] == json!(true));
-    assert!(paused, "whoever paused it was killed: nobody knows whether it was meant");
+    for store in [&url, &file] {
+        let paused = stats(&project, store).iter().any(|counts| counts["paused"] == json!(true));
+        assert!(!paused, "no operator has paused it");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,7 +170,15 @@ async fn running_jobs_stay_and_are_named() {
     })
     .await;
     project.run(&["push", "puppet", "--id", "waits", "--delay", "1h"]).done();
-    let said = copy(&project, &redis, &file(&project), &["--keep-paused"]);
+    let refused = copy(&project, &redis, &file(&project), &[]);
+    assert!(
+        refused.ended(1).err.contains("`puppet`: 1 running") && refused.err.contains("nothing was moved"),
+        "{}",
+        refused.err
+    );
+    copy(&project, &redis, &file(&project), &["--dry-run"]).ended(1);
+    assert_eq!(counts_of(&stats(&project, &redis), "puppet"), [0, 1, 1, 0]);
+    let said = copy(&project, &redis, &file(&project), &["--keep-paused", "--leave-behind"]);
     let expected = "puppet: moved 0 ready, 1 delayed, 0 dead; 1 still running stay in the old store";
     assert!(said.done().contains(expected), "{}", said.text());
     assert!(said.text().contains("gristmill resume puppet"), "{}", said.text());
@@ -203,4 +213,41 @@ async fn tokens_limits_and_pauses_go_along() {
     // Also when all are revoked, a server on the new store asks for tokens.
     let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
     assert_eq!(store.token_requirement().await.unwrap(), gristmill::token::TokenRequirement::Required);
+}
+
+/// What was promised for jobs that are over moves: a repeated push is not stored again, and their results can be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn promises_of_jobs_that_are_over_go_along() {
+    let (project, redis) = (project().await, Redis::start().await);
+    let (file, redis) = (file(&project), redis.url());
+    let once = ["push", "puppet", "--id", "once", "--unique", "u", "--unique-for", "1h", "--keep-result", "1h"];
+    let runner = project.serve().await;
+    let push = [&once[..], &["--data", r#"{"do": [{"end": {"text": "at last"}}]}"#, "--wait"]].concat();
+    assert_eq!(project.run(&push).done(), "at last");
+    drop(runner);
+    let result =
+        |store: &str| project.run(&["--store", store, "job", "show", "once", "--json"]).document()["result"].clone();
+    let kept = result(&file);
+    assert!(!kept.is_null());
+    for (from, to) in [(&file, &redis), (&redis, &file)] {
+        let plan = copy(&project, from, to, &["--dry-run"]);
+        assert!(plan.done().contains("puppet: 0 jobs, 1 unique values"), "{}", plan.text());
+        let said = copy(&project, from, to, &[]);
+        assert!(said.done().contains("moved 1 unique value of jobs that are over"), "{}", said.text());
+        let again =
+            project.run(&["--store", to, "push", "puppet", "--unique", "u", "--json", "--data", "x"]).document();
+        assert_eq!((&again["status"], &again["id"]), (&json!("duplicate"), &json!("once")));
+        assert_eq!(result(to), kept);
+        assert!(!copy(&project, from, to, &[]).done().contains("unique value"), "it moved once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_survives_a_move_that_is_killed() {
+    let (project, redis) = (project().await, Redis::start().await);
+    let (file, url) = (file(&project), redis.url());
+    project.run(&["--store", &file, "push", "parking", "--data", "x"]).done();
+    project.run(&["pause", "parking"]).done();
+    copy_with_kills(&project, &redis, &file, &url).await;
+    assert_eq!(stats(&project, &url)[0]["paused"], json!(true));
 }

@@ -152,6 +152,39 @@ async fn a_store_in_memory_is_reached_through_its_server() {
     assert!(!project.file().exists());
 }
 
+/// As in containers, where the address of each means another server, and all are process 1.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_does_nothing_at_the_server_of_another_store() {
+    let (here, there) = (project().await, project().await);
+    let (_of_here, _of_there) = (here.serve().await, there.serve().await);
+    let owner = here.file().with_file_name("gristmill.db.owner");
+    let note = std::fs::read_to_string(&owner).unwrap();
+    let other = note.replace(&here.address().unwrap().to_string(), &there.address().unwrap().to_string());
+    std::fs::write(&owner, other).unwrap();
+    let commands: [&[&str]; 2] =
+        [&["push", "parking", "--id", "stray", "--data", "x"], &["bulk", "start", "cancel", "topic:parking"]];
+    for command in commands {
+        let said = here.run(command);
+        assert!(said.ended(3).err.contains("another server answers"), "{command:?}: {}", said.err);
+    }
+    assert_eq!(there.run(&["job", "show", "stray"]).code, 1, "nothing was sent there");
+    std::fs::write(&owner, note).unwrap();
+    here.run(&["push", "parking", "--id", "stray", "--data", "x"]).done();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_in_memory_is_not_that_of_another_manifest() {
+    let (here, there) = (project().await, project().await);
+    let address = std::net::TcpListener::bind("127.77.0.2:0").unwrap().local_addr().unwrap();
+    let manifest = format!("[store]\nurl = \"sqlite::memory:\"\n[http]\nlisten = \"{address}\"");
+    here.write_manifest(&manifest);
+    there.write_manifest(&manifest);
+    let _of_there = there.serve().await;
+    let said = here.run(&["push", "echo", "--id", "stray", "--data", "x"]);
+    assert!(said.ended(3).err.contains("start it first"), "{}", said.err);
+    assert_ne!(there.run(&["job", "show", "stray"]).code, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_taken_port_that_was_asked_for_ends_the_run() {
     let project = project().await;

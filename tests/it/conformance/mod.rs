@@ -57,6 +57,7 @@ mod fence;
 mod follow_ups;
 mod fsck;
 mod halted_keys;
+mod identity;
 mod key_rates;
 mod keys;
 mod lease;

@@ -18,6 +18,7 @@ super::cases![
     adding_a_token_twice_changes_nothing,
     an_unknown_token_is_not_found,
     a_revoked_token_is_gone,
+    tokens_can_be_required_where_there_is_none,
     a_tenants_tokens_are_listed_without_those_of_others,
     a_tenant_named_like_something_of_ours_has_tokens_of_its_own,
     tokens_are_listed_in_the_order_in_which_they_were_made,
@@ -103,6 +104,13 @@ async fn an_unknown_token_is_not_found(queue: TestStore) {
     for text in ["", "A", "b", "a "] {
         assert!(find(&queue, text).await.is_none(), "{text}");
     }
+}
+
+async fn tokens_can_be_required_where_there_is_none(queue: TestStore) {
+    queue.store.require_tokens().await.unwrap();
+    assert_eq!(queue.store.token_requirement().await.unwrap(), TokenRequirement::Required);
+    assert!(queue.store.lift_token_requirement().await.unwrap());
+    assert_eq!(queue.store.token_requirement().await.unwrap(), TokenRequirement::Lifted);
 }
 
 async fn a_revoked_token_is_gone(queue: TestStore) {

@@ -191,3 +191,21 @@ async fn a_token_shares_the_limit_of_the_one_that_made_it() {
     };
     until("a request too many", SOON, burst).await;
 }
+
+/// As after `FLUSHALL`: the server that was closed knows it, and so does the store again, for the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_starts_after_the_tokens_were_lost_is_closed() {
+    let runner = super::runner(On::Redis).await;
+    token(&*runner.store, None, &Scope::ALL).await;
+    until_answered("the server to require a token", &runner.client(), 401).await;
+    let redis = runner.redis.as_ref().unwrap();
+    redis.ask::<String>("FLUSHALL", &[]).await.unwrap();
+    until("the store to know it again", SOON, async || {
+        assert_eq!(runner.client().get("/v1").await.status, 401);
+        redis.ask::<Option<String>>("GET", &["gm:{tokens}:requirement"]).await.flatten()
+    })
+    .await;
+    let (server, there) = second(&runner).await;
+    assert_eq!(there.get("/v1").await.status, 401);
+    server.shutdown().await;
+}

@@ -35,7 +35,12 @@ impl Readiness {
 
 async fn ask(store: &dyn Store) -> Result<String, Problem> {
     match tokio::time::timeout(STORE_TIME, store.unavailable()).await {
-        Ok(away) => Ok(away?.into_iter().fold("ready\n".to_owned(), |said, away| said + &format!("{away}\n"))),
+        // Whatever the reason is: a load balancer must not send producers here.
+        Ok(Err(error)) => {
+            let refused = Problem::from(error);
+            Err(Problem { store: refused.store, ..Problem::new(Code::StoreAway, refused.detail) })
+        }
+        Ok(Ok(away)) => Ok(away.into_iter().fold("ready\n".to_owned(), |said, away| said + &format!("{away}\n"))),
         Err(_) => Err(Problem::new(Code::StoreAway, format!("no answer within {} s", STORE_TIME.as_secs()))),
     }
 }

@@ -52,7 +52,8 @@ async fn server(jobs: u64) -> AppState {
     store.push(&jobs).await.unwrap();
     let settings = HttpServerSettings::default();
     let auth = Auth::new(store.clone(), TokenText::generate().unwrap().hash(), true, &settings);
-    AppState::new(store, "sqlite::memory:", auth, &settings)
+    let server = gristmill_store::ServerName { store: String::from("id").into(), instance: "one".into() };
+    AppState::new(store, ("sqlite::memory:", server), auth, &settings)
 }
 
 fn make(state: &AppState) -> Result<Bulk, Problem> {

@@ -14,8 +14,9 @@ use serde::de::DeserializeOwned;
 
 use super::address::ServerAddress;
 use crate::problem::{Code, Problem};
+use crate::wire::MEANT_STORE;
 use gristmill_core::token::TokenText;
-use gristmill_store::StoreError;
+use gristmill_store::{StoreError, StoreId};
 
 const CONNECT_TIME: Duration = Duration::from_secs(2);
 /// A little more than the server gives itself, so that it can say what took so long.
@@ -31,6 +32,8 @@ pub(super) struct Server {
     pub(super) name: String,
     /// Sent with every request.
     pub(super) token: Option<TokenText>,
+    /// The store that every request is meant for, once it is known.
+    pub(super) meant: Option<StoreId>,
 }
 
 /// A request.
@@ -136,6 +139,10 @@ impl Server {
         let request = Request::builder().method(method).uri(path).header(header::HOST, self.address.authority());
         let request = match &self.token {
             Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {}", token.as_str())),
+            None => request,
+        };
+        let request = match &self.meant {
+            Some(store) => request.header(MEANT_STORE, store.as_str()),
             None => request,
         };
         let request = match &body {

@@ -24,8 +24,8 @@ use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
     Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobView, ListJobs, Page,
-    Push, Pushed, Query, QueryCursor, Signal, Signals, StateDeleted, StateFilter, States, StoreError, TopicCounts,
-    VersionedState,
+    Push, Pushed, Query, QueryCursor, ServerName, Signal, Signals, StateDeleted, StateFilter, States, StoreError,
+    StoreId, TopicCounts, VersionedState,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -38,7 +38,7 @@ const PUSH_BYTES: usize = 4 << 20;
 pub struct RemoteStore {
     pub(super) server: Server,
     store: Option<String>,
-    pid: Option<u32>,
+    name: Option<ServerName>,
 }
 
 impl RemoteStore {
@@ -58,13 +58,16 @@ impl RemoteStore {
     pub async fn connect_with(address: impl Into<ServerAddress>, token: Option<TokenText>) -> Result<Self, StoreError> {
         let address = address.into();
         let at = address.to_string();
-        let unknown = Server { address, name: at.clone(), token };
+        let unknown = Server { address, name: at.clone(), token, meant: None };
         let about: wire::About = unknown.ask(Question::get("/v1".into(), "say who it is")).await?;
         let name = match (&about.store, about.pid) {
             (Some(store), Some(pid)) => format!("{store} (process {pid} at {at})"),
             _ => at,
         };
-        Ok(Self { server: Server { name, ..unknown }, store: about.store, pid: about.pid })
+        let known = about.store_id.map(StoreId::from).zip(about.instance);
+        let known = known.map(|(store, instance)| ServerName { store, instance });
+        let meant = known.as_ref().map(|known| known.store.clone());
+        Ok(Self { server: Server { name, meant, ..unknown }, store: about.store, name: known })
     }
 
     /// The store's address, as its owner knows it. `None` if the server does not show it to this token.
@@ -72,9 +75,10 @@ impl RemoteStore {
         self.store.as_deref()
     }
 
-    /// The process that answers. `None` if the server does not show it to this token.
-    pub const fn pid(&self) -> Option<u32> {
-        self.pid
+    /// Which server answers, and of which store. `None` if it does not say so: it is of an earlier version. Every further request is refused by a
+    /// server of another store.
+    pub const fn name(&self) -> Option<&ServerName> {
+        self.name.as_ref()
     }
 
     /// The tenants that the token may see: its own, or all that have or had jobs.

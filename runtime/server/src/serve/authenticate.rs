@@ -8,8 +8,9 @@ use crate::audit::Entry;
 use crate::auth::identity::{Identity, has_token, identify};
 use crate::auth::origin;
 use crate::limits::{client_address, pace};
-use crate::problem::Code;
+use crate::problem::{Code, Problem};
 use crate::state::AppState;
+use crate::wire::MEANT_STORE;
 
 /// Answers as long as the store was last known to have no tokens, also while the store is unavailable.
 const METRICS: &str = "/metrics";
@@ -42,6 +43,9 @@ pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Req
     if !ours {
         return next.run(request).await;
     }
+    if let Err(problem) = check_store(&request, &state) {
+        return problem.into_response();
+    }
     let identity = match identify(&state.auth, request.headers(), client_address(request.extensions())).await {
         // Monitoring must see that the store is unavailable.
         Err(problem) if problem.code == Code::StoreAway && measures && state.auth.was_open() => Ok(Identity::Anybody),
@@ -63,6 +67,16 @@ pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Req
         Some(permit) => permit.until_sent(response),
         None => response,
     }
+}
+
+/// Refuses a request that is meant for another store: a command has found another server at the address of the one that it had asked.
+fn check_store(request: &Request, state: &AppState) -> Result<(), Problem> {
+    let (meant, own) = (request.headers().get(MEANT_STORE), &state.server.store);
+    if meant.is_none_or(|meant| meant.as_bytes() == own.as_str().as_bytes()) {
+        return Ok(());
+    }
+    let detail = format!("the request is meant for another store: this server has {own}. Nothing was done");
+    Err(Problem::new(Code::OtherStore, detail))
 }
 
 fn asks_for_tokens(path: &str) -> bool {

@@ -33,7 +33,7 @@ use crate::stream::{events, signals};
 use crate::{lmstfy, page, pull};
 use gristmill_core::token::TokenText;
 use gristmill_runner::{Broken, Tasks};
-use gristmill_store::{Store, Timed};
+use gristmill_store::{ServerName, Store, StoreError, Timed};
 
 /// The most that a request may bring, if its route does not say otherwise.
 const BODY_BYTES: usize = 1 << 20;
@@ -67,6 +67,8 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("failed to read [http.tls]")]
     Tls(#[source] anyhow::Error),
 }
@@ -77,7 +79,7 @@ impl HttpServer {
     ///
     /// # Errors
     /// The listener does not know its own address, the system has no randomness to give, the certificate or its key cannot be
-    /// used, or there is no port for commands or for lmstfy's admin API.
+    /// used, there is no port for commands or for lmstfy's admin API, or the store is unavailable.
     pub async fn start(
         listener: TcpListener,
         store: Arc<dyn Store>,
@@ -99,10 +101,12 @@ impl HttpServer {
         };
         let lmstfy_admin = admin.as_ref().map(TcpListener::local_addr).transpose()?;
         let tls = settings.tls.clone().map(Tls::load).transpose().map_err(OpenError::Tls)?.map(Arc::new);
-        let secret = TokenText::generate()?;
+        let (secret, mut instance) = (TokenText::generate()?, [0; 16]);
+        getrandom::fill(&mut instance)?;
+        let name = ServerName { store: store.store_id().await?, instance: hex::encode(instance) };
         let store = Arc::new(Timed::announcing(store, settings.metrics.clone(), settings.bill.clone()));
         let auth = Auth::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
-        let state = AppState::new(store, store_name, auth, settings);
+        let state = AppState::new(store, (store_name, name), auth, settings);
         let lmstfy = lmstfy::Api::new(state.clone(), settings.lmstfy.enabled);
         let recorder = Recorder::new(settings.audit.clone(), state.actions.clone(), &settings.metrics);
         let recorded = |router| recorder.around(router);
@@ -143,6 +147,11 @@ impl HttpServer {
     /// The token for commands of this machine, which can read the file that it is written to. It ends with the server.
     pub fn secret(&self) -> &str {
         self.secret.as_str()
+    }
+
+    /// Which server this is, and of which store.
+    pub fn name(&self) -> &ServerName {
+        &self.state.server
     }
 
     /// Where lmstfy's admin API answers, if the settings want one.

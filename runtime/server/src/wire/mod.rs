@@ -41,10 +41,19 @@ pub(super) trait NamesTenants {
     fn tenants(&self) -> impl Iterator<Item = &Name> + Send;
 }
 
+/// The header with the id of the store that a request is meant for.
+pub(super) const MEANT_STORE: &str = "gristmill-store";
+
 /// The server that answers.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct About {
     pub(super) version: String,
+    /// The id of its store: another store has another one, also at the same address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) store_id: Option<String>,
+    /// Another one after each start of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) instance: Option<String>,
     /// Only the operator sees this and the store's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pid: Option<u32>,

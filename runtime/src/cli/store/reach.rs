@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use tokio::time::Instant;
 
 use crate::open::{Layout, Opened, ShardedStore, open};
@@ -77,6 +77,10 @@ impl Way {
         self.server.is_none() && self.layout.files().next().is_some()
     }
 
+    fn is_in_memory(&self) -> bool {
+        self.server.is_none() && self.layout.memory().is_some()
+    }
+
     /// A store that is there.
     ///
     /// # Errors
@@ -96,7 +100,9 @@ impl Way {
         loop {
             let problem = match self.try_to_reach(make).await? {
                 Ok(reached) => return Ok(reached),
-                Err(problem @ (StoreError::Owned { .. } | StoreError::Unavailable { .. })) if self.changes_hands() => {
+                Err(problem @ (StoreError::Owned { .. } | StoreError::Unavailable { .. }))
+                    if self.changes_hands() || self.is_in_memory() =>
+                {
                     problem
                 }
                 Err(problem) => return Err(problem.into()),
@@ -113,20 +119,19 @@ impl Way {
         if let Some(server) = &self.server {
             return Ok(RemoteStore::connect_with(server.clone(), self.token.clone()).await.map(Reached::from));
         }
-        for path in self.layout.files() {
+        for path in self.layout.files().chain(self.layout.memory()) {
             match owner(path) {
                 Ok(None) => {}
-                Ok(Some(Owner { http: Some(address), pid, secret })) => {
-                    return Ok(self.owners_server(path, pid, address, secret).await);
-                }
-                Ok(Some(Owner { pid, http: None, .. })) => {
+                Ok(Some(Owner { http: None, pid, .. })) => {
                     return Ok(Err(StoreError::Owned { store: path.display().to_string(), owner: pid }));
                 }
+                Ok(Some(owner)) => return Ok(self.owners_server(path, owner).await.map(Reached::from)),
                 Err(problem) => return Ok(Err(problem)),
             }
         }
-        if self.layout.all().any(|store| store.address == StoreAddress::Memory) {
-            return self.server_of_memory().await.map(Ok);
+        if self.layout.memory().is_some() {
+            let problem = "it is in the memory of `gristmill run`, and none runs with this manifest: start it first, or name its server with --server";
+            return Err(unavailable(StoreAddress::Memory.to_string(), anyhow!(problem)).into());
         }
         if let StoreAddress::File(path) = &self.layout.home.address
             && !make
@@ -146,39 +151,44 @@ impl Way {
         }))
     }
 
-    /// An owner that is ending may have given its port to the server of another store already.
-    async fn owners_server(
-        &self,
-        path: &Path,
-        pid: u32,
-        address: SocketAddr,
-        secret: Option<TokenText>,
-    ) -> Result<Reached, StoreError> {
-        let server = RemoteStore::connect_with(address, secret.or_else(|| self.token.clone())).await?;
-        if server.pid() == Some(pid) {
-            return Ok(server.into());
-        }
-        let other = server.pid().map_or_else(|| "another server".into(), |other| format!("process {other}"));
-        let problem = anyhow!("process {pid} owns it, and at http://{address} {other} answers");
-        Err(StoreError::Unavailable { store: path.display().to_string(), source: problem })
-    }
-
-    /// The server of this machine that has the store and runs its jobs, if it answers. Opens no store. Of a Redis it is found only where
-    /// the manifest says that it listens, and only if it shows its store to the token.
+    /// The server that answers where the owner of a store says. At that address there may be another one: that of the next process with the port, or
+    /// that of another container, to which the same address means itself.
     ///
     /// # Errors
-    /// A server answers, and refuses to say who it is.
+    /// None answers, or another one.
+    async fn owners_server(&self, path: &Path, owner: Owner) -> Result<RemoteStore, StoreError> {
+        let Owner { http, pid, secret, server } = owner;
+        let at = |problem: String| unavailable(path.display().to_string(), anyhow!(problem));
+        let address = http.ok_or_else(|| at("its owner does not listen".into()))?;
+        let found = RemoteStore::connect_with(address, secret.or_else(|| self.token.clone())).await?;
+        if server.is_some() && found.name() == server.as_ref() {
+            return Ok(found);
+        }
+        Err(at(format!(
+            "process {pid} owns it, and at http://{address} another server answers, to which nothing was sent. Run this command where the owner \
+             runs, in its container for example, or name the server with --server"
+        )))
+    }
+
+    /// The server of this machine that has the store and runs its jobs, if it answers. Of a Redis it is found only where the manifest says that
+    /// it listens, and only if it has the store that is in that Redis.
+    ///
+    /// # Errors
+    /// A server answers, and refuses to say who it is; or the Redis refuses.
     pub(in crate::cli) async fn server_here(&self) -> Result<Option<RemoteStore>, StoreError> {
-        for path in self.layout.files() {
-            if let Some(Owner { http: Some(address), pid, secret }) = owner(path)? {
-                let reached = if_any(self.owners_server(path, pid, address, secret).await)?;
-                return Ok(reached.and_then(|reached| reached.server));
+        for path in self.layout.files().chain(self.layout.memory()) {
+            if let Some(owner) = owner(path)?.filter(|owner| owner.http.is_some()) {
+                return self.owners_server(path, owner).await.map(Some);
             }
         }
-        let Some(address) = self.listens_at().filter(|_| self.layout.files().next().is_none()) else { return Ok(None) };
-        let server = if_any(RemoteStore::connect_with(address, self.token.clone()).await)?;
-        let store = self.layout.home.address.to_string();
-        Ok(server.filter(|server| server.store() == Some(store.as_str())))
+        let is_remote = matches!(self.layout.home.address, StoreAddress::Redis(_));
+        let Some(address) = self.listens_at().filter(|_| is_remote) else { return Ok(None) };
+        let Some(server) = if_any(RemoteStore::connect_with(address, self.token.clone()).await)? else {
+            return Ok(None);
+        };
+        let Some(opened) = if_any(open(&Layout::alone(self.layout.home.clone())).await)? else { return Ok(None) };
+        let Some(own) = if_any(opened.store.store_id().await)? else { return Ok(None) };
+        Ok(Some(server).filter(|server| server.name().is_some_and(|name| name.store == own)))
     }
 
     /// Where the manifest says that its server listens.
@@ -189,22 +199,10 @@ impl Way {
             Listen::At(_) | Listen::Off => None,
         }
     }
+}
 
-    async fn server_of_memory(&self) -> anyhow::Result<Reached> {
-        let Some(address) = self.listens_at() else {
-            let problem = "`gristmill run` has it in memory, and [http] does not say where that listens";
-            return Err(bad_address(problem).into());
-        };
-        let server = RemoteStore::connect_with(address, self.token.clone()).await;
-        let server = server.context("`sqlite::memory:` is in the memory of `gristmill run`: start it first")?;
-        // A server does not say which store it has to a token of one tenant.
-        if let Some(store) = server.store()
-            && store != self.layout.home.address.to_string()
-        {
-            return Err(anyhow!("the server at http://{address} has another store: {store}"));
-        }
-        Ok(server.into())
-    }
+fn unavailable(store: String, source: anyhow::Error) -> StoreError {
+    StoreError::Unavailable { store, source }
 }
 
 /// `None`: nothing answers.
@@ -213,10 +211,6 @@ fn if_any<T>(answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         Err(error) if error.is_unavailable() => Ok(None),
         answer => answer.map(Some),
     }
-}
-
-fn bad_address(problem: &str) -> StoreError {
-    StoreError::BadAddress { address: StoreAddress::Memory.to_string(), problem: problem.into() }
 }
 
 fn given_up(problem: StoreError) -> anyhow::Error {

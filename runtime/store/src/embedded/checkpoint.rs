@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::fault::Done;
+use super::health::Health;
 use super::open::BUSY;
 
 /// A checkpoint begins whenever the log has grown by this many pages: 4 MB.
@@ -30,6 +31,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     log: PathBuf,
+    health: Arc<Health>,
     /// How many pages the log has, as the last commit said.
     pages: Arc<AtomicU64>,
     /// How many it had when the last checkpoint was asked for.
@@ -43,7 +45,12 @@ pub(super) struct Checkpoints {
 
 impl Checkpoints {
     /// `writing`: the writer's connection, which makes no checkpoints by itself from now on. `copying`: the thread's.
-    pub(super) fn start(log: PathBuf, writing: &mut Connection, copying: Connection) -> std::io::Result<Self> {
+    pub(super) fn start(
+        log: PathBuf,
+        writing: &mut Connection,
+        copying: Connection,
+        health: Arc<Health>,
+    ) -> std::io::Result<Self> {
         let pages = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&pages);
         let noted = writing.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
@@ -52,9 +59,10 @@ impl Checkpoints {
         }));
         noted.map_err(std::io::Error::other)?;
         let ((ask, asked), (tell, done)) = (mpsc::sync_channel(1), mpsc::sync_channel(1));
+        let moving = Arc::clone(&health);
         let thread = thread::Builder::new().name("embedded-checkpoints".into()).spawn(move || {
             while asked.recv().is_ok() {
-                if let Err(error) = checkpoint(&copying, "PASSIVE") {
+                if let Err(error) = moving.while_moving(|| checkpoint(&copying, "PASSIVE")) {
                     tracing::warn!(%error, "could not move the write-ahead log into the file");
                 }
                 if tell.send(()).is_err() {
@@ -62,7 +70,7 @@ impl Checkpoints {
                 }
             }
         })?;
-        Ok(Self { log, pages, asked_at: 0, is_under_way: false, ask, done, thread, waited_at: None })
+        Ok(Self { log, health, pages, asked_at: 0, is_under_way: false, ask, done, thread, waited_at: None })
     }
 
     /// Keeps the log short. For the writer, between commits.
@@ -96,7 +104,7 @@ impl Checkpoints {
 
     /// Moves everything from the log into the file. Returns whether no reader was in the way.
     fn empty(&self, writing: &Connection, mode: &str, wait: Duration) -> bool {
-        match empty(writing, mode, wait) {
+        match self.health.while_moving(|| empty(writing, mode, wait)) {
             Ok(is_empty) => is_empty,
             Err(error) => {
                 tracing::warn!(%error, log = %self.log.display(), "could not empty the write-ahead log");
@@ -105,14 +113,21 @@ impl Checkpoints {
         }
     }
 
-    /// Ends the thread, and empties the log.
-    pub(super) fn close(self, writing: &Connection) {
+    /// Empties the log at once. For the writer, when it writes nothing more.
+    pub(super) fn empty_now(&self, writing: &Connection) {
+        self.empty(writing, "TRUNCATE", WAIT);
+    }
+
+    /// Ends the thread, and empties the log by the writer's connection, unless it is to stay.
+    pub(super) fn close(self, writing: Option<&Connection>) {
         let Self { ask, done, thread, .. } = self;
         drop((ask, done));
         if thread.join().is_err() {
             tracing::error!("the thread for checkpoints ended by a panic");
         }
-        if let Err(error) = empty(writing, "TRUNCATE", WAIT) {
+        if let Some(writing) = writing
+            && let Err(error) = empty(writing, "TRUNCATE", WAIT)
+        {
             tracing::warn!(%error, "could not empty the write-ahead log at the end; the next start will");
         }
     }

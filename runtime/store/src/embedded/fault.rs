@@ -18,6 +18,9 @@ pub(super) enum Fault {
     Refused(String),
     #[error("the store is closed")]
     Closed,
+    /// The file is not what it was.
+    #[error("{0}")]
+    Gone(String),
 }
 
 pub(super) type Done<T> = Result<T, Fault>;
@@ -65,12 +68,22 @@ impl Fault {
         }
     }
 
+    /// Whether the file cannot be what was written.
+    pub(super) fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged { fault, .. } => fault.is_damage(),
+            Self::Sqlite { code, .. } => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase),
+            _ => false,
+        }
+    }
+
     /// As the contract says it, for the store at `store`.
     pub(super) fn told(self, store: &str, doing: &'static str) -> StoreError {
         let store = store.to_owned();
         match self {
             Self::Unreadable { job, problem } => StoreError::Unreadable { store, job, problem },
             Self::Damaged { fault, .. } => fault.told(&store, doing),
+            Self::Gone(problem) => StoreError::Unavailable { store, source: anyhow::anyhow!(problem) },
             Self::Closed => StoreError::Unavailable { store, source: anyhow::anyhow!("it is closed") },
             Self::Refused(problem) => StoreError::Refused { store, doing, source: anyhow::anyhow!(problem) },
             Self::Sqlite { code, .. } => match remedy(code) {

@@ -17,6 +17,8 @@ mod ends;
 mod fault;
 mod finish;
 mod fsck;
+mod health;
+mod identity;
 mod inspect;
 mod key_rates;
 mod keys;
@@ -52,6 +54,7 @@ mod topics;
 mod transfer;
 mod unique;
 mod usage;
+mod windows;
 mod work;
 mod writer;
 
@@ -59,5 +62,5 @@ mod writer;
 mod tests;
 
 pub use fsck::fsck_file;
-pub use owner::{Owner, owner};
+pub use owner::{Announcement, Owner, owner};
 pub use store::{Durability, EmbeddedStore};

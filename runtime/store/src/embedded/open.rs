@@ -10,6 +10,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 use super::fault::{Done, Fault};
+use super::health::Health;
+use super::identity;
 use super::owner::{Lock, NotTaken, PRIVATE, real};
 use super::schema::{self, Unfit};
 use super::store::Durability;
@@ -29,7 +31,7 @@ const LISTS: usize = 2;
 const CACHE_KIB: i64 = 8192;
 
 /// A file up to this size is looked through at every start, which takes less than half a second.
-const CHECKED_BYTES: u64 = 64 << 20;
+pub(super) const CHECKED_BYTES: u64 = 64 << 20;
 
 const DOING: &str = "open the file";
 
@@ -49,13 +51,14 @@ pub(super) struct OpenFile {
     pub(super) copying: Connection,
     pub(super) lock: Lock,
     pub(super) log: PathBuf,
+    pub(super) health: Health,
 }
 
-pub(super) fn open_file(path: &Path, durability: Durability) -> Result<Opened, StoreError> {
+pub(super) fn open_file(given: &Path, durability: Durability) -> Result<Opened, StoreError> {
     // Before it is asked for its real name: a link whose target is missing has none. Why it cannot be made is said below.
     // SQLite gives the files beside it the same mode.
-    drop(OpenOptions::new().append(true).create(true).mode(PRIVATE).open(path));
-    let path = real(path);
+    drop(OpenOptions::new().append(true).create(true).mode(PRIVATE).open(given));
+    let path = real(given);
     warn_if_exposed(&path);
     let refused = |problem: anyhow::Error| StoreError::Refused { store: name(&path), doing: DOING, source: problem };
     if path.is_dir() {
@@ -85,9 +88,12 @@ pub(super) fn open_file(path: &Path, durability: Durability) -> Result<Opened, S
     let reading = read().map_err(told)?;
     let listing = (0..LISTS).map(|_| read().map_err(told)).collect::<Result<_, _>>()?;
     let copying = connect(&path).map_err(told)?;
+    let database = lock.database().map_err(|error| refused(error.into()))?;
+    let id = identity::id(&writing).map_err(told)?;
+    let health = Health::of_file(given, path.clone(), id, &database);
     let mut log = path.into_os_string();
     log.push("-wal");
-    Ok(Opened { writing, file: Some(OpenFile { reading, listing, copying, lock, log: log.into() }) })
+    Ok(Opened { writing, file: Some(OpenFile { reading, listing, copying, lock, log: log.into(), health }) })
 }
 
 pub(super) fn open_memory() -> Result<Opened, StoreError> {
@@ -169,13 +175,18 @@ fn check(connection: &Connection, path: &Path) -> anyhow::Result<()> {
     if std::fs::metadata(path)?.len() > CHECKED_BYTES {
         return Ok(());
     }
-    let sound = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
-    let problem = sound.unwrap_or_else(|error| error.to_string());
+    let problem = sound(connection);
     anyhow::ensure!(
         problem == "ok",
         "the file is damaged ({problem}); move it away together with its -wal, and restore a backup"
     );
     Ok(())
+}
+
+/// `ok`, or what is damaged first.
+pub(super) fn sound(connection: &Connection) -> String {
+    let sound = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    sound.unwrap_or_else(|error| error.to_string())
 }
 
 /// Leaves the schema's checks to the tests, which run without optimization: they cost a tenth of a push. What other programs write

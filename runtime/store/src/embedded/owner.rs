@@ -4,13 +4,13 @@
 //! only while the lock is held. The other is the database itself, for the case that a person deletes the first. It is a lock by
 //! `flock`, which does not meet SQLite's own locks: those are by `fcntl`, and come and go.
 
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::StoreError;
+use crate::{ServerName, StoreError};
 use gristmill_core::token::TokenText;
 use parking_lot::Mutex;
 
@@ -26,6 +26,8 @@ pub struct Owner {
     pub http: Option<SocketAddr>,
     /// What lets a command in there, however many tokens there are.
     pub secret: Option<TokenText>,
+    /// What the server there says that it is.
+    pub server: Option<ServerName>,
 }
 
 /// Who owns the file at this moment; none: nobody, or there is no such file. What dead owners left behind is ignored.
@@ -42,7 +44,13 @@ pub fn owner(path: &Path) -> Result<Option<Owner>, StoreError> {
 pub(super) struct Lock {
     /// Released first: the next owner takes it second. Closing it would end SQLite's locks of this process, so it outlives the
     /// connections.
-    _database: File,
+    database: File,
+    announcement: Announcement,
+}
+
+/// A file beside that of a store, or in place of it where the store is in memory, which says who owns it. Locked until this is dropped.
+#[derive(Debug)]
+pub struct Announcement {
     path: PathBuf,
     file: Mutex<File>,
 }
@@ -66,34 +74,72 @@ impl From<io::Error> for NotTaken {
 impl Lock {
     /// Takes the lock of the database at `path`.
     pub(super) fn take(database: &Path) -> Result<Self, NotTaken> {
-        let path = beside(database);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(PRIVATE);
-        let file = options.open(&path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(NotTaken::Owned(read(&file).unwrap_or(UNKNOWN))),
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
+        let announcement = Announcement::take(database)?;
         let database = File::open(database)?;
         match database.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(NotTaken::OwnerFileReplaced),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        // What the last owner wrote, away first: half of it must not be taken for ours.
-        file.set_len(0)?;
-        let lock = Self { _database: database, path, file: Mutex::new(file) };
-        lock.write(&format!("{}\n", std::process::id()))?;
-        Ok(lock)
+        announcement.begin()?;
+        Ok(Self { database, announcement })
     }
 
-    /// Writes down where the owner answers, and the secret that it knows its own commands by. Without the secret, if the
+    /// Which file the lock is on.
+    pub(super) fn database(&self) -> io::Result<Metadata> {
+        self.database.metadata()
+    }
+
+    pub(super) fn announce(&self, http: SocketAddr, secret: &str, server: &ServerName) -> Result<(), StoreError> {
+        self.announcement.announce(http, secret, server)
+    }
+}
+
+impl Announcement {
+    /// Says who owns the store in memory that commands know by this path. There is no file at the path itself.
+    ///
+    /// # Errors
+    /// [`StoreError::Owned`]: another process has one of the same path. [`StoreError::Unavailable`]: the file cannot be written.
+    pub fn of_memory(path: &Path) -> Result<Self, StoreError> {
+        let begun = Self::take(path).and_then(|announcement| {
+            announcement.begin()?;
+            Ok(announcement)
+        });
+        begun.map_err(|problem| match problem {
+            NotTaken::Owned(owner) => StoreError::Owned { store: "memory".into(), owner: owner.pid },
+            NotTaken::OwnerFileReplaced => StoreError::Owned { store: "memory".into(), owner: UNKNOWN.pid },
+            NotTaken::Io(error) => away(&beside(path), error),
+        })
+    }
+
+    fn take(database: &Path) -> Result<Self, NotTaken> {
+        let path = beside(database);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(PRIVATE);
+        let file = options.open(&path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { path, file: Mutex::new(file) }),
+            Err(TryLockError::WouldBlock) => Err(NotTaken::Owned(read(&file).unwrap_or(UNKNOWN))),
+            Err(TryLockError::Error(error)) => Err(error.into()),
+        }
+    }
+
+    fn begin(&self) -> io::Result<()> {
+        // What the last owner wrote, away first: half of it must not be taken for ours.
+        self.file.lock().set_len(0)?;
+        self.write(&format!("{}\n", std::process::id()))
+    }
+
+    /// Writes down where the owner answers, as what, and the secret that it knows its own commands by. Without the secret, if the
     /// file is somebody else's: it could not be kept from others.
-    pub(super) fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`]: the file cannot be written.
+    pub fn announce(&self, http: SocketAddr, secret: &str, server: &ServerName) -> Result<(), StoreError> {
         let private = self.file.lock().set_permissions(Permissions::from_mode(PRIVATE)).is_ok();
-        let secret = if private { secret } else { "" };
-        self.write(&format!("{}\n{http}\n{secret}\n", std::process::id())).map_err(|error| away(&self.path, error))
+        let (pid, secret) = (std::process::id(), if private { secret } else { "" });
+        let ServerName { store, instance } = server;
+        self.write(&format!("{pid}\n{http}\n{secret}\n{store}\n{instance}\n")).map_err(|error| away(&self.path, error))
     }
 
     /// One write, so that nobody reads half of it; what it says only grows while the lock is held.
@@ -105,7 +151,7 @@ impl Lock {
 }
 
 /// An owner that has just taken the lock and not yet said who it is.
-const UNKNOWN: Owner = Owner { pid: 0, http: None, secret: None };
+const UNKNOWN: Owner = Owner { pid: 0, http: None, secret: None, server: None };
 
 fn look(path: &Path) -> io::Result<Option<Owner>> {
     let file = match File::open(path) {
@@ -129,7 +175,10 @@ fn read(mut file: &File) -> Option<Owner> {
     let pid = lines.next()?.parse().ok()?;
     let http = lines.next().and_then(|address| address.parse().ok());
     let secret = lines.next().filter(|secret| !secret.is_empty()).map(|secret| secret.to_owned().into());
-    Some(Owner { pid, http, secret })
+    let server = lines.next().zip(lines.next());
+    let server =
+        server.map(|(store, instance)| ServerName { store: store.to_owned().into(), instance: instance.into() });
+    Some(Owner { pid, http, secret, server })
 }
 
 fn beside(path: &Path) -> PathBuf {

@@ -31,6 +31,11 @@ impl Request {
         self.task.run(work)
     }
 
+    /// Sends the answer that the request was not carried out.
+    pub(super) fn refuse(self, fault: Fault) {
+        self.task.refuse(fault);
+    }
+
     /// Sends the answer: what came of the work, if it was committed.
     pub(super) fn answer(self, commit: Done<()>) {
         self.task.answer(commit);
@@ -46,6 +51,7 @@ impl fmt::Debug for Request {
 trait Task: Send {
     fn run(&mut self, work: &mut Work<'_>) -> bool;
     fn answer(self: Box<Self>, commit: Done<()>);
+    fn refuse(self: Box<Self>, fault: Fault);
 }
 
 struct Ask<T, F> {
@@ -65,5 +71,9 @@ impl<T: Send, F: Fn(&mut Work<'_>) -> Done<T> + Send> Task for Ask<T, F> {
         let outcome = self.outcome.and_then(|done| commit.map(|()| done));
         // Nobody waits any more: that is their right.
         let _ = self.reply.send(outcome);
+    }
+
+    fn refuse(self: Box<Self>, fault: Fault) {
+        let _ = self.reply.send(Err(fault));
     }
 }

@@ -1,12 +1,17 @@
 //! What became of jobs, kept for as long as somebody asked for it.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
 use super::finish::{Asked, How};
-use super::row::{attempts, ms, read_failure, text, write_failure};
+use super::request::Weight;
+use super::row::{at, attempts, ms, read_failure, text, write_failure};
+use super::store::EmbeddedStore;
 use super::work::Work;
-use crate::ResultView;
+use crate::clock::wait_ms;
+use crate::{ResultView, StoreError, StoredResult};
 use gristmill_core::job::{JobId, Name, Payload, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -16,8 +21,15 @@ const KEEP: &str = "INSERT INTO results (tenant, id, end, attempts, until, paylo
                     ON CONFLICT (tenant, id) DO UPDATE SET end = ?3, attempts = ?4, until = ?5, payload = ?6,
                         content_type = ?7, failure = ?8, topic = ?9";
 
+/// Keeps a result, unless one of the same id is kept.
+const IMPORT: &str = "INSERT INTO results (tenant, id, end, attempts, until, payload, content_type, failure, topic)
+                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (tenant, id) DO NOTHING";
+
+/// The jobs of a tenant of which a result is kept.
+const JOBS: &str = "SELECT id FROM results WHERE tenant = ?1 AND until > ?2";
+
 /// What became of a job, if that is still kept.
-const FIND: &str = "SELECT end, attempts, payload, content_type, failure, topic FROM results
+const FIND: &str = "SELECT end, attempts, until, payload, content_type, failure, topic FROM results
                     WHERE tenant = ?1 AND id = ?2 AND until > ?3";
 
 /// Forgets a result.
@@ -66,6 +78,67 @@ pub(super) fn find(
     let mut find = connection.prepare_cached(FIND)?;
     let found = find.query_row(params![tenant.as_str(), job.as_str(), ms(now)], |row| Ok(read(row, job))).optional()?;
     found.transpose()
+}
+
+impl EmbeddedStore {
+    pub(super) async fn all_jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError> {
+        let tenant = tenant.clone();
+        self.read_list("look for results", move |connection, now| {
+            let mut select = connection.prepare_cached(JOBS)?;
+            let ids = select.query_map(params![tenant.as_str(), ms(now)], |row| row.get::<_, String>(0))?;
+            let ids = ids.collect::<Result<Vec<_>, _>>()?;
+            Ok(ids.iter().filter_map(|id| id.parse().ok()).collect())
+        })
+        .await
+    }
+
+    pub(super) async fn stored_results(&self, tenant: &Name, jobs: &[JobId]) -> Result<Vec<StoredResult>, StoreError> {
+        let (tenant, jobs) = (tenant.clone(), jobs.to_vec());
+        self.read_list("read results to be copied", move |connection, now| {
+            let mut find = connection.prepare_cached(FIND)?;
+            let mut results = Vec::new();
+            for job in &jobs {
+                let stored = find.query_row(params![tenant.as_str(), job.as_str(), ms(now)], |row| {
+                    Ok((read(row, job), row.get::<_, i64>("until")?))
+                });
+                let Some((found, until)) = stored.optional()? else { continue };
+                let (attempts, end, topic) = found?;
+                results.push(StoredResult { job: job.clone(), attempts, end, topic, ttl: at(until).since(now) });
+            }
+            Ok(results)
+        })
+        .await
+    }
+
+    pub(super) async fn add_results(&self, tenant: &Name, results: &[StoredResult]) -> Result<u64, StoreError> {
+        let (tenant, results) = (tenant.clone(), results.to_vec());
+        self.write("import results", Weight { jobs: results.len(), bytes: 0 }, move |work| {
+            let mut import = work.connection.prepare_cached(IMPORT)?;
+            let mut new = 0;
+            for StoredResult { job, attempts, end, topic, ttl } in &results {
+                let (end, payload, failure) = match end {
+                    ResultView::Complete(payload) => ("complete", payload.as_ref(), None),
+                    ResultView::Dead(failure) => ("dead", None, Some(write_failure(failure)?)),
+                    ResultView::Expired => ("expired", None, None),
+                    ResultView::Cancelled => ("cancelled", None, None),
+                };
+                let until = work.now().plus(Duration::from_millis(wait_ms(*ttl)));
+                new += import.execute(params![
+                    tenant.as_str(),
+                    job.as_str(),
+                    end,
+                    attempts,
+                    ms(until),
+                    payload.map(|payload| payload.data.as_slice()),
+                    payload.and_then(|payload| payload.content_type.as_deref()),
+                    failure,
+                    topic.as_ref().map(Name::as_str),
+                ])?;
+            }
+            Ok(new as u64)
+        })
+        .await
+    }
 }
 
 fn read(row: &Row<'_>, job: &JobId) -> Done<(u32, ResultView, Option<Name>)> {

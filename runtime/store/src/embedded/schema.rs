@@ -76,6 +76,8 @@ const STEPS: &[&str] = &[
      ALTER TABLE results ADD COLUMN topic TEXT;",
     "-- Format 21: what waits is moved when the clock is set. 1: a person or a program has named the time `due_at`, which stays.
      ALTER TABLE job_rows ADD COLUMN fixed INTEGER NOT NULL DEFAULT 0;",
+    "-- Format 22: the store has an id, which no other has but copies of the file.
+     INSERT INTO installation (name, value) VALUES ('id', lower(hex(randomblob(16))));",
 ];
 
 /// Why a file is not used.

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::checkpoint::Checkpoints;
 use super::clock::OwnClock;
 use super::fault::Done;
+use super::health::{Health, Watch};
 use super::open::Opened;
 use super::owner::Lock;
 use super::place::{LAST_PLACE, Line, place_of};
@@ -31,7 +32,7 @@ const LAST_CLAIMED: &str = "SELECT max(claimed_high & ?1, claimed_normal & ?1, c
 const LAST_CLAIM: &str = "SELECT coalesce(max(claim), 0) FROM batches";
 
 /// When anything was last written.
-const WRITTEN: &str =
+pub(super) const WRITTEN: &str =
     "SELECT max(coalesce((SELECT max(changed_at) FROM topics), 0), coalesce((SELECT max(seen) FROM workers), 0))";
 
 /// Threads that each do one thing after the other, and the way to ask them.
@@ -99,6 +100,9 @@ pub(super) struct Started {
     pub(super) readers: Option<Readers>,
     pub(super) listeners: Arc<Listeners>,
     pub(super) lock: Option<Arc<Lock>>,
+    pub(super) health: Arc<Health>,
+    /// None in memory.
+    pub(super) watch: Option<Watch>,
 }
 
 /// `places`: how many requests may wait.
@@ -108,7 +112,8 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
     let (topics, sequence, clock) = remember(&writing).map_err(|fault| fault.told(name, DOING))?;
     let (clock, listeners) = (Arc::new(clock), Arc::new(Listeners::default()));
     let away = |error: std::io::Error| StoreError::Unavailable { store: name.into(), source: error.into() };
-    let (mut readers, mut checkpoints, mut lock) = (None, None, None);
+    let (mut readers, mut checkpoints, mut lock, mut watch) = (None, None, None, None);
+    let mut health = Arc::new(Health::in_memory());
     if let Some(file) = file {
         let open_readers = |name: &str, connections: Vec<Connection>| {
             let runs = connections.into_iter().map(|connection| {
@@ -121,7 +126,10 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
             short: open_readers("embedded-reader", vec![file.reading])?,
             long: open_readers("embedded-lists", file.listing)?,
         });
-        checkpoints = Some(Checkpoints::start(file.log, &mut writing, file.copying).map_err(away)?);
+        health = Arc::new(file.health);
+        let checkpoint = Checkpoints::start(file.log, &mut writing, file.copying, Arc::clone(&health));
+        checkpoints = Some(checkpoint.map_err(away)?);
+        watch = Some(Watch::start(Arc::clone(&health)).map_err(away)?);
         lock = Some(Arc::new(file.lock));
     }
     let writer = Writer {
@@ -133,10 +141,12 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
         listeners: Arc::clone(&listeners),
         checkpoints,
         lock: lock.clone(),
+        health: Arc::clone(&health),
+        log_is_away: false,
     };
     let run = |requests: &Queue<Request>| writer.run(requests);
     let writer = Threads::open("embedded-writer", places, [run]).map_err(away)?;
-    Ok(Started { writer, readers, listeners, lock })
+    Ok(Started { writer, readers, listeners, lock, health, watch })
 }
 
 /// What the file says of topics, of numbers given out and of the time.

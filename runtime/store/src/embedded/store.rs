@@ -12,6 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fault::{Done, Fault};
+use super::health::{Health, Watch};
 use super::open::{self, Opened};
 use super::owner::Lock;
 use super::progress::AttemptsProgress;
@@ -21,7 +22,7 @@ use super::settle::KeptAnswers;
 use super::signals::Listeners;
 use super::start::{self, Readers, Threads};
 use super::work::Work;
-use crate::{Clock, Probe, Shards, Signal, Signals, StoreError};
+use crate::{Clock, Probe, ServerName, Shards, Signal, Signals, StoreError};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
@@ -67,6 +68,8 @@ struct Shared {
     readers: Option<Readers>,
     listeners: Arc<Listeners>,
     lock: Option<Arc<Lock>>,
+    health: Arc<Health>,
+    watch: Option<Watch>,
     kept_answers: KeptAnswers,
     attempts_progress: AttemptsProgress,
     /// The tenants that have as much in the file as they may.
@@ -77,6 +80,7 @@ impl Drop for Shared {
     /// Waits for all threads: once the last clone is gone, so is the lock. The readers go first, so that the writer's
     /// connection is the last one and clears the log away.
     fn drop(&mut self) {
+        self.watch.take().into_iter().for_each(Watch::end);
         for reader in self.readers.take().into_iter().flat_map(|Readers { short, long }| [short, long]) {
             reader.close();
         }
@@ -126,13 +130,13 @@ impl EmbeddedStore {
         Self { clock, ..self }
     }
 
-    /// Tells other processes where this one answers, and by what `secret` it knows them; see [`owner`](super::owner). In
-    /// memory there is nobody to tell.
+    /// Tells other processes where this one answers, as which server, and by what `secret` it knows them; see [`owner`](super::owner). In
+    /// memory there is no file for that; see [`Announcement::of_memory`](super::Announcement::of_memory).
     ///
     /// # Errors
     /// [`StoreError::Unavailable`]: the file beside the database cannot be written.
-    pub fn announce(&self, http: SocketAddr, secret: &str) -> Result<(), StoreError> {
-        self.shared.lock.as_ref().map_or(Ok(()), |lock| lock.announce(http, secret))
+    pub fn announce(&self, http: SocketAddr, secret: &str, server: &ServerName) -> Result<(), StoreError> {
+        self.shared.lock.as_ref().map_or(Ok(()), |lock| lock.announce(http, secret, server))
     }
 
     fn start(name: String, opened: Opened) -> Result<Self, StoreError> {
@@ -143,6 +147,8 @@ impl EmbeddedStore {
             readers: started.readers,
             listeners: started.listeners,
             lock: started.lock,
+            health: started.health,
+            watch: started.watch,
             kept_answers: KeptAnswers::default(),
             attempts_progress: AttemptsProgress::default(),
             full: Mutex::default(),
@@ -232,6 +238,11 @@ impl EmbeddedStore {
         &self.shared.full
     }
 
+    #[cfg(test)]
+    pub(super) fn health(&self) -> &Health {
+        &self.shared.health
+    }
+
     pub(super) fn attempts_progress(&self) -> &AttemptsProgress {
         &self.shared.attempts_progress
     }
@@ -245,19 +256,26 @@ impl EmbeddedStore {
     }
 
     pub(super) fn told(&self, fault: Fault, doing: &'static str) -> StoreError {
+        if fault.is_damage() {
+            self.shared.health.note_damage(&fault);
+        }
         fault.told(&self.shared.name, doing)
     }
 }
 
 #[async_trait]
 impl Probe for EmbeddedStore {
-    /// Writes the number of the format once more: a page of the log, and one wait for the disk.
+    /// Writes the number of the format once more: a page of the log, and one wait for the disk. A file of which anything was found damaged takes no
+    /// jobs as far as this says, until it was replaced.
     async fn probe(&self) -> Result<(), StoreError> {
         self.write("push jobs", Weight::default(), |work| {
             let format = work.connection.pragma_query_value(None, FORMAT, |row| row.get::<_, i64>(0))?;
             Ok(work.connection.pragma_update(None, FORMAT, format)?)
         })
-        .await
+        .await?;
+        let damage = self.shared.health.damage();
+        damage
+            .map_or(Ok(()), |damage| Err(self.told(Fault::Gone(format!("the file is damaged: {damage}")), "push jobs")))
     }
 }
 

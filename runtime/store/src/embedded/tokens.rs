@@ -133,6 +133,13 @@ impl TokenLookup for EmbeddedStore {
         .await
     }
 
+    async fn require_tokens(&self) -> Result<(), StoreError> {
+        self.write("require tokens", Weight::default(), |work| {
+            Ok(work.connection.prepare_cached(REQUIRE)?.execute([REQUIRED]).map(drop)?)
+        })
+        .await
+    }
+
     async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError> {
         Ok(self.listen_for_tokens())
     }

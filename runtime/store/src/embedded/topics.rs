@@ -345,6 +345,11 @@ impl Topics {
         Ok(())
     }
 
+    /// Whether rows of topics have changed, with the time of the change.
+    pub(super) fn are_written(&self) -> bool {
+        self.changed.values().any(|is_written| *is_written)
+    }
+
     /// Notes that the transaction was committed, and forgets topics without jobs that are too many.
     pub(super) fn committed(&mut self) {
         for (place, _) in std::mem::take(&mut self.changed) {

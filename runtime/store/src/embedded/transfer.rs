@@ -22,7 +22,9 @@ use super::work::Work;
 use crate::batch::parts;
 use crate::clock::{point_ms, wait_ms};
 use crate::weight::Weigh;
-use crate::{Imported, Sealed, StoreError, StoredJob, StoredPlace, StoredState, TakenBill, Transfer};
+use crate::{
+    Imported, Sealed, StoreError, StoredJob, StoredPlace, StoredResult, StoredState, StoredWindow, TakenBill, Transfer,
+};
 use gristmill_core::bill::Day;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -140,6 +142,34 @@ impl Transfer for EmbeddedStore {
             Ok(())
         })
         .await
+    }
+
+    async fn export_windows(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredWindow>, StoreError> {
+        self.windows(topic, limit).await
+    }
+
+    async fn import_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError> {
+        self.add_windows(topic, windows).await
+    }
+
+    async fn remove_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError> {
+        self.drop_windows(topic, windows).await
+    }
+
+    async fn has_links(&self, tenant: &Name) -> Result<bool, StoreError> {
+        self.any_links(tenant).await
+    }
+
+    async fn jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError> {
+        self.all_jobs_with_result(tenant).await
+    }
+
+    async fn export_results(&self, tenant: &Name, jobs: &[JobId]) -> Result<Vec<StoredResult>, StoreError> {
+        self.stored_results(tenant, jobs).await
+    }
+
+    async fn import_results(&self, tenant: &Name, results: &[StoredResult]) -> Result<u64, StoreError> {
+        self.add_results(tenant, results).await
     }
 
     async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError> {

@@ -1,13 +1,16 @@
 //! The one writer: a thread that owns the writing connection and commits whatever has queued up while the last commit
 //! ran (group commit). A lone request is committed at once; under load one fsync serves hundreds.
 
+use std::io;
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 use super::checkpoint::Checkpoints;
 use super::clock::{OwnClock, Step, shown};
 use super::fault::{Done, Fault};
+use super::health::Health;
 use super::owner::Lock;
 use super::request::{Request, Weight};
 use super::set_clock::move_waits;
@@ -35,6 +38,9 @@ pub(super) struct Writer {
     pub(super) checkpoints: Option<Checkpoints>,
     /// The lock outlives the connection: fields are dropped in order.
     pub(super) lock: Option<Arc<Lock>>,
+    pub(super) health: Arc<Health>,
+    /// The log was put away because of the file's state.
+    pub(super) log_is_away: bool,
 }
 
 impl std::fmt::Debug for Writer {
@@ -47,7 +53,14 @@ impl Writer {
     /// Ends when nobody can ask any more and everything asked is done.
     pub(super) fn run(mut self, queue: &Queue<Request>) {
         while let Some(first) = queue.next() {
-            self.serve(gather(first, queue));
+            let requests = gather(first, queue);
+            if let Some(fault) = self.health.refusal() {
+                self.put_log_away();
+                requests.into_iter().for_each(|request| request.refuse(fault.clone()));
+                continue;
+            }
+            self.log_is_away = false;
+            self.serve(requests);
             self.checkpoints.iter_mut().for_each(|checkpoints| checkpoints.after_commit(&self.connection));
         }
         self.close();
@@ -142,8 +155,29 @@ impl Writer {
         let Work { topics, signals, tokens, .. } = work;
         topics.save(&self.connection, latest).map_err(Failed::Commit)?;
         run(&self.connection, "COMMIT").map_err(failed)?;
+        if topics.are_written() {
+            self.health.note_change(latest.as_millis());
+        }
         topics.committed();
         Ok((signals, tokens))
+    }
+
+    /// What is in the log belongs to the file that this process has opened, wherever that is by now, and goes into it. It must not be found beside the file
+    /// that is there instead: with that it would make a damaged one. A file that was written over gets nothing more.
+    fn put_log_away(&mut self) {
+        if std::mem::replace(&mut self.log_is_away, true) {
+            return;
+        }
+        let Some(log) = self.health.log_of_replaced() else {
+            self.checkpoints.iter().for_each(|checkpoints| checkpoints.empty_now(&self.connection));
+            return;
+        };
+        let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        let mut aside = log.clone().into_os_string();
+        aside.push(".replaced");
+        if let Err(error) = kept.map_err(io::Error::other).and_then(|_| std::fs::rename(&log, &aside)) {
+            tracing::error!(%error, log = %log.display(), "could not put the write-ahead log away: remove it before the next start");
+        }
     }
 
     /// Takes the transaction back, in the file and in the memory.
@@ -160,8 +194,9 @@ impl Writer {
     }
 
     fn close(self) {
-        let Self { connection, checkpoints, lock, .. } = self;
-        checkpoints.into_iter().for_each(|checkpoints| checkpoints.close(&connection));
+        let Self { connection, checkpoints, lock, health, .. } = self;
+        let is_replaced = health.log_of_replaced().is_some();
+        checkpoints.into_iter().for_each(|checkpoints| checkpoints.close((!is_replaced).then_some(&connection)));
         drop(connection);
         drop(lock);
     }

@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use super::error::{is_unavailable, store_error};
+use super::identity::KnownId;
 use super::keys::workers;
 use super::live::Asking;
 use super::script::Call;
@@ -78,6 +79,18 @@ impl Cluster {
             map,
             reading: Mutex::new(()),
         })
+    }
+
+    /// What this process knows of the id of the store.
+    pub(super) fn known_id(&self) -> Arc<KnownId> {
+        Arc::clone(&self.settings.known_id)
+    }
+
+    /// Drops the connections to all servers that have keys.
+    pub(super) fn disconnect(&self) {
+        if let Some(map) = &*self.map.borrow() {
+            map.ranges.iter().for_each(|range| range.server.disconnect());
+        }
     }
 
     /// Connects to every server that has keys.

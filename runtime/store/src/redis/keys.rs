@@ -282,6 +282,7 @@ const EXPIRING: &[&str] = &["ended", "progress", "result", "bill", "bill-taken",
 const ALL_TENANTS: &[(&str, &str)] = &[
     ("workers", "ZSET"),
     ("format", "STRING"),
+    ("id", "STRING"),
     ("probe", "STRING"),
     ("clock", "HASH"),
     ("placements", "HASH"),
@@ -368,6 +369,11 @@ impl TokenKeys {
     }
 }
 
+/// The keys of all tenants that have one name.
+pub(super) fn of_all_tenants(prefix: &str) -> Vec<String> {
+    ALL_TENANTS.iter().map(|(name, _)| [prefix, ":", name].concat()).collect()
+}
+
 /// ZSET worker → last heartbeat, ms. Of all tenants, in a slot of its own.
 pub(super) fn workers(prefix: &str) -> String {
     [prefix, ":workers"].concat()
@@ -376,6 +382,11 @@ pub(super) fn workers(prefix: &str) -> String {
 /// STRING: the format of all keys with the prefix, [`FORMAT`](super::server_link::FORMAT).
 pub(super) fn format(prefix: &str) -> String {
     [prefix, ":format"].concat()
+}
+
+/// STRING: the id of the store.
+pub(super) fn id(prefix: &str) -> String {
+    [prefix, ":id"].concat()
 }
 
 /// Channel of what all runners of all tenants are to hear.
@@ -454,7 +465,7 @@ mod tests {
         assert_eq!(read(&keys.bill(Day::from_number(0))), known("hash", true));
         assert_eq!(read(&mover("gm:x", &tenant)), known("string", true));
         assert_eq!(read(&TokenKeys::new("gm:x").of(Some(&tenant))), known("set", false));
-        for key in [workers, format, probe, clock, placements, partitions, tenants_key] {
+        for key in [workers, format, id, probe, clock, placements, partitions, tenants_key] {
             assert!(read(&key("gm:x")).is_some(), "{}", key("gm:x"));
         }
         let partition = read_key("gm:x", "gm:x:{acme/3}:dead:resize").unwrap().partition;

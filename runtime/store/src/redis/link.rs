@@ -1,11 +1,13 @@
 //! The way to the servers that have the keys: one, or several that share them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value};
 
 use super::cluster::Cluster;
 use super::error::store_error;
+use super::identity::KnownId;
 use super::script::Call;
 use super::server_link::{LinkSettings, ServerLink, Wait};
 use super::slots::Slot;
@@ -18,6 +20,7 @@ pub(super) struct Link {
     pub(super) servers: Servers,
     /// Where they are, without user and password.
     pub(super) address: String,
+    pub(super) known_id: Arc<KnownId>,
 }
 
 pub(super) enum Servers {
@@ -49,10 +52,13 @@ impl Link {
     fn parse(url: &str, settings: &RedisSettings) -> RedisResult<Self> {
         if let Some((scheme, rest)) = url.split_once("+cluster://") {
             let cluster = Cluster::parse(scheme, rest, settings)?;
-            return Ok(Self { address: cluster.to_string(), servers: Servers::Cluster(cluster) });
+            let (address, known_id) = (cluster.to_string(), cluster.known_id());
+            return Ok(Self { address, known_id, servers: Servers::Cluster(cluster) });
         }
-        let one = ServerLink::new(Topology::parse(url, &settings.tls)?, LinkSettings::new(settings, None));
-        Ok(Self { address: one.address.clone(), servers: Servers::One(one) })
+        let settings_of_link = LinkSettings::new(settings, None);
+        let known_id = Arc::clone(&settings_of_link.known_id);
+        let one = ServerLink::new(Topology::parse(url, &settings.tls)?, settings_of_link);
+        Ok(Self { address: one.address.clone(), known_id, servers: Servers::One(one) })
     }
 
     /// Runs scripts in the order given, in one round trip to each server. Answers in the same order.
@@ -141,6 +147,14 @@ impl Link {
         match &self.servers {
             Servers::One(server) => server.connect().await,
             Servers::Cluster(cluster) => cluster.connect().await,
+        }
+    }
+
+    /// Drops the connections: the next call makes new ones, if it may.
+    pub(super) fn disconnect(&self) {
+        match &self.servers {
+            Servers::One(server) => server.disconnect(),
+            Servers::Cluster(cluster) => cluster.disconnect(),
         }
     }
 

@@ -62,6 +62,11 @@ impl Server {
         }
         let mut beat = pipe();
         beat.cmd("ZADD").arg(workers(&self.prefix)).arg("GT").arg(now).arg(worker.as_str());
+        if let Err(error) = self.check_id().await
+            && error.is_unavailable()
+        {
+            return Err(error);
+        }
         match self.link.query::<Value>(DOING, &beat).await {
             Err(StoreError::Full { .. }) => {
                 let mut call = Call::new(script!("heartbeat.lua"), &[workers(&self.prefix)]);

@@ -51,6 +51,15 @@ pub(super) fn write_result(
     rmp_serde::to_vec_named(&StoredResult { attempts, end, topic: topic.cloned() }).map(Some)
 }
 
+/// The stored form of a result.
+pub(super) fn write_result_view(
+    attempts: u32,
+    end: ResultView,
+    topic: Option<Name>,
+) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    rmp_serde::to_vec_named(&StoredResult { attempts, end, topic })
+}
+
 /// How many attempts the job took, how it ended, and its topic.
 pub(super) fn read_result(stored: &[u8]) -> Option<(u32, ResultView, Option<Name>)> {
     let StoredResult { attempts, end, topic } = rmp_serde::from_slice(stored).ok()?;

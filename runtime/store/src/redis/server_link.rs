@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use super::commands::Commands;
 use super::confirm::{Confirmation, ProbeKeys};
 use super::error::{is_broken, is_unavailable, misconfigured, remedy, store_error, timed_out};
+use super::identity::KnownId;
 use super::keys;
 use super::live::{Asking, Live};
 use super::script::Call;
@@ -50,6 +51,7 @@ pub(super) struct LinkSettings {
     probe_key: String,
     /// The key that says the format of the others.
     format: String,
+    pub(super) known_id: Arc<KnownId>,
     /// Set if the server may be one of several that share the keys.
     map: Option<SharedMap>,
 }
@@ -61,6 +63,7 @@ impl LinkSettings {
             acknowledgement: settings.acknowledgement,
             probe_key: keys::probe(&settings.prefix),
             format: keys::format(&settings.prefix),
+            known_id: Arc::new(KnownId::new(&settings.prefix)),
             map,
         }
     }
@@ -191,6 +194,11 @@ impl ServerLink {
         store_error(&self.address, doing, error)
     }
 
+    /// Drops the connection: the next call makes a new one, if it may.
+    pub(super) fn disconnect(&self) {
+        self.live.store(None);
+    }
+
     async fn with_connection<T>(
         &self,
         doing: &'static str,
@@ -227,6 +235,7 @@ impl ServerLink {
                 refuse_cluster(&mut commands).await?;
             }
             self.refuse_other_format(&mut commands).await?;
+            self.settings.known_id.check(&mut commands).await?;
             let acknowledgement = &self.settings.acknowledgement;
             let confirmation = if acknowledgement.by == AcknowledgedBy::Primary {
                 None

@@ -145,6 +145,12 @@ impl TokenLookup for RedisStore {
         })
     }
 
+    async fn require_tokens(&self) -> Result<(), StoreError> {
+        let mut write = pipe();
+        write.cmd("SET").arg(self.token_keys().requirement()).arg(REQUIRED);
+        self.server.link.query::<Value>("require tokens", &write).await.map(drop)
+    }
+
     /// Ends with its connection: what is said while there is none is heard by nobody.
     async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError> {
         let (changes, receiver) = mpsc::channel(WAITING);

@@ -15,7 +15,9 @@ use super::shard::Shard;
 use super::shard_map::{ShardMap, TenantShards};
 use super::store::{REFRESH_EVERY, ShardedStore};
 use crate::parts::if_available;
-use crate::{Control, Query, Schedules, StoreError, TopicCounts, TopicMove, Transfer, Unmoved, move_schedules};
+use crate::{
+    Control, Query, Schedules, StoreError, TopicCounts, TopicMove, Transfer, Unmoved, move_schedules, move_windows,
+};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 use gristmill_metrics::as_actor;
 
@@ -127,8 +129,11 @@ impl TenantMigrator {
         }
         for from in shards.old_first().filter(|shard| !shards.is_current(shard)) {
             let Some(counts) = if_available(from.counts(tenant).await)? else { continue };
-            for counts in counts.into_iter().filter(|counts| counts.jobs() > counts.running) {
-                self.move_topic(from, current, shards, &counts.topic).await?;
+            for counts in counts {
+                if counts.jobs() > counts.running {
+                    self.move_topic(from, current, shards, &counts.topic).await?;
+                }
+                move_windows(&**from, &**current, &counts.topic).await?;
             }
             let lock = self.store.change_lock(tenant);
             let _exclusive = lock.write().await;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::store::ShardedStore;
 use crate::parts::ask_by_store;
-use crate::{Imported, StoreError, StoredJob, StoredState, TakenBill, Transfer};
+use crate::{Imported, StoreError, StoredJob, StoredResult, StoredState, StoredWindow, TakenBill, Transfer};
 use gristmill_core::bill::Day;
 use gristmill_core::job::{JobId, Name, TopicId};
 
@@ -48,6 +48,34 @@ impl Transfer for ShardedStore {
             shard.clear_move_marks(tenant, ids).await?;
         }
         Ok(())
+    }
+
+    async fn export_windows(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredWindow>, StoreError> {
+        self.map().placed(&topic.tenant)?.1.export_windows(topic, limit).await
+    }
+
+    async fn import_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError> {
+        self.map().placed(&topic.tenant)?.1.import_windows(topic, windows).await
+    }
+
+    async fn remove_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError> {
+        self.map().placed(&topic.tenant)?.1.remove_windows(topic, windows).await
+    }
+
+    async fn has_links(&self, tenant: &Name) -> Result<bool, StoreError> {
+        self.map().placed(tenant)?.1.has_links(tenant).await
+    }
+
+    async fn jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError> {
+        self.map().placed(tenant)?.1.jobs_with_result(tenant).await
+    }
+
+    async fn export_results(&self, tenant: &Name, jobs: &[JobId]) -> Result<Vec<StoredResult>, StoreError> {
+        self.map().placed(tenant)?.1.export_results(tenant, jobs).await
+    }
+
+    async fn import_results(&self, tenant: &Name, results: &[StoredResult]) -> Result<u64, StoreError> {
+        self.map().placed(tenant)?.1.import_results(tenant, results).await
     }
 
     async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError> {

@@ -149,7 +149,7 @@ impl TokenCache {
         {
             return Ok(required);
         }
-        let required = self.note_requirement(self.store.token_requirement().await?);
+        let required = self.note_requirement(self.store.token_requirement().await?).await;
         self.remember(changes, self.fresh, |remembered, until| remembered.required = Some((required, until)));
         Ok(required)
     }
@@ -167,8 +167,9 @@ impl TokenCache {
         }
     }
 
-    /// Takes what the store says, and logs what changes with it.
-    fn note_requirement(&self, said: TokenRequirement) -> bool {
+    /// Takes what the store says, and logs what changes with it. A store that has lost what it knew of tokens (`FLUSHALL`, an older copy) is told
+    /// again that requests need one: else a server that starts on it later would be open.
+    async fn note_requirement(&self, said: TokenRequirement) -> bool {
         let (before, was_open) = (self.required.load(Ordering::Relaxed), self.was_open());
         let required = match said {
             TokenRequirement::Required => true,
@@ -182,6 +183,9 @@ impl TokenCache {
             (true, false) => tracing::warn!("requests need no token any more: `gristmill token disable` was run"),
             (true, true) if said == TokenRequirement::NeverSet => {
                 tracing::warn!("the store has lost its tokens: requests still need one; restore them or make new ones");
+                if let Err(error) = self.store.require_tokens().await {
+                    tracing::debug!(%error, "the store does not know yet that requests need a token");
+                }
             }
             _ => {}
         }
@@ -233,7 +237,7 @@ impl TokenCache {
                 self.start_anew(true);
                 // So that it is known, should the store be unavailable when the first request comes.
                 if let Ok(said) = self.store.token_requirement().await {
-                    self.note_requirement(said);
+                    self.note_requirement(said).await;
                 }
                 while let Some(id) = changes.recv().await {
                     self.forget(&id);

@@ -108,16 +108,18 @@ async fn another_text_with_the_same_id_is_not_let_in() {
     assert!(token_cache.find(&forged).await.unwrap().is_none());
 }
 
-#[test]
-fn a_store_that_lost_its_tokens_opens_no_server() {
+#[tokio::test]
+async fn a_store_that_lost_its_tokens_opens_no_server() {
     use TokenRequirement::{Lifted, NeverSet, Required};
-    let store = EmbeddedStore::in_memory();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let token_cache = TokenCache::new(Arc::new(runtime.block_on(store).unwrap()));
+    let store = Arc::new(EmbeddedStore::in_memory().await.unwrap());
+    let token_cache = TokenCache::new(store.clone());
     for (said, required) in [(NeverSet, false), (Required, true), (NeverSet, true), (Lifted, false), (NeverSet, false)]
     {
-        assert_eq!(token_cache.note_requirement(said), required, "{said:?}");
+        assert_eq!(token_cache.note_requirement(said).await, required, "{said:?}");
         assert_eq!(token_cache.was_open(), !required, "{said:?}");
+        if (said, required) == (NeverSet, true) {
+            assert_eq!(store.token_requirement().await.unwrap(), Required, "the store is told again");
+        }
     }
 }
 

@@ -69,7 +69,7 @@ impl TestFile {
         let store = self.reopen().await;
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[(page - 1) * PAGE..page * PAGE].fill(0xff);
-        std::fs::write(&path, &bytes).unwrap();
+        store.store.health().while_moving(|| std::fs::write(&path, &bytes)).unwrap();
         store.raw("PRAGMA shrink_memory").await;
         store
     }

@@ -3,6 +3,7 @@
 mod concurrency;
 mod crash;
 mod file;
+mod gone;
 mod invariants;
 mod leftovers;
 mod opening;

@@ -11,7 +11,7 @@ use super::file::TestFile;
 use crate::embedded::{Durability, EmbeddedStore, Owner, owner};
 use crate::prelude::*;
 use crate::tests::job;
-use crate::{JobState, StoreError};
+use crate::{JobState, ServerName, StoreError};
 use gristmill_core::job::{Due, NewJob};
 use gristmill_core::time::Timestamp;
 
@@ -68,12 +68,14 @@ async fn what_waits_in_a_file_of_a_clock_that_was_an_hour_ahead_waits_no_longer_
 async fn a_file_has_one_owner_until_its_last_clone_is_gone() {
     let store = TestFile::on_disk(Durability::Process).await;
     let file = store.file();
+    let server = ServerName { store: store.store.store_id().await.unwrap(), instance: "i".into() };
     let ours = |http: Option<std::net::SocketAddr>| {
-        Some(Owner { pid: std::process::id(), http, secret: http.map(|_| "hush".to_owned().into()) })
+        let server = http.map(|_| server.clone());
+        Some(Owner { pid: std::process::id(), http, secret: http.map(|_| "hush".to_owned().into()), server })
     };
     assert_eq!(owner(&file).unwrap(), ours(None));
     let http = "127.0.0.1:7777".parse().unwrap();
-    store.store.announce(http, "hush").unwrap();
+    store.store.announce(http, "hush", &server).unwrap();
     let note = std::fs::metadata(file.with_file_name("jobs.db.owner")).unwrap();
     assert_eq!(note.permissions().mode() & 0o777, 0o600, "nobody else reads the secret");
     assert_eq!(owner(&file).unwrap(), ours(Some(http)));

@@ -2,5 +2,6 @@
 --
 -- KEYS  1 probe
 -- Returns nothing.
+clock('')
 redis.call('SET', KEYS[1], '')
 redis.call('DEL', KEYS[1])

@@ -3,14 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use super::Partitions;
-use crate::redis::keys;
 use crate::redis::link::Link;
-use crate::redis::script::{Call, script};
 use crate::redis::store::Server;
-use crate::{Clock, Probe, Shards, StoreError};
+use crate::{Clock, Shards, StoreError};
 use gristmill_config::RedisSettings;
 
 /// Jobs in a Redis server. Clones share one connection.
@@ -109,16 +105,6 @@ fn risks(settings: &HashMap<String, String>) -> Vec<String> {
         risks.push(format!("this Redis loses {lost} when it ends or crashes; set `appendonly yes`"));
     }
     risks
-}
-
-#[async_trait]
-impl Probe for RedisStore {
-    /// Costs the server three commands. It refuses them for whatever it refuses a push: without memory, with a disk that takes no
-    /// snapshot, as a replica.
-    async fn probe(&self) -> Result<(), StoreError> {
-        let call = Call::new(script!("probe.lua"), &[keys::probe(&self.server.prefix)]);
-        self.server.link.run("push jobs", vec![call]).await.map(drop)
-    }
 }
 
 /// One server.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::RedisStore;
 use crate::parts::ask_by_store;
-use crate::{Imported, StoreError, StoredJob, StoredState, TakenBill, Transfer};
+use crate::{Imported, StoreError, StoredJob, StoredResult, StoredState, StoredWindow, TakenBill, Transfer};
 use gristmill_core::bill::Day;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -59,6 +59,46 @@ impl Transfer for RedisStore {
     async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
         let count = self.map().await?.of_tenant(tenant);
         self.ask_all(count, |partition| async move { partition.clear_move_marks(tenant, ids).await }).await.map(drop)
+    }
+
+    async fn export_windows(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredWindow>, StoreError> {
+        let mut windows = Vec::new();
+        for number in 0..self.map().await?.of_topic(topic) {
+            windows.extend(self.partition(number).export_windows(topic, limit - windows.len()).await?);
+        }
+        Ok(windows)
+    }
+
+    /// Into every partition of the topic: a job goes to one by its key, or else by its value.
+    async fn import_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError> {
+        let count = self.map().await?.of_topic(topic);
+        self.ask_all(count, |partition| async move { partition.import_windows(topic, windows).await }).await.map(drop)
+    }
+
+    async fn remove_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError> {
+        let count = self.map().await?.of_topic(topic);
+        self.ask_all(count, |partition| async move { partition.remove_windows(topic, windows).await }).await.map(drop)
+    }
+
+    async fn has_links(&self, tenant: &Name) -> Result<bool, StoreError> {
+        let count = self.map().await?.of_tenant(tenant);
+        let found = self.ask_all(count, |partition| async move { partition.has_links(tenant).await }).await?;
+        Ok(found.contains(&true))
+    }
+
+    async fn jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError> {
+        self.all_jobs_with_result(tenant).await
+    }
+
+    async fn export_results(&self, tenant: &Name, jobs: &[JobId]) -> Result<Vec<StoredResult>, StoreError> {
+        let count = self.map().await?.of_tenant(tenant);
+        let found =
+            self.ask_all(count, |partition| async move { partition.export_results(tenant, jobs).await }).await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn import_results(&self, tenant: &Name, results: &[StoredResult]) -> Result<u64, StoreError> {
+        self.first().import_results(tenant, results).await
     }
 
     async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError> {

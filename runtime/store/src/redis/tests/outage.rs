@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::leftovers::limits;
 use super::server::{TestRedis, until};
 use crate::prelude::*;
-use crate::redis::RedisStore;
+use crate::redis::{DEFAULT_PREFIX, RedisStore};
 use crate::tests::{LEASE, delayed, failure, job, retry, tenant, topic, worker};
 use crate::{Cancelled, Settled, Settlement, Signal, StoreError};
 use gristmill_core::job::{Claim, NewJob};
@@ -95,6 +95,37 @@ async fn a_listener_reconnects_and_says_that_signals_may_be_lost() {
     until("the store answers", async || store.store.push(&[job("mail")]).await.is_ok()).await;
     let heard = timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time");
     assert!(matches!(heard, Some(Signal::Ready(_))), "{heard:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_was_emptied_is_the_same_store() {
+    let store = TestRedis::new().await;
+    let id = store.store.store_id().await.unwrap();
+    store.raw(redis::cmd("FLUSHALL").arg("SYNC")).await;
+    store.store.heartbeat(&worker()).await.unwrap();
+    store.push(&[job("mail")]).await;
+    assert_eq!(store.store.store_id().await.unwrap(), id);
+    let another = RedisStore::connect(&store.server.url(), DEFAULT_PREFIX).await.unwrap();
+    assert_eq!(another.store_id().await.unwrap(), id);
+}
+
+#[tokio::test]
+async fn another_store_behind_the_same_address_gets_nothing() {
+    let mut store = TestRedis::new().await;
+    let id = store.store.store_id().await.unwrap();
+    for is_new_connection in [false, true] {
+        if is_new_connection {
+            store.server.replace().await;
+        }
+        store.raw_beside(redis::cmd("SET").arg("gm:id").arg("of another store")).await;
+        until("the other store to be noticed", async || store.store.heartbeat(&worker()).await.is_err()).await;
+        let error = store.store.push(&[job("mail")]).await.unwrap_err();
+        assert!(error.is_unavailable(), "{error:?}");
+        let error = format!("{:#}", anyhow::Error::from(error));
+        assert!(error.contains("another store is there now") && error.contains(id.as_str()), "{error}");
+        store.raw_beside(redis::cmd("SET").arg("gm:id").arg(id.as_str())).await;
+        until("the store to be back", async || store.store.push(&[job("mail")]).await.is_ok()).await;
+    }
 }
 
 #[tokio::test]
@@ -295,4 +326,32 @@ async fn a_wrong_password_is_refused_and_not_away() {
     let error = RedisStore::connect(&format!("{}?pass=wrong", store.server.url()), "gm").await.unwrap_err();
     assert!(matches!(error, StoreError::Refused { .. }), "{error}");
     RedisStore::connect(&format!("{}?pass=right", store.server.url()), "gm").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_probe_fails_where_every_push_would() {
+    let store = TestRedis::new().await;
+    store.push(&[job("mail")]).await;
+    store.store.probe().await.unwrap();
+    // What another program might write: keys of all tenants, of the only tenant, and of its only topic.
+    for key in ["gm:tenants", "gm:{acme/0}:jobs", "gm:{acme/0}:topics", "gm:{acme/0}:ready:mail"] {
+        let aside = format!("{key} aside");
+        store.raw(redis::cmd("RENAME").arg(key).arg(&aside)).await;
+        store.raw(redis::cmd("SET").arg(key).arg("another program's")).await;
+        let refused = format!("{:#}", anyhow::Error::from(store.store.probe().await.unwrap_err()));
+        assert!(refused.contains(key) && refused.contains("another program writes"), "{refused}");
+        store.raw(redis::cmd("DEL").arg(key)).await;
+        store.raw(redis::cmd("RENAME").arg(&aside).arg(key)).await;
+        store.store.probe().await.unwrap();
+    }
+    // Another tenant's keys say nothing about this one's.
+    store.raw(redis::cmd("SADD").arg("gm:tenants").arg("other")).await;
+    store.raw(redis::cmd("SET").arg("gm:{other/0}:jobs").arg("x")).await;
+    store.store.probe().await.unwrap();
+    for command in ["TIME", "EVALSHA"] {
+        store.raw_beside(redis::cmd("ACL").arg("SETUSER").arg("default").arg(format!("-{command}"))).await;
+        store.store.probe().await.unwrap_err();
+        store.raw_beside(redis::cmd("ACL").arg("SETUSER").arg("default").arg(format!("+{command}"))).await;
+        store.store.probe().await.unwrap();
+    }
 }

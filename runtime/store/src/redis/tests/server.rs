@@ -51,6 +51,17 @@ impl TestRedis {
         Self { server, inner }
     }
 
+    /// The same by a connection of its own.
+    pub(super) async fn raw_beside(&self, command: &redis::Cmd) {
+        let mut connection = None;
+        until("the server to answer", async || {
+            connection = self.server.connect().await.ok();
+            connection.is_some()
+        })
+        .await;
+        command.exec_async(&mut connection.unwrap()).await.unwrap();
+    }
+
     /// Speaks to the server behind the store's back, as a raw producer or an accident does.
     pub(super) async fn raw(&self, command: &mut redis::Cmd) -> redis::Value {
         let mut commands = redis::pipe();

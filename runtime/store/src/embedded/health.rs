@@ -1,0 +1,286 @@
+//! Notices that the file is no longer where it was, that it was replaced, or that it is damaged. What is committed to a file without its name
+//! is gone with the next start: so nothing more is acknowledged then.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+
+use super::fault::{Done, Fault};
+use super::identity;
+use super::open::{CHECKED_BYTES, connect_to_read, sound};
+use super::start::WRITTEN;
+use crate::{StoreError, StoreId};
+
+/// How often a file is looked at that nothing is written to.
+const EVERY: Duration = Duration::from_millis(500);
+/// How often at most before a commit.
+const BEFORE_COMMIT: Duration = Duration::from_millis(20);
+
+/// What is known of the file's state, shared by the threads of the store.
+#[derive(Debug)]
+pub(super) struct Health {
+    name: String,
+    /// None in memory.
+    file: Option<Watched>,
+    /// Why nothing is acknowledged.
+    gone: Mutex<Option<String>>,
+    looked_at: Mutex<Instant>,
+    /// What was read first that is damaged.
+    damage: OnceLock<String>,
+}
+
+/// A file that is looked at.
+#[derive(Debug)]
+struct Watched {
+    /// As the settings name it, and where that leads to.
+    given: PathBuf,
+    real: PathBuf,
+    id: StoreId,
+    database: Inode,
+    log: Mutex<Option<Inode>>,
+    /// How often this process has begun and ended to move the log into the file.
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// The file as it was after so many of these moves.
+    seen: Mutex<Option<(u64, Written)>>,
+    /// When the last change of a topic was, ms: the file says nothing earlier, unless it is an older one.
+    last_change: AtomicU64,
+    /// It was written over: no later look changes that.
+    replaced: OnceLock<String>,
+}
+
+type Inode = (u64, u64);
+
+/// What a write into the file changes: its length, and when it was written.
+type Written = (u64, i64, i64);
+
+impl Health {
+    pub(super) fn in_memory() -> Self {
+        Self::of(":memory:".into(), None)
+    }
+
+    /// Of the file that the settings name `given`, whose lock is on `database`.
+    pub(super) fn of_file(given: &Path, real: PathBuf, id: StoreId, database: &Metadata) -> Self {
+        let watched = Watched {
+            given: given.to_owned(),
+            real,
+            id,
+            database: inode(database),
+            log: Mutex::default(),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            seen: Mutex::default(),
+            last_change: AtomicU64::new(0),
+            replaced: OnceLock::new(),
+        };
+        Self::of(given.display().to_string(), Some(watched))
+    }
+
+    fn of(name: String, file: Option<Watched>) -> Self {
+        let looked_at = Mutex::new(Instant::now());
+        Self { name, file, gone: Mutex::default(), looked_at, damage: OnceLock::new() }
+    }
+
+    /// Why nothing may be committed, if that is so.
+    pub(super) fn refusal(&self) -> Option<Fault> {
+        if self.looked_at.lock().elapsed() >= BEFORE_COMMIT {
+            self.look();
+        }
+        self.gone.lock().clone().map(Fault::Gone)
+    }
+
+    /// What was read that is damaged.
+    pub(super) fn damage(&self) -> Option<&str> {
+        self.damage.get().map(String::as_str)
+    }
+
+    /// The write-ahead log, if the file was written over: it belongs to what was there before.
+    pub(super) fn log_of_replaced(&self) -> Option<PathBuf> {
+        self.file.as_ref().filter(|file| file.replaced.get().is_some()).map(Watched::log_path)
+    }
+
+    pub(super) fn note_damage(&self, fault: &Fault) {
+        if self.damage.set(fault.to_string()).is_ok() {
+            tracing::error!(store = %self.name, error = %fault, "the file is damaged: stop this process, and restore a backup");
+        }
+    }
+
+    pub(super) fn note_change(&self, at_ms: u64) {
+        if let Some(file) = &self.file {
+            file.last_change.store(at_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Has the log moved into the file, which then has changed by this process.
+    pub(super) fn while_moving<T>(&self, work: impl FnOnce() -> T) -> T {
+        let Some(file) = &self.file else { return work() };
+        file.begun.fetch_add(1, Ordering::SeqCst);
+        let done = work();
+        file.ended.fetch_add(1, Ordering::SeqCst);
+        done
+    }
+
+    /// Looks at the file now.
+    #[cfg(test)]
+    pub(super) fn refresh(&self) {
+        self.look();
+    }
+
+    fn look(&self) {
+        let Some(file) = &self.file else { return };
+        let found = file.problem();
+        *self.looked_at.lock() = Instant::now();
+        let mut gone = self.gone.lock();
+        match (&*gone, &found) {
+            (None, Some(problem)) => {
+                tracing::error!(store = %self.name, "{problem}. Nothing more is acknowledged, and no job begins");
+            }
+            (Some(_), None) => tracing::info!(store = %self.name, "the file is back in its place"),
+            _ => {}
+        }
+        *gone = found;
+    }
+}
+
+impl Watched {
+    fn problem(&self) -> Option<String> {
+        if let Some(replaced) = self.replaced.get() {
+            return Some(replaced.clone());
+        }
+        let remedy = "bring it back, or stop this process, which has what was acknowledged before, and start it again with the file that is meant";
+        let database = match std::fs::metadata(&self.given) {
+            Ok(found) if inode(&found) == self.database => found,
+            Ok(_) => return Some(format!("another file is at {} than the one in use: {remedy}", self.given.display())),
+            Err(error) if is_missing(&error) => {
+                return Some(format!("the file {} is gone: {remedy}", self.given.display()));
+            }
+            // It may be there all the same.
+            Err(_) => return None,
+        };
+        self.log_problem().or_else(|| self.foreign_write(&database))
+    }
+
+    fn log_path(&self) -> PathBuf {
+        let mut log = self.real.clone().into_os_string();
+        log.push("-wal");
+        log.into()
+    }
+
+    fn log_problem(&self) -> Option<String> {
+        let (log, mut known) = (self.log_path(), self.log.lock());
+        match (std::fs::metadata(&log), *known) {
+            (Ok(found), None) => *known = Some(inode(&found)),
+            (Ok(found), Some(known)) if inode(&found) == known => {}
+            (Err(error), Some(_)) if !is_missing(&error) => {}
+            (Err(_), None) => {}
+            (_, Some(_)) => {
+                return Some(format!(
+                    "the write-ahead log {} was removed or replaced, with what is not in the file yet: bring it back, or stop this process and \
+                     restore a backup",
+                    log.display()
+                ));
+            }
+        }
+        None
+    }
+
+    /// Whether something else has written into the file. Programs that only move its log into it do no harm.
+    fn foreign_write(&self, database: &Metadata) -> Option<String> {
+        let ended = self.ended.load(Ordering::SeqCst);
+        // What is under way may have written before, and not after `database` was looked at.
+        if self.begun.load(Ordering::SeqCst) != ended {
+            return None;
+        }
+        let found = (ended, (database.size(), database.mtime(), database.mtime_nsec()));
+        let mut seen = self.seen.lock();
+        match *seen {
+            Some((moves, written)) if moves == found.0 && written != found.1 => {}
+            _ => {
+                *seen = Some(found);
+                return None;
+            }
+        }
+        let problem = match self.is_the_same() {
+            Ok(None) => {
+                *seen = Some(found);
+                return None;
+            }
+            Ok(Some(problem)) => problem,
+            Err(fault) if fault.is_damage() => fault.to_string(),
+            // Looked at again the next time.
+            Err(_) => return None,
+        };
+        let problem = format!(
+            "something else has written over the file {} while it was in use ({problem}): stop this process, and restore a backup",
+            self.given.display()
+        );
+        Some(self.replaced.get_or_init(|| problem).clone())
+    }
+
+    /// Looks into the file by a connection of its own, which has nothing of it in memory.
+    fn is_the_same(&self) -> Done<Option<String>> {
+        let last_change = self.last_change.load(Ordering::Relaxed);
+        let connection = match connect_to_read(&self.real) {
+            Ok(connection) => connection,
+            Err(StoreError::Refused { source, .. }) => return Ok(Some(format!("{source:#}"))),
+            Err(error) => return Err(Fault::Refused(error.to_string())),
+        };
+        if identity::id(&connection)? != self.id {
+            return Ok(Some("it is another store now".into()));
+        }
+        let changed_at = connection.query_row(WRITTEN, [], |row| row.get::<_, i64>(0))?;
+        if u64::try_from(changed_at).unwrap_or_default() < last_change {
+            return Ok(Some("it is an older state of the store".into()));
+        }
+        self.damage_of(&connection)
+    }
+
+    fn damage_of(&self, connection: &Connection) -> Done<Option<String>> {
+        let is_small = std::fs::metadata(&self.real).is_ok_and(|file| file.len() <= CHECKED_BYTES);
+        let found = if is_small { sound(connection) } else { "ok".into() };
+        Ok((found != "ok").then_some(found))
+    }
+}
+
+fn inode(file: &Metadata) -> Inode {
+    (file.dev(), file.ino())
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The thread that looks at a file also while nothing is written to it.
+#[derive(Debug)]
+pub(super) struct Watch {
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Watch {
+    pub(super) fn start(health: Arc<Health>) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let watch = move || {
+            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                health.look();
+            }
+        };
+        Ok(Self { stop, thread: thread::Builder::new().name("embedded-watch".into()).spawn(watch)? })
+    }
+
+    pub(super) fn end(self) {
+        drop(self.stop);
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that looks at the file ended by a panic");
+        }
+    }
+}
