@@ -1,7 +1,5 @@
 //! As many links as a job may have.
 
-use std::time::Duration;
-
 use gristmill::job::{MEMBERS, NewJob, NoLink, WAITERS};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{BatchSealed, Cancelled, Pushed, Settlement, Signal, job_graph};
