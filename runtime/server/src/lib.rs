@@ -59,6 +59,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use api::idempotency::idempotency_value;
 pub use api::workers::workers;
 pub use audit::{AuditLine, AuditLog};
 pub use client::{BadServerAddress, RemoteStore, ServerAddress, StreamedEvent};

@@ -87,6 +87,30 @@ struct StartArgs {
     priority: Option<Priority>,
 }
 
+/// Erase what there is of a person or a customer: the jobs that fit a query, in every state
+///
+/// A server counts what fits, asks, and removes it for good: jobs that wait, run (they are told to stop) or are dead, with metadata, failures,
+/// checkpoints and unique values that they hold until done; the results that are kept of jobs that are over, if the query fits their id or the
+/// result; with `key:KEY` the states of the key; and the recent attempts at these jobs in the memory of that server. It says what it cannot reach.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("Example:\n  gristmill erase 'key:cust-17'\n  gristmill erase 'body.customer.email:ann@example.com' --yes\n\n{}", find::LANGUAGE))]
+pub(super) struct EraseArgs {
+    /// Conditions, with one besides topics and states
+    #[arg(required = true)]
+    query: Vec<String>,
+    #[command(flatten)]
+    whose: Whose,
+    /// Do it without asking
+    #[arg(long)]
+    yes: bool,
+}
+
+/// What an operator has to look after by other means.
+const NOT_ERASED: &str = "\
+not reached: lines in the logs of runners and in what collects them; traces; the journal and the audit log (which have ids and codes, and no bodies);
+recent attempts in the memory of other runners, until they end; ids of jobs that ended lately (`ended-retention`); unique values with a window
+(`gristmill unique free`); backups. Of jobs that are over nothing is known but id, end and result: no other condition finds these.";
+
 impl StartArgs {
     /// What a server is asked for.
     fn asked(&self) -> Result<NewBulk, Usage> {
@@ -131,6 +155,8 @@ enum Action {
     Delete,
     /// Change when jobs that wait, are ready or are delayed become due, or their priority
     Change,
+    /// Remove jobs in every state for good, with the results that are kept of jobs that are over
+    Erase,
 }
 
 impl From<Action> for BulkAction {
@@ -140,6 +166,7 @@ impl From<Action> for BulkAction {
             Action::Respawn => Self::Respawn,
             Action::Delete => Self::Delete,
             Action::Change => Self::Change,
+            Action::Erase => Self::Erase,
         }
     }
 }
@@ -151,6 +178,13 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         Command::Show(One { id, whose }) => show(global, &server(global).await?.bulk(&whose.tenant, &id).await?),
         Command::Abort(One { id, whose }) => show(global, &server(global).await?.abort_bulk(&whose.tenant, &id).await?),
     }
+}
+
+/// `gristmill erase`.
+pub(super) async fn erase(global: &Global, args: EraseArgs) -> anyhow::Result<Exit> {
+    let EraseArgs { query, whose, yes } = args;
+    let (now, delay, at, priority) = (false, None, None, None);
+    start(global, StartArgs { action: Action::Erase, query, whose, yes, now, delay, at, priority }).await
 }
 
 async fn server(global: &Global) -> anyhow::Result<RemoteStore> {
@@ -320,6 +354,12 @@ fn ended(global: &Global, bulk: &Bulk) -> anyhow::Result<Exit> {
         let jobs = if *changed == 1 { "job" } else { "jobs" };
         screen::line(&format!("{} {changed} {jobs}{}", past(*action), but(skipped)))?;
     }
+    if *action == BulkAction::Erase && !global.json {
+        if skipped.contains_key("still-running") {
+            screen::note("some jobs still run and were told to stop: erase again once they have ended");
+        }
+        screen::note(NOT_ERASED);
+    }
     if *state == BulkState::Done {
         return Ok(Exit::Done);
     }
@@ -344,6 +384,7 @@ const fn past(action: BulkAction) -> &'static str {
         BulkAction::Respawn => "respawned",
         BulkAction::Delete => "deleted",
         BulkAction::Change => "changed",
+        BulkAction::Erase => "erased",
     }
 }
 

@@ -16,7 +16,7 @@ use super::global::Global;
 use super::top;
 use super::{
     attempts, bill, bulk, check, copy, dead, dev, find, fsck, invoke, job, logging, pause, project, push, run,
-    schedule, screen, state, stats, tenant, token, topics, usage, workers,
+    schedule, screen, state, stats, tenant, token, topics, unique, usage, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_metrics::as_actor;
@@ -59,11 +59,13 @@ enum Command {
     Attempts(attempts::Args),
     Dead(dead::Args),
     Bulk(bulk::Args),
+    Erase(bulk::EraseArgs),
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Schedule(schedule::Args),
     Bill(bill::Args),
     State(state::Args),
+    Unique(unique::Args),
     Fsck(fsck::Args),
     Store(copy::Args),
     Tenant(tenant::Args),
@@ -158,11 +160,13 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Attempts(args) => attempts::run(global, args).await,
         Command::Dead(args) => dead::run(global, args).await,
         Command::Bulk(args) => bulk::run(global, args).await,
+        Command::Erase(args) => bulk::erase(global, args).await,
         Command::Pause(args) => pause::pause(global, args).await,
         Command::Resume(args) => pause::resume(global, args).await,
         Command::Schedule(args) => schedule::run(global, args).await,
         Command::Bill(args) => bill::run(global, args).await,
         Command::State(args) => state::run(global, args).await,
+        Command::Unique(args) => unique::run(global, args).await,
         Command::Fsck(args) => fsck::run(global, args).await,
         Command::Store(args) => copy::run(global, args).await,
         Command::Tenant(args) => tenant::run(global, args).await,

@@ -47,6 +47,7 @@ mod top;
 mod topic_line;
 mod topics;
 mod tree;
+mod unique;
 mod usage;
 mod used;
 mod wait;

@@ -11,6 +11,10 @@ use gristmill_store::{Inspect, StoreError, TopicCounts, purge};
 /// Jobs that one step of a purge removes.
 const STEP: usize = 10_000;
 
+/// What a purge leaves.
+const STAYS: &str = "its totals and its pause are forgotten, and it is listed again with its next job; what stays until its time is over: unique values with a \
+    window (`gristmill unique`), results that are kept, states of keys (`gristmill state`)";
+
 /// Remove the waiting and dead jobs of a topic, and forget the topic
 ///
 /// Without --yes it only says what would go. Waiting jobs are cancelled. A topic with running jobs is refused. A topic of
@@ -135,7 +139,9 @@ impl Outcome {
             }
             Self::Purged { .. } => {
                 let jobs = if removed == 1 { "job" } else { "jobs" };
-                screen::line(&format!("removed {removed} {jobs} of `{topic}`, and the topic"))
+                screen::line(&format!("removed {removed} {jobs} of `{topic}`, and the topic"))?;
+                screen::note(STAYS);
+                Ok(())
             }
             Self::HasJobs { .. } => {
                 screen::note(&format!(

@@ -14,6 +14,7 @@ use super::error::StoreError;
 use super::fsck::Fsck;
 use super::identity::Identity;
 use super::inspect::Inspect;
+use super::kept::{Results, Uniques};
 use super::operations::operations;
 use super::schedules::{ManifestSchedules, Schedules};
 use super::settlement::Settlement;
@@ -273,9 +274,9 @@ pub trait Shards: Probe {
 }
 
 /// What a producer and an operator need.
-pub trait Produce: Push + Signals + Inspect + States + Workflows + Schedules + Tokens + Bills {}
+pub trait Produce: Push + Signals + Inspect + States + Uniques + Workflows + Schedules + Tokens + Bills {}
 
-impl<S: Push + Signals + Inspect + States + Workflows + Schedules + Tokens + Bills + ?Sized> Produce for S {}
+impl<S: Push + Signals + Inspect + States + Uniques + Workflows + Schedules + Tokens + Bills + ?Sized> Produce for S {}
 
 /// Everything that a runner and an HTTP server need: every trait of the contract but [`Transfer`](crate::Transfer). See the
 /// [crate](crate) for the rules.
@@ -289,6 +290,7 @@ pub trait Store:
     + FindWork
     + ManifestSchedules
     + BillEntries
+    + Results
     + Sweep
     + Usage
     + Fsck
@@ -307,6 +309,7 @@ impl<
         + FindWork
         + ManifestSchedules
         + BillEntries
+        + Results
         + Sweep
         + Usage
         + Fsck

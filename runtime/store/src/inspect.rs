@@ -327,6 +327,23 @@ impl JobView {
         Self { state, ..Self::over(self.id, 0, None) }
     }
 
+    /// Why the last attempt failed; of a job that is over, as its result says.
+    pub fn failure(&self) -> Option<&Failure> {
+        match (&self.last_failure, &self.result) {
+            (Some(failure), _) | (None, Some(ResultView::Dead(failure))) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// The bytes of its body; of a job that is over, of its result.
+    pub(crate) fn body(&self) -> &[u8] {
+        match (&self.job, &self.result) {
+            (Some(job), _) => &job.spec.body.data,
+            (None, Some(ResultView::Complete(Some(output)))) => &output.data,
+            _ => &[],
+        }
+    }
+
     /// A job that is over: nothing but how it ended is known.
     pub(crate) const fn over(id: JobId, attempts: u32, ended: Option<JobEnd>) -> Self {
         Self {

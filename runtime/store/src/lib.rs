@@ -42,6 +42,7 @@ mod inspect;
 mod job_query;
 #[cfg(any(feature = "redis", feature = "sharding"))]
 mod joined;
+mod kept;
 mod list;
 mod move_bills;
 mod move_jobs;
@@ -92,6 +93,7 @@ pub use job_query::{
     BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, Found, JobField, JobQuery, QueryCursor, QueryError, Scanned,
     dead_groups, find, find_without_payloads, scan,
 };
+pub use kept::{Results, ResultsPage, UniqueHold, Uniques};
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use move_bills::move_bills;
 pub use move_jobs::{MovedJob, TopicMove, Unmoved, copy_results, move_states, move_windows, pause_alike};
@@ -115,7 +117,7 @@ pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 pub mod prelude {
     pub use super::{
         BillEntries, Bills, Claims, Control, DeadJobs, FindWork, Fsck, Identity, Inspect, Leases, ListJobs,
-        ManifestSchedules, PlacementRegistry, Probe, Produce, Push, Query, Schedules, Settle, Shards, Signals, States,
-        Store, Sweep, TokenLookup, Tokens, Transfer, Usage, Workers, Workflows,
+        ManifestSchedules, PlacementRegistry, Probe, Produce, Push, Query, Results, Schedules, Settle, Shards, Signals, States,
+        Store, Sweep, TokenLookup, Tokens, Transfer, Uniques, Usage, Workers, Workflows,
     };
 }

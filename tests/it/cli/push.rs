@@ -80,6 +80,24 @@ async fn an_id_pushed_again_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_unique_value_whose_window_outlives_its_topic_is_found_and_freed() {
+    let project = project().await;
+    let push =
+        || project.run(&["push", "parking", "--unique", "u", "--unique-for", "1h", "--data", "x", "--json"]).document();
+    let id = push()["id"].as_str().unwrap().to_owned();
+    project.run(&["job", "cancel", &id]).done();
+    let purged = project.run(&["topics", "purge", "parking", "--yes"]);
+    assert!(purged.err.contains("gristmill unique"), "{}", purged.err);
+    assert_eq!(push()["status"], "duplicate");
+    let said = project.run(&["unique", "show", "parking", "u"]).done();
+    assert!(said.contains(&format!("job {id} holds `u` in `parking`; it is free again in")), "{said}");
+    assert!(project.run(&["unique", "free", "parking", "u"]).done().contains("freed `u`"));
+    assert_eq!(push()["status"], "stored");
+    let none = project.run(&["unique", "free", "parking", "v"]).ended(1).err.clone();
+    assert!(none.contains("nobody holds `v`"), "{none}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_unique_value_waits_once() {
     let project = project().await;
     let push = |topic: &str| project.run(&["push", topic, "--unique", "u", "--data", "x", "--json"]).document();

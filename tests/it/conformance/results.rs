@@ -5,7 +5,7 @@ use std::time::Duration;
 use gristmill::job::{Claim, Payload};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::store::{JobState, ResultView, Settlement};
-use gristmill_tests::test_store::{TestStore, failure, job, retry, settlement, topic};
+use gristmill_tests::test_store::{TestStore, failure, job, retry, settlement, tenant, topic};
 use gristmill_tests::wait::{SOON, until};
 
 super::cases![
@@ -18,6 +18,7 @@ super::cases![
     a_respawned_job_has_no_result,
     an_attempt_that_is_not_the_last_leaves_no_result,
     a_finished_job_shows_its_attempts,
+    results_are_listed_and_forgotten,
 ];
 
 const KEEP: Duration = Duration::from_secs(3600);
@@ -99,4 +100,35 @@ async fn a_finished_job_shows_its_attempts(queue: TestStore) {
     let claim = queue.claim_one().await;
     queue.settle_with(kept(&claim, Verdict::Ack(None))).await;
     assert_eq!(queue.view(&claim.lease.job).await.unwrap().attempts, 2);
+}
+
+async fn results_are_listed_and_forgotten(queue: TestStore) {
+    let (mut all, body) = (Vec::new(), Payload { data: b"Ann".to_vec(), content_type: None });
+    for _ in 0..5 {
+        let claim = queue.running().await;
+        queue.settle_with(kept(&claim, Verdict::Ack(Some(body.clone())))).await;
+        all.push(claim.lease.job);
+    }
+    all.sort();
+    let (mut seen, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let page = queue.store.results(&tenant(), after.as_deref(), 2).await.unwrap();
+        assert!(page.jobs.len() <= 2);
+        for view in page.jobs {
+            assert_eq!((view.state, view.result), (JobState::Finished, Some(ResultView::Complete(Some(body.clone())))));
+            seen.push(view.id);
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, all);
+    let unknown = job("mail").spec.id;
+    let ids = [all[1].clone(), unknown, all[3].clone()];
+    assert_eq!(queue.store.forget_results(&tenant(), &ids).await.unwrap(), [true, false, true]);
+    assert_eq!(queue.view(&all[1]).await, None);
+    assert!(queue.view(&all[0]).await.is_some());
 }

@@ -27,6 +27,7 @@ super::cases![
     a_window_and_holding_until_done_respect_each_other,
     a_window_counts_from_push_and_not_from_due,
     after_a_window_of_no_time_the_next_job_of_the_push_holds_the_value,
+    a_value_that_is_held_for_a_time_is_found_and_freed,
 ];
 
 async fn a_query_finds_the_holder_of_a_value_first_and_then_the_others(queue: TestStore) {
@@ -224,4 +225,28 @@ async fn after_a_window_of_no_time_the_next_job_of_the_push_holds_the_value(queu
     // A push with a window forgets those that have passed.
     queue.push(&[unique_for("mail", "other", 10)]).await;
     assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(jobs[1].spec.id.clone()));
+}
+
+async fn a_value_that_is_held_for_a_time_is_found_and_freed(queue: TestStore) {
+    let (mail, store) = (topic("mail"), &queue.store);
+    assert_eq!(store.unique_hold(&mail, "u").await.unwrap(), None);
+    assert!(!store.free_unique(&mail, "u").await.unwrap());
+    let job = unique_for("mail", "u", 5000);
+    queue.push(std::slice::from_ref(&job)).await;
+    store.cancel(&tenant(), std::slice::from_ref(&job.spec.id)).await.unwrap();
+    assert!(store.forget_topic(&mail).await.unwrap());
+    let hold = store.unique_hold(&mail, "u").await.unwrap().unwrap();
+    assert_eq!((&hold.holder, hold.until), (&job.spec.id, Some(queue.in_ms(5000))));
+    assert!(store.free_unique(&mail, "u").await.unwrap() && !store.free_unique(&mail, "u").await.unwrap());
+    assert_eq!(store.unique_hold(&mail, "u").await.unwrap(), None);
+    let until_done = unique("mail", "u");
+    assert_eq!(queue.push(std::slice::from_ref(&until_done)).await, [Pushed::Stored]);
+    let hold = store.unique_hold(&mail, "u").await.unwrap().unwrap();
+    assert_eq!((&hold.holder, hold.until), (&until_done.spec.id, None));
+    assert!(!store.free_unique(&mail, "u").await.unwrap(), "a job holds it until it is done");
+    assert_eq!(pushed(&queue, "u").await, Pushed::Duplicate(until_done.spec.id));
+    queue.push(&[unique_for("mail", "v", 5)]).await;
+    queue.pass(5);
+    assert_eq!(store.unique_hold(&mail, "v").await.unwrap(), None, "its time is over");
+    assert!(!store.free_unique(&mail, "v").await.unwrap());
 }

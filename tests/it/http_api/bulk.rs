@@ -6,7 +6,7 @@ use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, End, Script};
 use serde_json::{Value, json};
 
-use super::{NOBODY, PUPPET, job_path, refused, runner, script, until_it_is};
+use super::{ECHO, NOBODY, PUPPET, job_path, refused, runner, script, until_it_is};
 use crate::metrics::stream::Stream;
 use crate::tokens::token;
 
@@ -21,6 +21,7 @@ on_both_stores! {
     a_bulk_action_that_makes_no_sense_is_refused_with_the_remedy
     it_needs_read_and_admin
     events_say_who_did_what_to_how_many
+    what_there_is_of_a_person_is_erased_in_every_state
 }
 
 const BULK: &str = "/v1/tenants/default/bulk";
@@ -261,4 +262,42 @@ async fn events_say_who_did_what_to_how_many(runner: TestRunner) {
     };
     assert_eq!((&events[0].data["bulk"], &events[1].data["bulk"]), (&facts("running", 0), &facts("done", 3)));
     assert_eq!((&events[1].data["tenant"], events[1].data.get("topic")), (&json!("default"), None));
+}
+
+async fn what_there_is_of_a_person_is_erased_in_every_state(runner: TestRunner) {
+    push(&runner, NOBODY, vec![
+        json!({ "id": "waits", "body": { "to": "Ann M\u{fc}ller" } }),
+        json!({ "id": "delayed", "metadata": { "to": "ann m\u{fc}ller" }, "delay_ms": 3_600_000, "keep_result_ms": 600_000 }),
+        json!({ "id": "other", "body": { "to": "Bob" } }),
+    ])
+    .await;
+    push(
+        &runner,
+        ECHO,
+        vec![
+            json!({ "id": "over", "body": "for Ann M\u{fc}ller", "keep_result_ms": 600_000 }),
+            json!({ "id": "over-other", "body": "for Bob", "keep_result_ms": 600_000 }),
+        ],
+    )
+    .await;
+    let cause = Cause { code: "full".into(), message: "no room for Ann M\u{fc}ller".into(), ..Cause::default() };
+    let mut dead = script(&Script::end(End::Reject(cause)));
+    (dead["id"], dead["keep_result_ms"]) = (json!("dead"), json!(600_000));
+    push(&runner, PUPPET, vec![dead]).await;
+    for id in ["dead", "over", "over-other"] {
+        until_it_is(&runner, id, if id == "dead" { "dead" } else { "finished" }).await;
+    }
+    let bulk = carried_out(&runner, "erase", "\"ann m\u{fc}ller\"").await;
+    assert_eq!((&bulk["matched"], &bulk["changed"]), (&json!(4), &json!(4)), "{bulk}");
+    for id in ["waits", "delayed", "dead", "over"] {
+        let view = runner.client().get(&job_path(&json!(id))).await.json();
+        assert!(view["result"].is_null() && view["job"].is_null(), "{id}: {view}");
+    }
+    let attempts = runner.client().get("/v1/tenants/default/attempts").await.text();
+    assert!(!attempts.contains("no room for") && attempts.contains("over-other"), "{attempts}");
+    assert_eq!(runner.client().get(&job_path(&json!("other"))).await.json()["state"], "ready");
+    let kept = runner.client().get(&job_path(&json!("over-other"))).await.json();
+    assert_eq!(kept["result"]["outcome"], "complete", "{kept}");
+    let again = counted(&runner, "erase", "\"ann m\u{fc}ller\"").await;
+    assert_eq!(again["matched"], 0, "{again}");
 }

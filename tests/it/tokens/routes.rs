@@ -52,6 +52,7 @@ const CHANGE_IDS: &str = r#"{"ids":["{job}"],"due":"now"}"#;
 const NEW_TOKEN: &str = r#"{"tenant":"{tenant}","scopes":[]}"#;
 const LIMITS: &str = "{}";
 const STATE: &str = "/v1/tenants/{tenant}/topics/{topic}/state/{key}";
+const UNIQUE: &str = "/v1/tenants/{tenant}/topics/{topic}/unique/{value}";
 const SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}";
 const PAUSE_SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}/pause";
 const RESUME_SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}/resume";
@@ -115,6 +116,8 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/schedules", "", Tenant(Read)),
     route("GET", STATE, "", Tenant(Read)),
     route("DELETE", STATE, "", Tenant(Admin)),
+    route("GET", UNIQUE, "", Tenant(Read)),
+    route("DELETE", UNIQUE, "", Tenant(Admin)),
     route("GET", SCHEDULE, "", Tenant(Read)),
     route("PUT", SCHEDULE, r#"{"cron":"@daily"}"#, Tenant(Admin)),
     route("POST", RUN_SCHEDULE, "{}", Tenant(Admin)),

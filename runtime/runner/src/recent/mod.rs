@@ -97,6 +97,16 @@ impl RecentAttempts {
 }
 
 impl RecentAttempts {
+    /// Forgets the attempts at these jobs, with their messages and logs.
+    pub fn forget(&self, tenant: &Name, jobs: &[JobId]) {
+        let mut rings = self.0.lock();
+        let Some(of_tenant) = rings.tenants.get_mut(tenant).filter(|_| !jobs.is_empty()) else { return };
+        let before = of_tenant.bytes();
+        of_tenant.forget(&jobs.iter().collect());
+        let now = of_tenant.bytes();
+        rings.bytes -= before - now;
+    }
+
     /// How long the attempts of a tenant ran, by topic: of those that are kept, the latest of which none is missing.
     pub fn run_times(&self, tenant: &Name) -> BTreeMap<Name, RunTimes> {
         let times = self.0.lock().tenants.get(tenant).map(TenantRings::run_times).unwrap_or_default();

@@ -1,10 +1,10 @@
 //! The attempts of one tenant: a ring of failures, and one of all others.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::RecentWanted;
 use super::attempt::Entry;
-use gristmill_core::job::Name;
+use gristmill_core::job::{JobId, Name};
 use gristmill_core::time::Timestamp;
 
 /// Attempts in one ring.
@@ -38,6 +38,13 @@ impl TenantRings {
     pub(super) fn shrink(&mut self, bytes: usize) {
         self.failed.shrink(bytes / 4 * 3);
         self.others.shrink(bytes / 4);
+    }
+
+    pub(super) fn forget(&mut self, jobs: &HashSet<&JobId>) {
+        for ring in [&mut self.failed, &mut self.others] {
+            ring.attempts.retain(|kept| !jobs.contains(kept.line.job()));
+            ring.bytes = ring.attempts.iter().map(|kept| kept.bytes).sum();
+        }
     }
 
     pub(super) const fn bytes(&self) -> usize {

@@ -20,6 +20,8 @@ const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// How long a key is remembered.
 const WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// What its unique values begin with.
+const PREFIX: &str = "idempotency-key:";
 /// Hexadecimal digits of the key's hash, and of the request's.
 const KEY_DIGITS: usize = 32;
 const REQUEST_DIGITS: usize = 16;
@@ -70,7 +72,7 @@ impl Idempotency {
         if let Ok(id) = format!("{held}-{}", self.request).parse() {
             job.spec.id = id;
         }
-        job.spec.unique = Some(Unique { value: format!("idempotency-key:{held}"), window: Some(WINDOW) });
+        job.spec.unique = Some(Unique { value: format!("{PREFIX}{held}"), window: Some(WINDOW) });
         Ok(())
     }
 
@@ -91,10 +93,19 @@ impl Idempotency {
     }
 
     fn held(&self, topic: &TopicId, index: usize) -> String {
-        let (TopicId { tenant, topic }, index) = (topic, index.to_string());
-        let parts = [tenant.as_str(), topic.as_str(), &self.key, &index].map(str::as_bytes);
-        digits(&parts, KEY_DIGITS)
+        held(&self.key, topic, index)
     }
+}
+
+fn held(key: &str, TopicId { tenant, topic }: &TopicId, index: usize) -> String {
+    let index = index.to_string();
+    let parts = [tenant.as_str(), topic.as_str(), key, &index].map(str::as_bytes);
+    digits(&parts, KEY_DIGITS)
+}
+
+/// The unique value that the first job of a request with this `Idempotency-Key` holds.
+pub fn idempotency_value(topic: &TopicId, key: &str) -> String {
+    format!("{PREFIX}{}", held(key, topic, 0))
 }
 
 /// The first digits of the hash of these parts. Each part's length is hashed, too: the same bytes cut otherwise differ.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::registry::{Entry, SERVER_ENDED};
-use super::work::Progress;
+use super::work::{BulkStore, Progress, Step};
 use crate::limits::requests::NoPermit;
 use crate::problem::{COME_AGAIN, Code, Problem};
 use crate::state::AppState;
@@ -91,8 +91,11 @@ async fn all_steps(state: &AppState, entry: &Entry, is_dry: bool) -> Result<(), 
             return Err(Halt::TokenEnded);
         }
         // A step takes its turn among the requests of the tenant, has as much time, and waits for the threads as they do.
-        let note = |step| entry.note(step, is_dry);
-        let step = async { Ok(entry.work.step(&*state.store, &mut progress, !is_dry, &note).await?) };
+        let note = |step: Step| {
+            state.recent.forget(&entry.work.tenant, &step.erased);
+            entry.note(step, is_dry);
+        };
+        let step = async { Ok(entry.work.step(BulkStore::of(&*state.store), &mut progress, !is_dry, &note).await?) };
         let step = state.request_limiter.within(NoPermit::at_beginning(), Some(&entry.work.tenant), step);
         match state.pacer.of(&entry.work.tenant).run(step).await {
             Ok(true) => tries = 0,

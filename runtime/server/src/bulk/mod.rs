@@ -8,6 +8,7 @@
 //! `registry` keeps them, in the memory of this server; `engine` carries them out, `work` is one step of that.
 
 mod engine;
+mod erase;
 mod registry;
 mod work;
 

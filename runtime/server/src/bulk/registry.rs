@@ -242,7 +242,7 @@ impl Entry {
 
     /// Notes what a step did, in the dry run or in earnest.
     pub(super) fn note(&self, step: Step, is_dry: bool) {
-        let Step { looked_at, matched, samples, changed, skipped } = step;
+        let Step { looked_at, matched, samples, changed, skipped, erased: _ } = step;
         self.change(|shown| {
             shown.looked_at += looked_at as u64;
             if is_dry {

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::engine::{carry_out, run};
 use super::registry::{Entry, SERVER_ENDED};
-use super::work::{self, Step, Work};
+use super::work::{self, BulkStore, Step, Work};
 use crate::auth::Auth;
 use crate::auth::identity::Identity;
 use crate::problem::{Code, Problem};
@@ -242,9 +242,10 @@ async fn a_step_that_failed_or_was_dropped_goes_on_where_it_stopped() {
     let work = Work::new(tenant(), &new(BulkAction::Cancel, None)).unwrap();
     let (mut progress, noted, mut stops) = (work::Progress::default(), Noted::default(), 0);
     let note = |step| noted.add(step);
+    let kept = BulkStore { jobs: &store, states: &*state.store, results: &*state.store };
     loop {
         tokio::select! {
-            stepped = work.step(&store, &mut progress, true, &note) => match stepped {
+            stepped = work.step(kept, &mut progress, true, &note) => match stepped {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -267,11 +268,11 @@ async fn a_job_that_moves_against_the_search_is_met_in_another_pass() {
     let work = Work::new(tenant(), &new(BulkAction::Cancel, None)).unwrap();
     let (mut progress, noted) = (work::Progress::default(), Noted::default());
     let store = &*state.store;
-    assert!(work.step(store, &mut progress, true, &|step| noted.add(step)).await.unwrap());
+    assert!(work.step(BulkStore::of(store), &mut progress, true, &|step| noted.add(step)).await.unwrap());
     // In front of the ready ones, some of which have been read.
     let now = JobChange { due: Some(Due::Now), priority: Some(Priority::High) };
     assert_eq!(store.change(&tenant(), &[late.spec.id], &now).await.unwrap(), [JobChanged::Changed]);
-    while work.step(store, &mut progress, true, &|step| noted.add(step)).await.unwrap() {}
+    while work.step(BulkStore::of(store), &mut progress, true, &|step| noted.add(step)).await.unwrap() {}
     assert_eq!((noted.0.into_inner(), left(&state).await), ((1501, 0), 0));
 }
 
@@ -282,13 +283,13 @@ async fn what_was_changed_in_one_pass_is_left_alone_in_the_next() {
     let (mut progress, noted) = (work::Progress::default(), Noted::default());
     let store = &*state.store;
     while noted.0.borrow().0 < 2 {
-        assert!(work.step(store, &mut progress, true, &|step| noted.add(step)).await.unwrap());
+        assert!(work.step(BulkStore::of(store), &mut progress, true, &|step| noted.add(step)).await.unwrap());
     }
     let page = store.jobs(&topic(), StateFilter::Ready, None, 10).await.unwrap();
     let ids: Vec<_> = page.jobs.into_iter().map(|view| view.id).collect();
     let low = JobChange { due: None, priority: Some(Priority::Low) };
     assert_eq!(store.change(&tenant(), &ids, &low).await.unwrap(), [JobChanged::Changed; 2]);
-    while work.step(store, &mut progress, true, &|step| noted.add(step)).await.unwrap() {}
+    while work.step(BulkStore::of(store), &mut progress, true, &|step| noted.add(step)).await.unwrap() {}
     assert_eq!(noted.0.into_inner(), (2, 0));
     assert_eq!(store.change(&tenant(), &ids, &low).await.unwrap(), [JobChanged::Unchanged; 2]);
 }

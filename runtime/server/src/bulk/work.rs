@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
 
+use super::erase::Erase;
 use crate::problem::{Code, Problem};
 use crate::wire::BATCH;
 use crate::wire::bulk::{BulkAction, BulkSample, NewBulk, SAMPLES};
 use gristmill_core::job::{Due, Job, JobChange, JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_store::{
-    Cancelled, Found, Inspect, JobChanged, JobQuery, JobState, JobView, QueryCursor, StoreError, find_without_payloads,
+    Cancelled, Found, Inspect, JobChanged, JobQuery, JobState, JobView, QueryCursor, Results, States, Store,
+    StoreError, find_without_payloads,
 };
 
 const NOT_SELECTIVE: &str = "`q` has no condition besides topics and states, so that it would choose every job of these: add one, such as \
@@ -19,11 +21,27 @@ const NOT_SELECTIVE: &str = "`q` has no condition besides topics and states, so 
 /// So often the lists are gone through at most.
 const PASSES: usize = 5;
 
+/// What bulk actions need of a store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BulkStore<'s> {
+    pub(super) jobs: &'s dyn Inspect,
+    pub(super) states: &'s dyn States,
+    pub(super) results: &'s dyn Results,
+}
+
+impl<'s> BulkStore<'s> {
+    pub(super) fn of(store: &'s dyn Store) -> Self {
+        Self { jobs: store, states: store, results: store }
+    }
+}
+
 /// What a bulk action does, and to which jobs.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(super) tenant: Name,
     action: BulkAction,
+    /// Of [`BulkAction::Erase`].
+    erase: Option<Erase>,
     /// Of [`BulkAction::Change`]. `After` counts from when it was made.
     change: JobChange,
     query: JobQuery,
@@ -32,14 +50,12 @@ pub(crate) struct Work {
 /// How far a bulk action is.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    after: Option<QueryCursor>,
-    /// Every list has been read.
-    at_end: bool,
+    place: Place,
     /// The jobs of the last page, which wait for their turn. A cursor finds its place by the last jobs of its page, so these are
     /// changed only once the next page has been read.
-    found: BTreeMap<TopicId, Vec<JobId>>,
-    /// Those whose turn it is.
-    due: BTreeMap<TopicId, Vec<JobId>>,
+    found: BTreeMap<Option<TopicId>, Vec<JobId>>,
+    /// Those whose turn it is, by topic; without one: of which nothing but their results is left.
+    due: BTreeMap<Option<TopicId>, Vec<JobId>>,
     /// How often the lists have been gone through.
     passes: usize,
     /// This pass has changed a job.
@@ -47,6 +63,18 @@ pub(super) struct Progress {
     /// The jobs that were changed, which later passes leave alone: by a hash of 64 bits, since they may be millions.
     changed: HashSet<u64>,
     hasher: RandomState,
+}
+
+/// Where jobs are looked for next.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) enum Place {
+    /// Before all jobs: the states of keys.
+    #[default]
+    Begin,
+    Lists(Option<QueryCursor>),
+    /// Behind all lists.
+    Results(Option<String>),
+    End,
 }
 
 /// What was done in a step.
@@ -58,6 +86,8 @@ pub(super) struct Step {
     pub(super) changed: usize,
     /// By reason.
     pub(super) skipped: BTreeMap<&'static str, usize>,
+    /// The jobs of which nothing is to be left.
+    pub(super) erased: Vec<JobId>,
 }
 
 impl Work {
@@ -72,8 +102,10 @@ impl Work {
             BulkAction::Cancel => &["ready", "delayed", "waiting", "running"],
             BulkAction::Respawn | BulkAction::Delete => &["dead"],
             BulkAction::Change => &["ready", "delayed", "waiting"],
+            BulkAction::Erase => &["ready", "delayed", "waiting", "running", "dead"],
         };
-        Ok(Self { tenant, action: new.action, change: new.change(), query: query.of_states(states) })
+        let erase = (new.action == BulkAction::Erase).then(|| Erase { tenant: tenant.clone(), query: query.clone() });
+        Ok(Self { tenant, action: new.action, erase, change: new.change(), query: query.of_states(states) })
     }
 
     /// From when ages are counted. Jobs that were pushed or died later are not meant.
@@ -87,7 +119,7 @@ impl Work {
     /// repeated with the same progress, and goes on where it stopped. Only a call without an answer is made again.
     pub(super) async fn step(
         &self,
-        store: &dyn Inspect,
+        store: BulkStore<'_>,
         progress: &mut Progress,
         acts: bool,
         note: &impl Fn(Step),
@@ -101,16 +133,23 @@ impl Work {
 
     async fn look(
         &self,
-        store: &dyn Inspect,
+        store: BulkStore<'_>,
         progress: &mut Progress,
         acts: bool,
         note: &impl Fn(Step),
     ) -> Result<(), StoreError> {
-        let found = match progress.at_end {
-            true => Found::default(),
-            false => find_without_payloads(store, &self.tenant, &self.query, progress.after.clone(), BATCH).await?,
+        let (Found { mut jobs, looked_at, .. }, next) = match (&progress.place, &self.erase) {
+            (Place::Begin, Some(erase)) => {
+                let states = erase.states(store, acts).await?;
+                let matched = if progress.passes == 0 { states } else { 0 };
+                note(Step { matched, changed: if acts { states } else { 0 }, ..Step::default() });
+                (Found::default(), Place::Lists(None))
+            }
+            (Place::Begin, None) => self.look_at_lists(store, progress.passes, None).await?,
+            (Place::Lists(after), _) => self.look_at_lists(store, progress.passes, after.clone()).await?,
+            (Place::Results(after), Some(erase)) => erase.results(store, after.as_deref()).await?,
+            (Place::Results(_), None) | (Place::End, _) => (Found::default(), Place::End),
         };
-        let Found { mut jobs, looked_at, next } = found;
         jobs.retain(|job| self.is_meant(job) && !progress.has_changed_it(&job.id));
         if progress.passes == 0 {
             let samples = jobs.iter().filter_map(sample).take(SAMPLES).collect();
@@ -121,27 +160,41 @@ impl Work {
         }
         progress.due = mem::take(&mut progress.found);
         for view in jobs {
-            if let Some(job) = view.job {
-                progress.found.entry(job.spec.topic).or_default().push(view.id);
-            }
+            progress.found.entry(view.job.map(|job| job.spec.topic)).or_default().push(view.id);
         }
-        (progress.at_end, progress.after) = (next.is_none(), next);
+        progress.place = next;
         Ok(())
+    }
+
+    async fn look_at_lists(
+        &self,
+        store: BulkStore<'_>,
+        passes: usize,
+        after: Option<QueryCursor>,
+    ) -> Result<(Found, Place), StoreError> {
+        let found = find_without_payloads(store.jobs, &self.tenant, &self.query, after, BATCH).await?;
+        let next = match (&found.next, &self.erase) {
+            (Some(next), _) => Place::Lists(Some(next.clone())),
+            // They do not move.
+            (None, Some(_)) if passes == 0 => Place::Results(None),
+            (None, _) => Place::End,
+        };
+        Ok((found, next))
     }
 
     /// A job that moves against the search, as one that comes due behind it, is not met: so the lists are gone through again until that
     /// changes nothing more. The dead do not move.
     fn goes_through_again(&self, progress: &mut Progress) -> bool {
-        let moves = matches!(self.action, BulkAction::Cancel | BulkAction::Change);
+        let moves = matches!(self.action, BulkAction::Cancel | BulkAction::Change | BulkAction::Erase);
         progress.passes += 1;
         let again = moves && progress.passes < PASSES && (progress.passes == 1 || progress.has_changed);
-        (progress.at_end, progress.has_changed) = (false, false);
+        (progress.place, progress.has_changed) = (Place::Begin, false);
         again
     }
 
     /// What comes after the dry run does not count: otherwise jobs that are pushed all the time would never end.
     fn is_meant(&self, view: &JobView) -> bool {
-        let Some(job) = &view.job else { return false };
+        let Some(job) = &view.job else { return self.erase.is_some() };
         let came_at = if let JobState::Dead { since } = view.state { since } else { job.enqueued_at };
         came_at <= self.since() && (self.action != BulkAction::Change || self.is_otherwise(&view.state, job))
     }
@@ -172,29 +225,43 @@ impl Work {
         JobChange { due, ..self.change }
     }
 
-    async fn act(&self, store: &dyn Inspect, progress: &mut Progress, note: &impl Fn(Step)) -> Result<(), StoreError> {
+    async fn act(&self, store: BulkStore<'_>, progress: &mut Progress, note: &impl Fn(Step)) -> Result<(), StoreError> {
         while let Some((topic, ids)) = progress.due.first_key_value() {
-            let skipped: Vec<Option<&'static str>> = match self.action {
-                BulkAction::Cancel => {
-                    let too_late = |cancelled| (cancelled == Cancelled::TooLate).then_some("too-late");
-                    store.cancel(&self.tenant, ids).await?.into_iter().map(too_late).collect()
-                }
-                BulkAction::Change => {
-                    let changed = store.change(&self.tenant, ids, &self.change_now()).await?;
-                    changed.into_iter().map(not_changed).collect()
-                }
-                BulkAction::Respawn => store.respawn(topic, ids).await?.into_iter().map(not_dead).collect(),
-                BulkAction::Delete => store.delete_dead(topic, ids).await?.into_iter().map(not_dead).collect(),
+            let skipped = match (&self.erase, topic) {
+                (Some(erase), topic) => erase.jobs(store, topic.as_ref(), ids).await?,
+                (None, Some(topic)) => self.act_on(store, topic, ids).await?,
+                (None, None) => Vec::new(),
             };
-            note(progress.acted(&skipped));
+            note(progress.acted(&skipped, self.erase.is_some()));
         }
         Ok(())
+    }
+
+    /// Says of each job why it was not changed, if it was not.
+    async fn act_on(
+        &self,
+        store: BulkStore<'_>,
+        topic: &TopicId,
+        ids: &[JobId],
+    ) -> Result<Vec<Option<&'static str>>, StoreError> {
+        Ok(match self.action {
+            BulkAction::Cancel | BulkAction::Erase => {
+                let too_late = |cancelled| (cancelled == Cancelled::TooLate).then_some("too-late");
+                store.jobs.cancel(&self.tenant, ids).await?.into_iter().map(too_late).collect()
+            }
+            BulkAction::Change => {
+                let changed = store.jobs.change(&self.tenant, ids, &self.change_now()).await?;
+                changed.into_iter().map(not_changed).collect()
+            }
+            BulkAction::Respawn => store.jobs.respawn(topic, ids).await?.into_iter().map(not_dead).collect(),
+            BulkAction::Delete => store.jobs.delete_dead(topic, ids).await?.into_iter().map(not_dead).collect(),
+        })
     }
 }
 
 impl Progress {
     fn is_at_end(&self) -> bool {
-        self.at_end && self.found.is_empty() && self.due.is_empty()
+        self.place == Place::End && self.found.is_empty() && self.due.is_empty()
     }
 
     fn has_changed_it(&self, id: &JobId) -> bool {
@@ -203,7 +270,7 @@ impl Progress {
 
     /// Takes out the jobs of the first topic, each of which was changed or skipped for a reason. Passes after the first one count only
     /// what they change: they meet the skipped ones again.
-    fn acted(&mut self, skipped: &[Option<&'static str>]) -> Step {
+    fn acted(&mut self, skipped: &[Option<&'static str>], erases: bool) -> Step {
         let mut step = Step::default();
         let ids = self.due.pop_first().map(|(_, ids)| ids).unwrap_or_default();
         for (id, skipped) in ids.iter().zip(skipped) {
@@ -215,6 +282,7 @@ impl Progress {
             }
         }
         self.has_changed |= step.changed > 0;
+        step.erased = if erases { ids } else { Vec::new() };
         step
     }
 }
@@ -232,6 +300,6 @@ fn not_changed(changed: JobChanged) -> Option<&'static str> {
 }
 
 fn sample(view: &JobView) -> Option<BulkSample> {
-    let topic = view.job.as_ref()?.spec.topic.topic.clone();
+    let topic = view.topic()?.topic.clone();
     Some(BulkSample { id: view.id.clone(), topic, state: view.state.as_str().into() })
 }

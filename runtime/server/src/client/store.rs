@@ -25,7 +25,7 @@ use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
     Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobView, ListJobs, Page,
     Push, Pushed, Query, QueryCursor, ServerName, Signal, Signals, StateDeleted, StateFilter, States, StoreError,
-    StoreId, TopicCounts, VersionedState,
+    StoreId, TopicCounts, UniqueHold, Uniques, VersionedState,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -256,14 +256,14 @@ fn searching(path: &str, fields: &[(&str, &str)], after: Option<&QueryCursor>) -
 #[async_trait]
 impl States for RemoteStore {
     async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError> {
-        let question = Question::get(state_path(topic, key), "read the state of a key");
+        let question = Question::get(path_of(topic, "state", key), "read the state of a key");
         let wire::KeyState { state, version } = self.server.ask(question).await?;
         Ok(state.zip(version).map(|(wire::Base64(value), version)| VersionedState { value, version }))
     }
 
     async fn delete_state(&self, topic: &TopicId, key: &str, version: Option<u64>) -> Result<StateDeleted, StoreError> {
         const DOING: &str = "delete the state of a key";
-        let question = Question::delete(state_path(topic, key), DOING).if_version(version);
+        let question = Question::delete(path_of(topic, "state", key), DOING).if_version(version);
         match self.server.ask_if_known(question).await? {
             Ok(wire::Changed { changed: true }) => Ok(StateDeleted::Deleted),
             Ok(wire::Changed { changed: false }) => Ok(StateDeleted::Missing),
@@ -273,10 +273,25 @@ impl States for RemoteStore {
     }
 }
 
-/// A key may be any text.
-fn state_path(topic: &TopicId, key: &str) -> String {
-    let mut path = format!("{}/state/", topic_path(topic));
-    for byte in key.bytes() {
+#[async_trait]
+impl Uniques for RemoteStore {
+    async fn unique_hold(&self, topic: &TopicId, value: &str) -> Result<Option<UniqueHold>, StoreError> {
+        let question = Question::get(path_of(topic, "unique", value), "look up a unique value");
+        let wire::UniqueHold { holder, until } = self.server.ask(question).await?;
+        Ok(holder.map(|holder| UniqueHold { holder, until }))
+    }
+
+    async fn free_unique(&self, topic: &TopicId, value: &str) -> Result<bool, StoreError> {
+        let question = Question::delete(path_of(topic, "unique", value), "free a unique value");
+        let wire::Changed { changed } = self.server.ask(question).await?;
+        Ok(changed)
+    }
+}
+
+/// Of what a topic has by this name, which may be any text.
+fn path_of(topic: &TopicId, what: &str, name: &str) -> String {
+    let mut path = format!("{}/{what}/", topic_path(topic));
+    for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
             path.push(byte.into());
         } else {

@@ -17,7 +17,7 @@ use tower_http::decompression::RequestDecompressionLayer;
 use super::{accept, authenticate, measure, request_id};
 use crate::api::{
     attempts, audit, bill, bulk, components, dead, health, history, job, jobs, list, me, metrics, moves, openapi, push,
-    schedules, states, tenant_limits, tokens, topics, workers,
+    schedules, states, tenant_limits, tokens, topics, uniques, workers,
 };
 use crate::audit::Recorder;
 use crate::auth::{Auth, origin};
@@ -229,6 +229,7 @@ fn api(time: Duration) -> Routes {
         .merge(tenant_limits::routes())
         .merge(history::routes())
         .merge(states::routes())
+        .merge(uniques::routes())
         .merge(moves::routes())
         .merge(signals::routes())
         .merge(tokens::routes())

@@ -23,6 +23,9 @@ pub enum BulkAction {
     Delete,
     /// Changes when jobs that wait, are ready or are delayed become due, or their priority.
     Change,
+    /// Removes jobs in every state for good, with the results that are kept of them and of jobs that are over, and the states of the key that the
+    /// query names.
+    Erase,
 }
 
 /// How far it is.
@@ -89,13 +92,13 @@ pub struct Bulk {
     pub ended_at: Option<Timestamp>,
     /// How many jobs were held against the query: in the dry run, and from zero again since it was started.
     pub looked_at: u64,
-    /// How many jobs fit in the dry run. Of `change` only those that are otherwise.
+    /// How many jobs fit in the dry run. Of `change` only those that are otherwise; of `erase` with the states of the key.
     pub matched: u64,
     /// Some of these, at most five.
     pub samples: Vec<BulkSample>,
     /// How many jobs were changed.
     pub changed: u64,
-    /// How many jobs were not, by reason: `too-late` (over, or dead; running, of `change`), `not-dead` (or another job holds its
+    /// How many jobs were not, by reason: `too-late` (over, or dead; running, of `change`), `still-running` (of `erase`: told to stop), `not-dead` (or another job holds its
     /// unique value), `unchanged`, and, once it is done, `no-longer-fits`.
     pub skipped: BTreeMap<String, u64>,
     /// Why it failed, or what aborted it.
@@ -144,6 +147,7 @@ impl BulkAction {
             Self::Respawn => "respawn",
             Self::Delete => "delete",
             Self::Change => "change",
+            Self::Erase => "erase",
         }
     }
 }

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::audit::Action;
 use gristmill_core::job::{Due, JobId, Name, NewJob, Priority};
 use gristmill_core::json::{self, at_most};
+use gristmill_core::time::Timestamp;
 use gristmill_core::token::{Scope, Token};
 use gristmill_store::TenantPlacement;
 use gristmill_store::{BatchSealed, Cancelled, DeadJob, JobChanged, JobView, Pushed, TopicCounts, WaitsFor};
@@ -305,6 +306,16 @@ pub(super) struct KeyState {
     pub(super) state: Option<Base64>,
     /// Grows by one with each change, also over deletions. `null` if there is no state.
     pub(super) version: Option<u64>,
+}
+
+/// Who holds a unique value.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct UniqueHold {
+    /// The job, which may be gone. `null`: the value is free.
+    pub(super) holder: Option<JobId>,
+    /// Until when it is held, in milliseconds since 1970. `null`: until the job is done.
+    #[serde(rename = "until_ms")]
+    pub(super) until: Option<Timestamp>,
 }
 
 /// What `DELETE` of a topic does with its jobs.

@@ -20,6 +20,7 @@ mod fsck;
 mod health;
 mod identity;
 mod inspect;
+mod kept;
 mod key_rates;
 mod keys;
 mod lease;

@@ -141,7 +141,7 @@ impl EmbeddedStore {
     }
 }
 
-fn read(row: &Row<'_>, job: &JobId) -> Done<(u32, ResultView, Option<Name>)> {
+pub(super) fn read(row: &Row<'_>, job: &JobId) -> Done<(u32, ResultView, Option<Name>)> {
     let unreadable = |problem: &str| Fault::Unreadable { job: job.to_string(), problem: problem.into() };
     let view = match text(row, "end")?.unwrap_or_default() {
         "complete" => {
@@ -159,9 +159,9 @@ fn read(row: &Row<'_>, job: &JobId) -> Done<(u32, ResultView, Option<Name>)> {
     Ok((attempts(row.get("attempts")?), view, topic))
 }
 
-pub(super) fn forget(connection: &Connection, tenant: &Name, job: &JobId) -> Done<()> {
-    connection.prepare_cached(DROP)?.execute([tenant.as_str(), job.as_str()])?;
-    Ok(())
+/// Returns whether there was one.
+pub(super) fn forget(connection: &Connection, tenant: &Name, job: &JobId) -> Done<bool> {
+    Ok(connection.prepare_cached(DROP)?.execute([tenant.as_str(), job.as_str()])? > 0)
 }
 
 impl Work<'_> {

@@ -130,7 +130,7 @@ impl JobField {
     /// Calls `test` with each text that the job has here until it says `true`, and returns whether it did.
     pub fn any_text(&self, view: &JobView, test: &mut dyn FnMut(&str) -> bool) -> bool {
         let spec = view.job.as_ref().map(|job| &job.spec);
-        let failure = view.last_failure.as_ref();
+        let failure = view.failure();
         match self {
             Self::State => test(view.state.as_str()),
             Self::Topic => view.topic().is_some_and(|topic| test(topic.topic.as_str())),

@@ -128,8 +128,8 @@ impl Condition {
 }
 
 impl JobQuery {
-    /// Whether a job of this name of a topic may fit.
-    fn fits_topic(&self, topic: &Name) -> bool {
+    /// Whether a job of a topic of this name may fit.
+    pub fn fits_topic(&self, topic: &Name) -> bool {
         self.name_fits(&JobField::Topic, topic.as_str())
     }
 
@@ -155,8 +155,28 @@ impl JobQuery {
     }
 
     /// The only id that fits, if the query names it.
-    fn id(&self) -> Option<JobId> {
+    pub fn id(&self) -> Option<JobId> {
         self.only(&JobField::Id)?.parse().ok()
+    }
+
+    /// The only key that fits, if the query names it.
+    pub fn only_key(&self) -> Option<&str> {
+        self.only(&JobField::Key)
+    }
+
+    /// Whether all its conditions are about what is known of a job that is over and whose result is kept: without that, what is not known would
+    /// fit each condition that is negated.
+    pub fn is_about_results(&self) -> bool {
+        use JobField::{Anything, Attempts, Body, Code, Id, Message, Reason, State, Topic};
+        let is_known = |field: &JobField| {
+            matches!(field, Id | State | Topic | Attempts | Reason | Code | Message | Body(_) | Anything)
+        };
+        self.conditions.iter().all(|condition| is_known(&condition.field))
+    }
+
+    /// Whether it has a condition about topics.
+    pub fn names_topics(&self) -> bool {
+        self.conditions.iter().any(|condition| condition.field == JobField::Topic)
     }
 
     /// The only text of this field that fits, if the query names it.

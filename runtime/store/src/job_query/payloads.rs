@@ -64,11 +64,11 @@ impl PayloadTests {
     /// Whether each of them holds for a job, or does not, as it is to be. Lets others run while it reads a large body.
     pub(super) async fn hold(&self, view: &JobView) -> bool {
         let spec = view.job.as_ref().map(|job| &job.spec);
-        let body = spec.map_or(&[][..], |spec| spec.body.data.as_slice());
+        let body = view.body();
         if self.values_in(body) != self.wanted & self.of_values {
             return false;
         }
-        let failure = view.last_failure.as_ref().map(|failure| &failure.detail);
+        let failure = view.failure().map(|failure| &failure.detail);
         let of_failure = failure.map(|detail| [detail.code.as_str(), head(&detail.message)]);
         let of_job = spec.map(|spec| [spec.key.as_deref(), spec.unique.as_ref().map(|unique| unique.value.as_str())]);
         let metadata = spec.into_iter().flat_map(|spec| &spec.metadata).map(|(_, value)| value.as_str());

@@ -358,7 +358,7 @@ fn limit_reached(score: f64) -> LimitReached {
     }
 }
 
-fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
+pub(super) fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
     let (attempts, result, result_topic) = read_result(result)?;
     Some(JobView { result: Some(result), result_topic, ..JobView::over(id.clone(), attempts, None) })
 }

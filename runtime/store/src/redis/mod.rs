@@ -23,6 +23,7 @@ mod gather;
 mod holder;
 mod identity;
 mod inspect;
+mod kept;
 mod keys;
 mod lease;
 mod line;

@@ -17,6 +17,7 @@ mod bill;
 mod claim;
 mod fsck;
 mod inspect;
+mod kept;
 mod list;
 mod placement;
 mod push;

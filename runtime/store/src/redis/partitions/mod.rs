@@ -154,7 +154,7 @@ impl RedisStore {
     ///
     /// # Errors
     /// The first one; others may have done what was asked.
-    async fn ask_all<A, F: Future<Output = Result<A, StoreError>>>(
+    pub(in crate::redis) async fn ask_all<A, F: Future<Output = Result<A, StoreError>>>(
         &self,
         count: u32,
         ask: impl Fn(Partition) -> F,

@@ -1,0 +1,44 @@
+//! Unique values of a topic: who holds one, and until when; and one that is held for a time set free.
+
+use axum::Json;
+use axum::extract::State;
+
+use crate::auth::allowed::{Allowed, scope};
+use crate::problem::Problem;
+use crate::routes::Routes;
+use crate::state::AppState;
+use crate::wire;
+use gristmill_core::job::{Name, TopicId};
+
+const LOOK: &str = "Also of a topic that was purged. Write the bytes of the value that are no letters, digits, `-`, `_` or `.` as `%2F`.";
+const FREE: &str = "Frees a value that is held for a time, before that is over: the next push of it is stored. One that a job holds until it is done \
+    stays held: cancel the job. Write the bytes of the value that are no letters, digits, `-`, `_` or `.` as `%2F`.";
+
+/// What the path names: a tenant, a topic, and a value.
+type InPath = (Name, Name, String);
+
+pub(crate) fn routes() -> Routes {
+    let path = "/tenants/{tenant}/topics/{topic}/unique/{value}";
+    Routes::of("topics")
+        .get(path, show, "Say who holds a unique value, and until when")
+        .description(LOOK)
+        .delete(path, free, "Free a unique value that is held for a time")
+        .description(FREE)
+}
+
+async fn show(
+    Allowed { over: (tenant, topic, value), .. }: Allowed<scope::Read, InPath>,
+    State(state): State<AppState>,
+) -> Result<Json<wire::UniqueHold>, Problem> {
+    let hold = state.store.unique_hold(&TopicId { tenant, topic }, &value).await?;
+    let until = hold.as_ref().and_then(|hold| hold.until);
+    Ok(Json(wire::UniqueHold { holder: hold.map(|hold| hold.holder), until }))
+}
+
+async fn free(
+    Allowed { over: (tenant, topic, value), .. }: Allowed<scope::Admin, InPath>,
+    State(state): State<AppState>,
+) -> Result<Json<wire::Changed>, Problem> {
+    let changed = state.store.free_unique(&TopicId { tenant, topic }, &value).await?;
+    Ok(Json(wire::Changed { changed }))
+}

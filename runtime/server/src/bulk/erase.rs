@@ -1,0 +1,94 @@
+//! What erasing does that no other action does: jobs in every state, the results that are kept of jobs that are over, and the states of a key.
+
+use super::work::{BulkStore, Place};
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_store::{Cancelled, ChooseJobs, Found, JobQuery, JobState, JobView, StateDeleted, StoreError, look_up};
+
+/// Results that are looked at in one step.
+const RESULTS: usize = 100;
+
+/// Whose jobs are erased, and which.
+#[derive(Debug)]
+pub(super) struct Erase {
+    pub(super) tenant: Name,
+    pub(super) query: JobQuery,
+}
+
+impl Erase {
+    /// How many states there are of the key that the query names; they are deleted if it `acts`.
+    pub(super) async fn states(&self, store: BulkStore<'_>, acts: bool) -> Result<usize, StoreError> {
+        let Some(key) = self.query.only_key() else { return Ok(0) };
+        let mut states = 0;
+        for counts in store.jobs.counts(&self.tenant).await? {
+            if !self.query.fits_topic(&counts.topic.topic) {
+                continue;
+            }
+            states += usize::from(match acts {
+                true => store.states.delete_state(&counts.topic, key, None).await? == StateDeleted::Deleted,
+                false => store.states.state(&counts.topic, key).await?.is_some(),
+            });
+        }
+        Ok(states)
+    }
+
+    /// Jobs that are over and fit, of a page of those whose results are kept: without the results.
+    pub(super) async fn results(
+        &self,
+        store: BulkStore<'_>,
+        after: Option<&str>,
+    ) -> Result<(Found, Place), StoreError> {
+        let (views, next) = match self.query.id() {
+            _ if !self.query.is_about_results() => (Vec::new(), None),
+            Some(id) => {
+                let view = look_up(store.jobs, &self.tenant, &id).await?;
+                let is_over = |view: &JobView| view.state == JobState::Finished && view.result.is_some();
+                (view.into_iter().filter(is_over).collect(), None)
+            }
+            None => {
+                let page = store.results.results(&self.tenant, after, RESULTS).await?;
+                (page.jobs, page.next)
+            }
+        };
+        let mut found = Found { looked_at: views.len(), ..Found::default() };
+        for mut view in views {
+            if view.ended.is_none() && self.query.names_topics() {
+                view.ended = store.jobs.ended(&self.tenant, &view.id).await?.and_then(|over| over.ended);
+            }
+            // A dead one was found in its list, and its result goes with it.
+            if self.query.fits(&view).await && self.is_over(store, &view.id).await? {
+                found.jobs.push(JobView { result: None, ..view });
+            }
+            // A result may be large: others have their turn.
+            tokio::task::yield_now().await;
+        }
+        Ok((found, next.map_or(Place::End, |next| Place::Results(Some(next)))))
+    }
+
+    async fn is_over(&self, store: BulkStore<'_>, id: &JobId) -> Result<bool, StoreError> {
+        let job = store.jobs.job(&self.tenant, id).await?;
+        Ok(job.is_none_or(|view| view.state == JobState::Finished))
+    }
+
+    /// Removes jobs, wherever they are by now, and what is kept of them. Says of each that is left why.
+    pub(super) async fn jobs(
+        &self,
+        store: BulkStore<'_>,
+        topic: Option<&TopicId>,
+        ids: &[JobId],
+    ) -> Result<Vec<Option<&'static str>>, StoreError> {
+        let (mut dead, mut ended) = (Vec::new(), Vec::new());
+        if let Some(topic) = topic {
+            dead = store.jobs.delete_dead(topic, ids).await?;
+            ended = store.jobs.kill(&self.tenant, ids).await?;
+        }
+        // Last: what was ended has a result, too.
+        let kept = store.results.forget_results(&self.tenant, ids).await?;
+        let each = (0..ids.len()).map(|n| match ended.get(n) {
+            Some(Cancelled::Stopping) => Some("still-running"),
+            Some(Cancelled::Gone) => None,
+            _ if dead.get(n) == Some(&true) || kept.get(n) == Some(&true) => None,
+            _ => Some("too-late"),
+        });
+        Ok(each.collect())
+    }
+}

@@ -1,0 +1,49 @@
+//! What is kept for a time of jobs that are over: their results, and the unique values that they hold.
+
+use super::error::StoreError;
+use super::inspect::JobView;
+use super::operations::operations;
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::time::Timestamp;
+
+operations! {
+    /// Results, to look through and to forget.
+    pub trait Results {
+        /// A page of jobs that are over and whose results are kept, in no order: at most `limit`, and about 4 MiB. `after` is the
+        /// [`next`](ResultsPage::next) of the page before. A result that is kept from the first page to the last is on one of them at least.
+        async fn results(&self, tenant: &Name, after: Option<&str>, limit: usize) -> Result<ResultsPage, StoreError>;
+
+        /// Forgets the results that are kept of jobs. Tells for each whether there was one.
+        async fn forget_results(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+    }
+}
+
+operations! {
+    /// Unique values.
+    pub trait Uniques {
+        /// Who holds a unique value of a topic; `None` if it is free.
+        async fn unique_hold(&self, topic: &TopicId, value: &str) -> Result<Option<UniqueHold>, StoreError>;
+
+        /// Frees a unique value that is held for a time, before that is over. Tells whether it was held so: one that a job holds until it is
+        /// done stays held.
+        async fn free_unique(&self, topic: &TopicId, value: &str) -> Result<bool, StoreError>;
+    }
+}
+
+/// Some jobs that are over.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ResultsPage {
+    /// With what became of them ([`JobView::result`]).
+    pub jobs: Vec<JobView>,
+    /// Where to go on. `None`: there are no more. A page may be empty, and others follow.
+    pub next: Option<String>,
+}
+
+/// That a unique value is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UniqueHold {
+    /// The job that holds it. It may be gone.
+    pub holder: JobId,
+    /// Until when; `None`: until the job is done.
+    pub until: Option<Timestamp>,
+}
