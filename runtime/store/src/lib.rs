@@ -117,7 +117,7 @@ pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 pub mod prelude {
     pub use super::{
         BillEntries, Bills, Claims, Control, DeadJobs, FindWork, Fsck, Identity, Inspect, Leases, ListJobs,
-        ManifestSchedules, PlacementRegistry, Probe, Produce, Push, Query, Results, Schedules, Settle, Shards, Signals, States,
-        Store, Sweep, TokenLookup, Tokens, Transfer, Uniques, Usage, Workers, Workflows,
+        ManifestSchedules, PlacementRegistry, Probe, Produce, Push, Query, Results, Schedules, Settle, Shards, Signals,
+        States, Store, Sweep, TokenLookup, Tokens, Transfer, Uniques, Usage, Workers, Workflows,
     };
 }

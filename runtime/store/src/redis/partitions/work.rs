@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use super::inspect::any;
 use super::{Partition, RedisStore, available};
 use crate::parts::Part;
-use crate::schedules::note_full;
 use crate::redis::clock::ClockStep;
+use crate::schedules::note_full;
 use crate::{
     DeadLimits, FindWork, Migrated, OverdueJobs, PendingWork, PollTenant, Signal, StoreError, Sweep, Sweepable, Workers,
 };
