@@ -67,7 +67,11 @@ fn with_and_without_a_server(project: &TestProject) {
     let top = project.run(&["top", "--once", "--json"]);
     let top = top.ended(0).document();
     assert_eq!(fields(&top), ["dead", "running", "topics", "workers"]);
-    assert_eq!((&top["dead"][0]["count"], &top["topics"][0]["topic"]), (&Value::from(2), &Value::from("parking")));
+    assert_eq!(
+        (&top["dead"][0]["count"], &top["topics"][0]["topic"]),
+        (&Value::from(2), &Value::from("puppet")),
+        "what needs attention comes first"
+    );
     let listed = project.run(&["dead", "list", "puppet", "code:gone", "--json"]).ended(0).documents();
     assert_eq!(listed.iter().map(|dead| dead["job"]["id"].clone()).collect::<Vec<Value>>(), ["b"]);
 }
