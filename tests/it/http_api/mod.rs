@@ -30,6 +30,7 @@ const MANIFEST: &str = r#"
     [topics.puppet]
     timeout = "60s"
     attempts = 1
+    [topics.echo]
     [topics.nobody]
     [topics.small]
     handler = "echo"

@@ -13,6 +13,8 @@ use super::{ECHO, NOBODY, refused};
 const MANIFEST: &str = r#"
     [defaults]
     clock = false
+    [topics.echo]
+    [topics.puppet]
     [topics.wants-clock]
     handler = "puppet"
     [topics.without]
