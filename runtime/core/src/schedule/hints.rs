@@ -63,8 +63,8 @@ pub(super) fn about_cron(text: &str) -> Option<String> {
         6 => return Some("it has six fields: there are none for seconds and years".into()),
         fields => return Some(format!("it has {fields} of the five fields")),
     }
-    let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 2);
-    for word in words.filter(|word| !NAMES.contains(word)) {
+    let mut words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 2);
+    if let Some(word) = words.find(|word| !NAMES.contains(word)) {
         let short = word.get(..3).filter(|short| NAMES.contains(short));
         return Some(match short {
             Some(short) => format!("days and months have names of three letters: `{}`", short.to_ascii_uppercase()),
