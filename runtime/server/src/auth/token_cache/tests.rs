@@ -6,7 +6,7 @@ use crate::problem::Code;
 use crate::settings::HttpServerSettings;
 use gristmill_core::token::{NewToken, TokenLimits};
 use gristmill_store::embedded::EmbeddedStore;
-use gristmill_store::{TokenAdded, Tokens};
+use gristmill_store::{TokenAdded, TokenLookup, Tokens};
 
 const LONG: Duration = Duration::from_secs(3600);
 
