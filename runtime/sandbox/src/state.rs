@@ -169,6 +169,7 @@ mod tests {
         state.log(line("to the new attempt"));
         let State {
             topic,
+            job,
             limits,
             grants,
             targets,
@@ -189,6 +190,7 @@ mod tests {
             wasi,
         } = state;
         assert_eq!((topic.topic.as_str(), limits, clock_offset_ms), ("other", next.limits, 7));
+        assert!(Arc::ptr_eq(&job, &next.job));
         assert!(Arc::ptr_eq(&grants, &next.grants) && Arc::ptr_eq(&targets, &next.targets));
         assert!(!cancellation.is_cancelled() && checkpoints.is_none() && keyed.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
