@@ -281,7 +281,8 @@ mod tests {
             assert_eq!(add(&format!("after-{near}"), near, None), Ok(()));
         }
         assert_eq!(add("gather", "own", Some("batch")), Ok(()));
-        assert_eq!(add("last", "after-own", Some("gather")), Ok(()), "earlier follow-ups");
+        assert_eq!(add("then", "after-own", None), Ok(()), "an earlier follow-up");
+        assert_eq!(add("last", "before", Some("gather")), Ok(()), "an earlier follow-up");
         assert_eq!(add("x", "order-17", None), Err(NoFollowUp::Foreign(id("order-17"))));
         assert_eq!(add("x", "own", Some("theirs")), Err(NoFollowUp::Foreign(id("theirs"))));
     }

@@ -20,7 +20,7 @@ impl Host for State {
             LinkedError::TooLarge(limit) => EnqueueError::TooLarge(limit),
             LinkedError::TooMany(limit) => EnqueueError::TooMany(limit),
             LinkedError::UnknownTopic => EnqueueError::UnknownTopic,
-            // A job without links has no wrong ones, but perhaps reserved metadata, for which this function has no words.
+            // A job without links has no wrong ones, but perhaps reserved metadata or a time in seconds, for which this function has no words.
             LinkedError::InvalidLinks(message) => {
                 let fields = Vec::new();
                 self.log(LogLine { level: tracing::Level::WARN, source: "log", message, fields });
@@ -57,7 +57,9 @@ impl State {
             NoFollowUp::Links(_)
             | NoFollowUp::Foreign(_)
             | NoFollowUp::TooManyLinks
-            | NoFollowUp::Refused(Refused::After { .. } | Refused::Reserved { .. }) => {
+            | NoFollowUp::Refused(
+                Refused::After { .. } | Refused::Reserved { .. } | Refused::Seconds { .. } | Refused::Ttl,
+            ) => {
                 LinkedError::InvalidLinks(no.to_string())
             }
             NoFollowUp::Refused(refused) => LinkedError::TooLarge(refused.allowed()),

@@ -137,7 +137,7 @@ const TWICE: &str = "(func $twice (param $job i32)
         (i32.store (i32.const 5000) (call $body (local.get $job)))
         (i32.store (i32.const 5004) (call $body_n (local.get $job)))
         (i32.store (i32.const 5008) (i32.const 2100)) (i32.store (i32.const 5012) (i32.const 5))
-        (i32.store (i32.const 5048) (i32.const 1)) (i64.store (i32.const 5056) (i64.const 1234))
+        (i32.store (i32.const 5048) (i32.const 1)) (i64.store (i32.const 5056) (i64.const 1700000000000))
         (i32.store8 (i32.const 5064) (i32.const 1)) (i32.store (i32.const 5068) (i32.const 2100)) (i32.store (i32.const 5072) (i32.const 5))
         (i32.store8 (i32.const 5076) (i32.const 2))
         (i32.store8 (i32.const 5080) (i32.const 1)) (i64.store (i32.const 5088) (i64.const 77))
@@ -164,7 +164,7 @@ async fn follow_ups_come_with_the_report() {
     let report = component.invoke(enqueuing("mail", 5, 2, None)).await;
     assert_eq!(report.follow_ups.len(), 2);
     let job = &report.follow_ups[0];
-    assert_eq!(job.due, Due::At(Timestamp::from_millis(1234)));
+    assert_eq!(job.due, Due::At(Timestamp::from_millis(1_700_000_000_000)));
     assert_eq!((job.spec.topic.to_string().as_str(), job.spec.body.data.as_slice()), ("mail", b"abchi".as_slice()));
     assert_eq!(job.spec.ttl, Some(Duration::from_secs(9)));
     let window = Some(Duration::from_millis(77));
@@ -241,13 +241,33 @@ fn linking(id: &str) -> Attempt {
 
 #[tokio::test]
 async fn follow_ups_come_with_their_links() {
-    let report = linker().await.invoke(linking("stored")).await;
+    let mut attempt = linking("stored");
+    Arc::make_mut(&mut attempt.job).spec.links.after = vec!["stored".parse().unwrap()];
+    let report = linker().await.invoke(attempt).await;
     let [batch, member] = report.follow_ups.as_slice() else { panic!("{report:?}") };
     let after = vec!["stored".parse().unwrap()];
     assert_eq!(batch.spec.links, Links { after, after_failed: AfterFailed::Run, batch: None, open: true });
     assert_eq!(member.spec.links, Links { batch: Some(batch.spec.id.clone()), ..Links::default() });
     let id = member.spec.id.as_str().to_owned();
     assert_eq!(result(report), id.as_bytes());
+}
+
+#[tokio::test]
+async fn links_to_a_job_that_is_no_business_of_the_attempts_are_refused() {
+    let report = linker().await.invoke(linking("stored")).await;
+    assert!(report.follow_ups.is_empty(), "{report:?}");
+    assert!(result(report).starts_with(b"a follow-up may not name job stored: "));
+}
+
+#[tokio::test]
+async fn a_time_in_seconds_is_refused_with_the_reason() {
+    let seconds = TWICE.replace("1700000000000", "1700000000");
+    let end = "(call $return (i32.const 4000) (i32.const 2))";
+    let component = load(&handler(&seconds, &format!("(call $twice (local.get $job)) {end}"))).await;
+    let mut attempt = enqueuing("mail", 5, 2, None);
+    let lines = listen(&mut attempt);
+    assert_eq!(result(component.invoke(attempt).await), [1, 0], "denied");
+    assert!(lines.lock().iter().any(|line| line.message.contains("second")), "{lines:?}");
 }
 
 #[tokio::test]
