@@ -83,7 +83,7 @@ fn journal(project: &TestProject) -> BTreeMap<(TopicId, Day), Cost> {
             attempts: settled.into(),
             fuel: number("fuel"),
             memory_kib_ms: number("memory_kib_ms"),
-            run_us: line["ended_us"].as_u64().zip(line["started_us"].as_u64()).map_or(0, |(end, start)| end - start),
+            run_us: line["run_us"].as_u64().unwrap_or_default(),
             bytes_in: if settled { number("body_bytes") } else { 0 },
             bytes_out: if line["settled"] == "done" { number("result_bytes") + number("follow_up_bytes") } else { 0 },
             requests: number("requests"),

@@ -36,6 +36,8 @@ pub struct AttemptLine {
     started_us: Option<u64>,
     /// Null likewise.
     ended_us: Option<u64>,
+    /// From the start to the end, without what the attempt waited for a thread or a processor; as in the bill. Null likewise.
+    run_us: Option<u64>,
     /// How the attempt ended: `complete`, `timed-out`, and so on; docs/journal.md lists them.
     #[schemars(with = "String")]
     outcome: OutcomeKind,
@@ -62,8 +64,8 @@ impl AttemptLine {
     }
 
     /// How long the attempt ran, in microseconds. `None`: its worker was lost.
-    pub(crate) fn took_us(&self) -> Option<u64> {
-        self.started_us.zip(self.ended_us).map(|(started, ended)| ended.saturating_sub(started))
+    pub(crate) const fn took_us(&self) -> Option<u64> {
+        self.run_us
     }
 
     pub(crate) const fn job(&self) -> &JobId {
@@ -96,6 +98,7 @@ impl From<&AttemptRecord> for AttemptLine {
             claimed_us: micros_of(claim.claimed_at),
             started_us: times.map(|(started, _)| started),
             ended_us: times.map(|(_, ended)| ended),
+            run_us: times.map(|_| cost.run_us),
             outcome: *outcome,
             verdict: verdict.name(),
             settled: *settled,

@@ -107,7 +107,7 @@ fn a_record_is_one_line_with_every_field() {
     let expected = format!(
         "{{\"worker\":\"mill-1\",\"tenant\":\"acme\",\"topic\":\"resize\",\"job\":\"j\",\"attempt\":1,\"delivery\":1,\
          \"component\":\"{component}\",\"enqueued_us\":1000000,\"due_us\":2000000,\"claimed_us\":2001000,\
-         \"started_us\":2001150,\"ended_us\":2002384,\"outcome\":\"complete\",\"verdict\":\"ack\",\"settled\":\"done\",\
+         \"started_us\":2001150,\"ended_us\":2002384,\"run_us\":1234,\"outcome\":\"complete\",\"verdict\":\"ack\",\"settled\":\"done\",\
          \"reason\":null,\"fuel\":12345,\"memory_peak_bytes\":131072,\"memory_kib_ms\":157,\"requests\":3,\"body_bytes\":200,\"result_bytes\":7,\
          \"follow_ups\":2,\"follow_up_bytes\":30}}\n"
     );
@@ -120,14 +120,14 @@ fn what_is_not_known_is_null() {
     let unknown = AttemptRecord { run: Some(run), settled: None, ..record("j") };
     let line: Value = serde_json::from_str(&line(&unknown)).unwrap();
     assert_eq!((&line["component"], &line["settled"]), (&Value::Null, &Value::Null));
-    assert_eq!(line.as_object().unwrap().len(), 24);
+    assert_eq!(line.as_object().unwrap().len(), 25);
 }
 
 #[test]
 fn an_attempt_of_a_lost_worker_has_its_name_and_no_times_of_running() {
     let line: Value = serde_json::from_str(&line(&lost("mill-0"))).unwrap();
     assert_eq!((&line["worker"], &line["claimed_us"]), (&json!("mill-0"), &json!(2_001_000)));
-    assert_eq!((&line["started_us"], &line["ended_us"]), (&Value::Null, &Value::Null));
+    assert_eq!([&line["started_us"], &line["ended_us"], &line["run_us"]], [&Value::Null; 3]);
 }
 
 #[test]
