@@ -12,8 +12,10 @@ use crate::http_client::HttpClient;
 use crate::wait::{SOON, until};
 
 /// Switches off whatever would ask for anything but the page under test.
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 9] = [
     "--headless",
+    // A usual screen: what a narrow one shows is for tests that ask for one.
+    "--window-size=1280,900",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",

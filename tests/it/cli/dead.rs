@@ -101,7 +101,7 @@ async fn a_dead_job_whose_unique_value_is_held_says_by_whom() {
     let document = project.run(&["dead", "respawn", "puppet", "one", "--json"]).ended(1).document();
     assert_eq!(document["status"], "unique-held");
     let why = project.run(&["job", "why", "one"]).done();
-    assert!(why.contains("respawn it, once job two is over, which holds its unique value `u`"), "{why}");
+    assert!(why.contains("once job two is over, which holds its unique value `u`"), "{why}");
     let none = project.run(&["dead", "respawn", "pupet", "--all"]);
     assert!(none.ended(0).err.contains("there is no topic `pupet` (did you mean `puppet`?)"), "{}", none.err);
 }

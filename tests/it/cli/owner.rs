@@ -162,7 +162,7 @@ async fn a_command_does_nothing_at_the_server_of_another_store() {
     let other = note.replace(&here.address().unwrap().to_string(), &there.address().unwrap().to_string());
     std::fs::write(&owner, other).unwrap();
     let commands: [&[&str]; 2] =
-        [&["push", "parking", "--id", "stray", "--data", "x"], &["bulk", "start", "cancel", "topic:parking"]];
+        [&["push", "parking", "--id", "stray", "--data", "x"], &["bulk", "start", "cancel", "topic:parking key:k"]];
     for command in commands {
         let said = here.run(command);
         assert!(said.ended(3).err.contains("another server answers"), "{command:?}: {}", said.err);

@@ -126,7 +126,7 @@ async fn a_job_is_due_at_the_time_that_is_given() {
     project.run(&["push", "parking", "--id", "j", "--at", "2100-01-01T01:00:00+01:00"]).done();
     let job = project.run(&["job", "show", "j", "--json"]).document();
     assert_eq!((&job["state"], &job["place"]["until_ms"]), (&json!("delayed"), &json!(4_102_444_800_000_u64)));
-    project.run(&["push", "parking", "--id", "past", "--at", "2001-01-01T00:00:00Z"]).done();
+    project.run(&["push", "parking", "--id", "past", "--at", "2002-01-01T00:00:00Z"]).done();
     assert_eq!(project.run(&["job", "show", "past", "--json"]).document()["state"], "ready");
 }
 

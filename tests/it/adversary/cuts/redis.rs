@@ -99,8 +99,18 @@ async fn a_connection_cut_at_any_command_loses_nothing_and_repeats_nothing() {
     let whole = play(&redis, &cutter, "whole", None).await;
     // A runner waits for topics once it has subscribed, which is more than one reply and so not for the proxy. It changes no job.
     // The scenario spreads no topic over partitions; the two scripts for that change no job either. Its part about partitions is
-    // played by itself. What looks for damage changes nothing.
-    let left_out = ["look_up.lua", "spread.lua", "wait_for.lua"];
+    // played by itself. What looks for damage changes nothing. Hundreds of links are needed before a script leaves some to `carry`, and the
+    // scripts about a clock that was set are for runners that see it: `conformance` has both, without cuts.
+    let left_out = [
+        "carry.lua",
+        "look_up.lua",
+        "lower.lua",
+        "note_step.lua",
+        "set_clock.lua",
+        "set_topics_clock.lua",
+        "spread.lua",
+        "wait_for.lua",
+    ];
     let unvisited: Vec<String> = unvisited(&whole).into_iter().filter(|file| !file.starts_with("fsck_")).collect();
     assert_eq!(unvisited, left_out, "the scenario visits every other script of the store");
     for command in 1..=whole.commands {

@@ -12,7 +12,7 @@ use gristmill::outcome::{Reason, Verdict};
 use gristmill::schedule::{Schedule, ScheduleId};
 use gristmill::store::{
     BillEntry, ClaimFrom, DeadLimits, Placement, PlacementRegistry, PollTenant, ScheduleChange, Settled, Settlement,
-    StateFilter, StoreError, TakenBill, Transfer,
+    StateFilter, StoreError, StoredWindow, TakenBill, Transfer, Uniques,
 };
 use gristmill::time::Timestamp;
 use gristmill::token::{NewToken, Scope, TokenLimits, TokenText};
@@ -44,9 +44,9 @@ pub(super) struct Acknowledged {
 }
 
 /// All that a store can do.
-pub(super) trait Whole: Transfer + PlacementRegistry {}
+pub(super) trait Whole: Transfer + PlacementRegistry + Uniques {}
 
-impl<S: Transfer + PlacementRegistry> Whole for S {}
+impl<S: Transfer + PlacementRegistry + Uniques> Whole for S {}
 
 /// A store, the clock that it goes by, and what it acknowledged.
 pub(super) struct World {
@@ -374,6 +374,12 @@ impl World {
         self.ask(async |store| store.set_paused(&topic("mail"), false).await).await;
         self.ask(async |store| store.set_paused(&topic("empty"), true).await).await;
         self.ask(async |store| store.forget_topic(&topic("empty")).await).await;
+        let windows =
+            [StoredWindow { value: "kept".into(), holder: "over".parse().unwrap(), ttl: Duration::from_secs(60) }];
+        self.ask(async |store| store.import_windows(&topic("mail"), &windows).await).await;
+        self.ask(async |store| store.free_unique(&topic("mail"), "kept").await).await;
+        self.ask(async |store| store.import_windows(&topic("mail"), &windows).await).await;
+        self.ask(async |store| store.remove_windows(&topic("mail"), &windows).await).await;
         let text = TokenText::generate().unwrap();
         let new = NewToken {
             hash: text.hash(),
