@@ -163,7 +163,7 @@ async fn lists_of_documents_end_at_their_limit_while_they_are_read(runner: TestR
         (tenant("claim"), r#"{"topics":["#, r#""a""#, 64),
         (tenant("leases/extend"), r#"{"leases":["#, r#""a""#, 1000),
         (tenant("leases/settle"), r#"{"settlements":["#, r#"{"lease":"a"}"#, 1000),
-        (tenant("tokens"), r#"{"scopes":["#, r#""read""#, 4),
+        (tenant("tokens"), r#"{"scopes":["#, r#""read""#, 5),
     ];
     for (path, begin, entry, most) in lists {
         // A reader that went on after one too many would find that the rest is no JSON.

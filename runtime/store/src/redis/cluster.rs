@@ -16,8 +16,8 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use super::error::{is_unavailable, store_error};
-use super::identity::KnownId;
 use super::keys::workers;
+use super::known_id::KnownId;
 use super::live::Asking;
 use super::script::Call;
 use super::server::{Place, Server};

@@ -7,7 +7,7 @@ use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value};
 
 use super::cluster::Cluster;
 use super::error::store_error;
-use super::identity::KnownId;
+use super::known_id::KnownId;
 use super::script::Call;
 use super::server_link::{LinkSettings, ServerLink, Wait};
 use super::slots::Slot;

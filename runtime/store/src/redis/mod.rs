@@ -25,6 +25,7 @@ mod identity;
 mod inspect;
 mod kept;
 mod keys;
+mod known_id;
 mod lease;
 mod line;
 mod link;
