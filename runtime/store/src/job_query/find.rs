@@ -299,11 +299,10 @@ async fn look_at(
         scanned.looked_at += 1;
         if let Some(view) = store.job(tenant, id).await?
             && view.state.as_str() == state.as_str()
+            && scanned.holds_against(query, &view).await
         {
-            if scanned.holds_against(query, &view).await {
-                scanned.found(&view);
-                found(JobView { result: None, ..view });
-            }
+            scanned.found(&view);
+            found(JobView { result: None, ..view });
         }
         if scanned.is_over() && n + 1 < ids.len() {
             return Ok(Some(id.clone()));
