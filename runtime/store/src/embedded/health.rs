@@ -16,14 +16,18 @@ use rusqlite::Connection;
 
 use super::fault::{Done, Fault};
 use super::identity;
-use super::open::{CHECKED_BYTES, connect_to_read, sound};
-use super::start::WRITTEN;
+use super::open::{CHECKED_BYTES, connect_past_log, connect_to_read, sound};
 use crate::{StoreError, StoreId};
 
 /// How often a file is looked at that nothing is written to.
 const EVERY: Duration = Duration::from_millis(500);
 /// How often at most before a commit.
 const BEFORE_COMMIT: Duration = Duration::from_millis(20);
+
+/// When a topic was last changed, as far as the file says it.
+const LAST_CHANGE: &str = "SELECT coalesce(max(changed_at), 0) FROM topics";
+/// A number that grows with each change of the schema, and by one in each copy that SQLite makes: by `VACUUM INTO`, or as a backup.
+const SCHEMA_VERSION: &str = "PRAGMA schema_version";
 
 /// What is known of the file's state, shared by the threads of the store.
 #[derive(Debug)]
@@ -51,8 +55,8 @@ struct Watched {
     begun: AtomicU64,
     ended: AtomicU64,
     /// The file as it was after so many of these moves.
-    seen: Mutex<Option<(u64, Written)>>,
-    /// When the last change of a topic was, ms: the file says nothing earlier, unless it is an older one.
+    seen: Mutex<(u64, Written)>,
+    /// When the last change of a topic was, ms: the file says nothing earlier, unless it is an older one. 0: not known.
     last_change: AtomicU64,
     /// It was written over: no later look changes that.
     replaced: OnceLock<String>,
@@ -68,17 +72,19 @@ impl Health {
         Self::of(":memory:".into(), None)
     }
 
-    /// Of the file that the settings name `given`, whose lock is on `database`.
+    /// Of the file that the settings name `given`, whose lock is on `database`: as it is now, open, and not written to yet. What becomes of it
+    /// from now on is noticed, also before it was looked at first.
     pub(super) fn of_file(given: &Path, real: PathBuf, id: StoreId, database: &Metadata) -> Self {
+        let log = log_of(&real);
         let watched = Watched {
             given: given.to_owned(),
             real,
             id,
             database: inode(database),
-            log: Mutex::default(),
+            log: Mutex::new(std::fs::metadata(log).ok().as_ref().map(inode)),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
-            seen: Mutex::default(),
+            seen: Mutex::new((0, written(database))),
             last_change: AtomicU64::new(0),
             replaced: OnceLock::new(),
         };
@@ -105,7 +111,7 @@ impl Health {
 
     /// The write-ahead log, if the file was written over: it belongs to what was there before.
     pub(super) fn log_of_replaced(&self) -> Option<PathBuf> {
-        self.file.as_ref().filter(|file| file.replaced.get().is_some()).map(Watched::log_path)
+        self.file.as_ref().filter(|file| file.replaced.get().is_some()).map(|file| log_of(&file.real))
     }
 
     pub(super) fn note_damage(&self, fault: &Fault) {
@@ -114,9 +120,10 @@ impl Health {
         }
     }
 
+    /// A topic was changed. 0: so that the file says something earlier, by a clock that was set, or the last one was deleted.
     pub(super) fn note_change(&self, at_ms: u64) {
         if let Some(file) = &self.file {
-            file.last_change.store(at_ms, Ordering::Relaxed);
+            file.last_change.store(at_ms, Ordering::SeqCst);
         }
     }
 
@@ -169,14 +176,8 @@ impl Watched {
         self.log_problem().or_else(|| self.foreign_write(&database))
     }
 
-    fn log_path(&self) -> PathBuf {
-        let mut log = self.real.clone().into_os_string();
-        log.push("-wal");
-        log.into()
-    }
-
     fn log_problem(&self) -> Option<String> {
-        let (log, mut known) = (self.log_path(), self.log.lock());
+        let (log, mut known) = (log_of(&self.real), self.log.lock());
         match (std::fs::metadata(&log), *known) {
             (Ok(found), None) => *known = Some(inode(&found)),
             (Ok(found), Some(known)) if inode(&found) == known => {}
@@ -200,18 +201,15 @@ impl Watched {
         if self.begun.load(Ordering::SeqCst) != ended {
             return None;
         }
-        let found = (ended, (database.size(), database.mtime(), database.mtime_nsec()));
+        let found = (ended, written(database));
         let mut seen = self.seen.lock();
-        match *seen {
-            Some((moves, written)) if moves == found.0 && written != found.1 => {}
-            _ => {
-                *seen = Some(found);
-                return None;
-            }
+        if seen.0 != found.0 || seen.1 == found.1 {
+            *seen = found;
+            return None;
         }
-        let problem = match self.is_the_same() {
+        let problem = match self.is_the_same(database) {
             Ok(None) => {
-                *seen = Some(found);
+                *seen = found;
                 return None;
             }
             Ok(Some(problem)) => problem,
@@ -226,9 +224,15 @@ impl Watched {
         Some(self.replaced.get_or_init(|| problem).clone())
     }
 
-    /// Looks into the file by a connection of its own, which has nothing of it in memory.
-    fn is_the_same(&self) -> Done<Option<String>> {
-        let last_change = self.last_change.load(Ordering::Relaxed);
+    /// Looks into the file by connections of its own, which have nothing of it in memory.
+    fn is_the_same(&self, database: &Metadata) -> Done<Option<String>> {
+        // SQLite would delete the log of an empty one.
+        if database.size() == 0 {
+            return Ok(Some("it is empty".into()));
+        }
+        // First: with the log, it is at least as far.
+        let version_in_file = schema_version(&connect_past_log(&self.real)?)?;
+        let last_change = self.last_change.load(Ordering::SeqCst);
         let connection = match connect_to_read(&self.real) {
             Ok(connection) => connection,
             Err(StoreError::Refused { source, .. }) => return Ok(Some(format!("{source:#}"))),
@@ -237,7 +241,12 @@ impl Watched {
         if identity::id(&connection)? != self.id {
             return Ok(Some("it is another store now".into()));
         }
-        let changed_at = connection.query_row(WRITTEN, [], |row| row.get::<_, i64>(0))?;
+        if schema_version(&connection)? < version_in_file {
+            return Ok(Some("it is a copy of the store".into()));
+        }
+        let changed_at = connection.query_row(LAST_CHANGE, [], |row| row.get::<_, i64>(0))?;
+        // The clock may have been set meanwhile.
+        let last_change = last_change.min(self.last_change.load(Ordering::SeqCst));
         if u64::try_from(changed_at).unwrap_or_default() < last_change {
             return Ok(Some("it is an older state of the store".into()));
         }
@@ -253,6 +262,21 @@ impl Watched {
 
 fn inode(file: &Metadata) -> Inode {
     (file.dev(), file.ino())
+}
+
+fn written(file: &Metadata) -> Written {
+    (file.size(), file.mtime(), file.mtime_nsec())
+}
+
+/// The write-ahead log of a file.
+fn log_of(file: &Path) -> PathBuf {
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}
+
+fn schema_version(connection: &Connection) -> Done<i64> {
+    Ok(connection.query_row(SCHEMA_VERSION, [], |row| row.get(0))?)
 }
 
 fn is_missing(error: &io::Error) -> bool {

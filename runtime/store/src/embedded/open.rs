@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -108,7 +109,7 @@ pub(super) fn open_memory() -> Result<Opened, StoreError> {
 }
 
 fn connect(path: &Path) -> Done<Connection> {
-    // Each connection stays on one thread; no file name is a URI.
+    // Each connection stays on one thread; no file name that is given is a URI.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     prepare(&connection)?;
@@ -135,6 +136,22 @@ pub(super) fn connect_to_read(path: &Path) -> Result<Connection, StoreError> {
         Unfit::Sqlite(error) => unusable(error.into(), &name(path)),
         unfit => StoreError::Refused { store: name(path), doing: DOING, source: unfit.into() },
     })
+}
+
+/// A connection to what is in a file of this process without its log. Not by the file's own functions: to close it would end the locks that
+/// SQLite has on it in this process.
+pub(super) fn connect_past_log(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            uri.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    uri.push_str("?immutable=1");
+    Connection::open_with_flags(uri, flags)
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {

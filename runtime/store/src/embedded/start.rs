@@ -32,7 +32,7 @@ const LAST_CLAIMED: &str = "SELECT max(claimed_high & ?1, claimed_normal & ?1, c
 const LAST_CLAIM: &str = "SELECT coalesce(max(claim), 0) FROM batches";
 
 /// When anything was last written.
-pub(super) const WRITTEN: &str =
+const WRITTEN: &str =
     "SELECT max(coalesce((SELECT max(changed_at) FROM topics), 0), coalesce((SELECT max(seen) FROM workers), 0))";
 
 /// Threads that each do one thing after the other, and the way to ask them.

@@ -58,6 +58,8 @@ pub(super) type Number = usize;
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     topics: Vec<Topic>,
+    /// A row was deleted since this was last asked.
+    has_deleted: bool,
     /// Places of `topics` that are used again.
     free: Vec<Number>,
     by_id: HashMap<TopicId, Number>,
@@ -217,6 +219,7 @@ impl Topics {
         ended::forget(connection, number)?;
         self.ended.retain(|(of, _)| *of != topic);
         if connection.prepare_cached(FORGET)?.execute([number])? > 0 {
+            self.has_deleted = true;
             // What is written down from now on is a row again.
             self.changed.insert(topic, false);
         }
@@ -348,6 +351,11 @@ impl Topics {
     /// Whether rows of topics have changed, with the time of the change.
     pub(super) fn are_written(&self) -> bool {
         self.changed.values().any(|is_written| *is_written)
+    }
+
+    /// Whether a row was deleted since this was last asked: it may have been the one that was changed last.
+    pub(super) fn take_deleted(&mut self) -> bool {
+        std::mem::take(&mut self.has_deleted)
     }
 
     /// Notes that the transaction was committed, and forgets topics without jobs that are too many.

@@ -94,6 +94,8 @@ impl Writer {
         work.time = time;
         work.mend_schedules()?;
         let signals = work.signals;
+        // Before anybody can see what was moved.
+        self.health.note_change(0);
         self.connection.execute_batch("COMMIT")?;
         // What the memory says of them is no longer so.
         self.topics_unsure = true;
@@ -154,8 +156,12 @@ impl Writer {
         }
         let Work { topics, signals, tokens, .. } = work;
         topics.save(&self.connection, latest).map_err(Failed::Commit)?;
+        let has_deleted = topics.take_deleted();
+        if has_deleted {
+            self.health.note_change(0);
+        }
         run(&self.connection, "COMMIT").map_err(failed)?;
-        if topics.are_written() {
+        if topics.are_written() && !has_deleted {
             self.health.note_change(latest.as_millis());
         }
         topics.committed();
@@ -193,7 +199,10 @@ impl Writer {
         }
     }
 
-    fn close(self) {
+    fn close(mut self) {
+        if self.health.log_of_replaced().is_some() {
+            self.put_log_away();
+        }
         let Self { connection, checkpoints, lock, health, .. } = self;
         let is_replaced = health.log_of_replaced().is_some();
         checkpoints.into_iter().for_each(|checkpoints| checkpoints.close((!is_replaced).then_some(&connection)));
