@@ -59,9 +59,7 @@ impl State {
             | NoFollowUp::TooManyLinks
             | NoFollowUp::Refused(
                 Refused::After { .. } | Refused::Reserved { .. } | Refused::Seconds { .. } | Refused::Ttl,
-            ) => {
-                LinkedError::InvalidLinks(no.to_string())
-            }
+            ) => LinkedError::InvalidLinks(no.to_string()),
             NoFollowUp::Refused(refused) => LinkedError::TooLarge(refused.allowed()),
             NoFollowUp::TooMany(most) => LinkedError::TooMany(most),
             NoFollowUp::TooLarge => LinkedError::TooLarge(FOLLOW_UPS_BYTES),
