@@ -4,7 +4,7 @@ use gristmill::job::{AfterFailed, Due, JobId, JobSpec, Links};
 use gristmill::outcome::Reason;
 use gristmill::store::{JobState, JobView, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::test_runner::{On, TestRunner, spec, tenant};
+use gristmill_tests::test_runner::{On, TestRunner, spec, tenant, with_clock};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, End, Enqueue, Report, Script, Step};
 use serde_json::{Value, json};
@@ -378,8 +378,8 @@ async fn a_component_names_no_jobs_that_it_has_nothing_to_do_with(runner: TestRu
 }
 
 async fn a_tenant_that_is_full_stores_nothing_of_its_attempts(runner: TestRunner) {
-    let full = format!("{MANIFEST}\n[limits]\nstored-jobs = 3\n");
-    runner.rewrite(&full);
+    let granted = with_clock(MANIFEST);
+    runner.rewrite(&format!("{granted}\n[limits]\nstored-jobs = 3\n"));
     let held: Vec<_> = (0..3).map(|_| spec("still", b"")).collect();
     let mut ids = Vec::new();
     for job in held {
@@ -400,7 +400,7 @@ async fn a_tenant_that_is_full_stores_nothing_of_its_attempts(runner: TestRunner
     .await;
     assert_eq!(stored(&runner, "later").await, 0);
     runner.store.cancel(&tenant(), &ids).await.unwrap();
-    runner.rewrite(MANIFEST);
+    runner.rewrite(&granted);
     // What it has used up of its attempts is given back as to any dead job: nothing is lost.
     until("the follow-up to be stored", SOON, async || {
         if matches!(runner.store.job(&tenant(), &job).await.unwrap()?.state, JobState::Dead { .. }) {

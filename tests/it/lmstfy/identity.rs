@@ -101,18 +101,18 @@ async fn a_token_may_do_what_its_scopes_say(runner: TestRunner) {
     }
     let client = Client::of(&runner);
     let [push, work, read] = ["push", "work", "read"].map(|scope| client.with_token(scope));
-    let lacks = |scope: &str| (403, format!("the token lacks the scope `{scope}`"));
+    let lacks = |scope: &str, has: &str| (403, format!("the token lacks the scope `{scope}`: it has [{has}]"));
     let id = push.publish("q", "").await;
-    assert_eq!(told(&work.put("q", b"").await), lacks("push"));
-    assert_eq!(told(&push.get("q").await), lacks("work"));
-    assert_eq!(told(&work.get("q/size").await), lacks("read"));
-    assert_eq!(told(&read.delete(&format!("q/job/{id}")).await), lacks("work"));
-    assert_eq!(told(&push.put(&format!("q/job/{id}"), b"").await), lacks("work"));
+    assert_eq!(told(&work.put("q", b"").await), lacks("push", "work"));
+    assert_eq!(told(&push.get("q").await), lacks("work", "push"));
+    assert_eq!(told(&work.get("q/size").await), lacks("read", "work"));
+    assert_eq!(told(&read.delete(&format!("q/job/{id}")).await), lacks("work", "read"));
+    assert_eq!(told(&push.put(&format!("q/job/{id}"), b"").await), lacks("work", "push"));
     // What may undo another client's work needs a scope of its own.
-    for client in [&push, &work, &read] {
-        assert_eq!(told(&client.delete("q").await), lacks("lmstfy"));
-        assert_eq!(told(&client.put("q/deadletter", b"").await), lacks("lmstfy"));
-        assert_eq!(told(&client.delete("q/deadletter").await), lacks("lmstfy"));
+    for (client, has) in [(&push, "push"), (&work, "work"), (&read, "read")] {
+        assert_eq!(told(&client.delete("q").await), lacks("lmstfy", has));
+        assert_eq!(told(&client.put("q/deadletter", b"").await), lacks("lmstfy", has));
+        assert_eq!(told(&client.delete("q/deadletter").await), lacks("lmstfy", has));
     }
     assert_eq!(read.get("q/peek").await.status, 200);
     assert_eq!(work.get("q").await.status, 200);

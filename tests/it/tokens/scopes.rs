@@ -176,7 +176,8 @@ async fn only_an_operator_sees_where_the_store_is(runner: TestRunner) {
     };
     let (operators, tenants) = (about(None).await, about(Some("acme")).await);
     assert!(operators["store"].is_string() && operators["pid"].is_number(), "{operators}");
-    assert_eq!(tenants, json!({ "version": operators["version"] }));
+    let [version, store_id, instance] = ["version", "store_id", "instance"].map(|field| operators[field].clone());
+    assert_eq!(tenants, json!({ "version": version, "store_id": store_id, "instance": instance }));
 }
 
 async fn a_client_that_may_only_push_sees_jobs_that_it_stored_and_of_others_their_state(runner: TestRunner) {

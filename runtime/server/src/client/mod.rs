@@ -11,6 +11,7 @@ mod schedules;
 mod store;
 mod stream;
 mod tokens;
+mod uniques;
 mod workflows;
 
 pub use address::{BadServerAddress, ServerAddress};

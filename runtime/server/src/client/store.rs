@@ -25,7 +25,7 @@ use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
     Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobView, ListJobs, Page,
     Push, Pushed, Query, QueryCursor, ServerName, Signal, Signals, StateDeleted, StateFilter, States, StoreError,
-    StoreId, TopicCounts, UniqueHold, Uniques, VersionedState,
+    StoreId, TopicCounts, VersionedState,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -273,23 +273,8 @@ impl States for RemoteStore {
     }
 }
 
-#[async_trait]
-impl Uniques for RemoteStore {
-    async fn unique_hold(&self, topic: &TopicId, value: &str) -> Result<Option<UniqueHold>, StoreError> {
-        let question = Question::get(path_of(topic, "unique", value), "look up a unique value");
-        let wire::UniqueHold { holder, until } = self.server.ask(question).await?;
-        Ok(holder.map(|holder| UniqueHold { holder, until }))
-    }
-
-    async fn free_unique(&self, topic: &TopicId, value: &str) -> Result<bool, StoreError> {
-        let question = Question::delete(path_of(topic, "unique", value), "free a unique value");
-        let wire::Changed { changed } = self.server.ask(question).await?;
-        Ok(changed)
-    }
-}
-
 /// Of what a topic has by this name, which may be any text.
-fn path_of(topic: &TopicId, what: &str, name: &str) -> String {
+pub(super) fn path_of(topic: &TopicId, what: &str, name: &str) -> String {
     let mut path = format!("{}/{what}/", topic_path(topic));
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {

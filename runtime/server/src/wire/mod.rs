@@ -403,11 +403,11 @@ pub(super) struct Dead {
 #[serde(deny_unknown_fields)]
 pub(super) struct Listeners {
     /// Names with commas between them, at most 1000.
-    #[serde(with = "commas")]
     #[schemars(
         with = "String",
         regex(pattern = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}(,[A-Za-z0-9][A-Za-z0-9_.-]{0,127})*$")
     )]
+    #[serde(with = "commas")]
     pub(super) tenants: Vec<Name>,
 }
 
