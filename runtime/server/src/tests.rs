@@ -22,7 +22,9 @@ use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_store::embedded::EmbeddedStore;
-use gristmill_store::{Cancelled, ClaimFrom, JobChanged, JobState, Pushed, ResultView, Settlement, Signal, StoreError};
+use gristmill_store::{
+    Cancelled, ClaimFrom, JobChanged, JobState, JobView, Pushed, ResultView, Settlement, Signal, StoreError,
+};
 
 /// A store, the door to it, and somebody who uses it.
 pub(super) struct TestServer {
@@ -160,6 +162,8 @@ async fn every_state_of_a_job_looks_the_same_from_outside() {
     for name in ["later", "then", "dead", "done", "runs", "waits"] {
         let near = tested.store.job(&tenant(), &id(name)).await.unwrap();
         assert!(near.is_some(), "{name}");
+        // Which topic left the result is for runners, which have the store itself.
+        let near = near.map(|view| JobView { result_topic: None, ..view });
         assert_eq!(tested.remote.job(&tenant(), &id(name)).await.unwrap(), near, "{name}");
     }
     let done = tested.remote.job(&tenant(), &id("done")).await.unwrap().unwrap();

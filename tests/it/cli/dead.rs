@@ -95,9 +95,14 @@ async fn a_dead_job_whose_unique_value_is_held_says_by_whom() {
     let panic = Script::end(End::Panic("on fire".into())).to_json();
     project.pipe(&panic, &["push", "puppet", "--id", "one", "--unique", "u", "--wait"]).ended(4);
     drop(runner);
-    project.run(&["push", "puppet", "--id", "two", "--unique", "u", "--data", "x"]).ended(0);
+    project.run(&["push", "puppet", "--id", "two", "--unique", "u", "--delay", "1h", "--data", "x"]).ended(0);
     let said = project.run(&["dead", "respawn", "puppet", "one"]).ended(1).err.clone();
     assert!(said.contains("job one stays dead: job two holds its unique value `u`"), "{said}");
+    // By way of a server, too.
+    let server = project.serve().await;
+    let said = project.run(&["dead", "respawn", "puppet", "one"]).ended(1).err.clone();
+    assert!(said.contains("job one stays dead: job two holds its unique value `u`"), "{said}");
+    drop(server);
     let document = project.run(&["dead", "respawn", "puppet", "one", "--json"]).ended(1).document();
     assert_eq!(document["status"], "unique-held");
     let why = project.run(&["job", "why", "one"]).done();

@@ -95,7 +95,8 @@ async fn all_steps(state: &AppState, entry: &Entry, is_dry: bool) -> Result<(), 
             state.recent.forget(&entry.work.tenant, &step.erased);
             entry.note(step, is_dry);
         };
-        let step = async { Ok(entry.work.step(BulkStore::of(&*state.store), &mut progress, !is_dry, &note).await?) };
+        let step = Box::pin(entry.work.step(BulkStore::of(&*state.store), &mut progress, !is_dry, &note));
+        let step = async { Ok(step.await?) };
         let step = state.request_limiter.within(NoPermit::at_beginning(), Some(&entry.work.tenant), step);
         match state.pacer.of(&entry.work.tenant).run(step).await {
             Ok(true) => tries = 0,

@@ -125,9 +125,9 @@ impl Work {
         note: &impl Fn(Step),
     ) -> Result<bool, StoreError> {
         if progress.due.is_empty() {
-            self.look(store, progress, acts, note).await?;
+            Box::pin(self.look(store, progress, acts, note)).await?;
         }
-        self.act(store, progress, note).await?;
+        Box::pin(self.act(store, progress, note)).await?;
         Ok(!progress.is_at_end() || (acts && self.goes_through_again(progress)))
     }
 
@@ -172,7 +172,8 @@ impl Work {
         passes: usize,
         after: Option<QueryCursor>,
     ) -> Result<(Found, Place), StoreError> {
-        let found = find_without_payloads(store.jobs, &self.tenant, &self.query, after, BATCH).await?;
+        // On the heap: so many futures in each other are much for the stack of a thread.
+        let found = Box::pin(find_without_payloads(store.jobs, &self.tenant, &self.query, after, BATCH)).await?;
         let next = match (&found.next, &self.erase) {
             (Some(next), _) => Place::Lists(Some(next.clone())),
             // They do not move.

@@ -25,7 +25,7 @@ use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
     Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobView, ListJobs, Page,
     Push, Pushed, Query, QueryCursor, ServerName, Signal, Signals, StateDeleted, StateFilter, States, StoreError,
-    StoreId, TopicCounts, VersionedState,
+    StoreId, TopicCounts, Uniques, VersionedState,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -356,9 +356,8 @@ impl Query for RemoteStore {
         Ok(None)
     }
 
-    /// The same.
-    async fn unique_holder(&self, _: &TopicId, _: &str) -> Result<Option<JobId>, StoreError> {
-        Ok(None)
+    async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError> {
+        Ok(self.unique_hold(topic, value).await?.map(|hold| hold.holder))
     }
 
     async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
