@@ -5,6 +5,7 @@
 
 mod baseline;
 mod components;
+mod compute;
 mod figure;
 mod herd;
 mod http;
@@ -28,6 +29,7 @@ mod variant;
 
 pub use baseline::{redis_floor, sandbox_floor};
 pub use components::{ComponentFigure, ComponentRun, component};
+pub use compute::compute;
 pub use figure::{Figure, Ratio, Spread};
 pub use herd::{HERDS, herd, idle, shared};
 pub use http::pushes_over_http;

@@ -83,6 +83,7 @@ impl Measure<'_> {
             Scenario::Lateness => self.lateness().await?,
             Scenario::Scaling => self.scaling().await?,
             Scenario::Isolation => self.isolation().await?,
+            Scenario::Compute => self.compute().await?,
             Scenario::Herd => self.herd().await?,
             Scenario::Shared => self.shared().await?,
             Scenario::Cluster => self.cluster().await?,
@@ -241,6 +242,20 @@ impl Measure<'_> {
             })?;
             alone.get_or_insert(figure);
         }
+        Ok(())
+    }
+
+    async fn compute(&mut self) -> anyhow::Result<()> {
+        /// What a topic has by default.
+        const CONCURRENCY: usize = 32;
+        let (bed, sandbox, args) = (self.bed().await?, self.sandbox()?, self.args);
+        self.add(bench::isolation(&bed, &sandbox, Neighbour::None, args.some() / 4).await?)?;
+        let photos = args.some() / 10;
+        let (slots, timeouts) = bench::compute(&bed, &sandbox, &args.resize, args.threads, photos).await?;
+        let slots = self.add(slots)?;
+        let (figure, more) = bench::compute(&bed, &sandbox, &args.resize, CONCURRENCY, photos).await?;
+        self.add(figure.rate_of(&slots, "one slot for each thread"))?;
+        anyhow::ensure!(timeouts + more == 0, "{} attempts ran out of time", timeouts + more);
         Ok(())
     }
 

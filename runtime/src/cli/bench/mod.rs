@@ -81,6 +81,9 @@ struct ScenarioArgs {
     /// The component to run
     #[arg(long, default_value = "handlers/echo.wasm", value_name = "FILE")]
     handler: PathBuf,
+    /// The component that makes photos smaller, for compute
+    #[arg(long, default_value = "handlers/resize-image.wasm", value_name = "FILE")]
+    resize: PathBuf,
     /// The component that waits and computes, for isolation and memory
     #[arg(long, default_value = "handlers/simulate.wasm", value_name = "FILE")]
     simulate: PathBuf,
@@ -105,6 +108,8 @@ enum Scenario {
     Scaling,
     /// A fast topic's latency alone, beside a tenant that floods all slots, beside handlers that wait, and beside some that keep a CPU busy
     Isolation,
+    /// 200 photos that all are ready at once, with the default `concurrency` and with one slot for each thread; and the latency of a short job beside them
+    Compute,
     /// What 1, 10 and 50 idle runners cost a Redis: by themselves, and with each single job
     Herd,
     /// What a job costs a Redis when 1, 10 and 50 runners share 20,000 jobs a second, and what runners cost it that have none
