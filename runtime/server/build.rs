@@ -2,17 +2,16 @@
 
 #[path = "src/page/files.rs"]
 mod files;
-#[path = "src/page/names.rs"]
-mod names;
 #[path = "src/page/script.rs"]
 mod script;
 
 use std::env::var_os;
 use std::fs::{create_dir_all, write};
-use std::io::{Error, Result};
+use std::io::{Error, Result, Write};
 use std::path::PathBuf;
 
-use zopfli::{Format, Options};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 fn main() -> Result<()> {
     println!("cargo::rerun-if-changed=page");
@@ -21,10 +20,10 @@ fn main() -> Result<()> {
     let to = variable("OUT_DIR")?.join("page");
     create_dir_all(&to)?;
     for (name, text) in files::served(&variable("CARGO_MANIFEST_DIR")?.join("page"))? {
-        let mut compressed = Vec::new();
-        zopfli::compress(Options::default(), Format::Gzip, text.as_bytes(), &mut compressed)?;
+        let mut compressed = GzEncoder::new(Vec::new(), Compression::best());
+        compressed.write_all(text.as_bytes())?;
         write(to.join(name), text)?;
-        write(to.join(format!("{name}.gz")), compressed)?;
+        write(to.join(format!("{name}.gz")), compressed.finish()?)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The files of the page. The build script joins and compresses them; a test compares the list with the folder.
+//! The files of the page. The build script joins the scripts and compresses all; a test compares the list with the folder.
 
 use std::fs::read_to_string;
 use std::io::Result;
@@ -10,7 +10,7 @@ use super::script::{enclosed, joined};
 const LIBRARIES: [(&str, &str); 2] = [("vendor/preact.js", "{h,render}"), ("vendor/htm.js", "htm")];
 
 /// The page's own scripts are in the order in which they run: `html.js` first, because all others need it, `app.js` last, because it starts the
-/// page. Similar scripts are neighbours, which compresses best.
+/// page.
 const SCRIPTS: &str = "\
     html.js bytes.js theme.js icons.js parts.js format.js payload.js chart.js route.js words.js pages/overview.js pages/audit.js \
     pages/push.js pages/tenants.js pages/bill.js pages/workers.js change.js pages/handlers.js dialog.js flow.js states.js stream.js \
@@ -26,28 +26,7 @@ pub(super) fn served(folder: &Path) -> Result<Vec<(&'static str, String)>> {
     }
     let own = SCRIPTS.split_whitespace().map(text).collect::<Result<Vec<_>>>()?;
     app += &joined(own.iter().map(String::as_str));
-    let (document, style) = (text("index.html")?, text("style.css")?);
-    Ok(vec![("index.html", unindented(&document, false)), ("style.css", unindented(&style, true)), ("app.js", app)])
-}
-
-/// The document or the style without indentation; the style also without comments, and blanks beside punctuation.
-fn unindented(text: &str, is_style: bool) -> String {
-    let (mut served, mut in_comment) = (String::new(), false);
-    for line in text.lines().map(str::trim_start) {
-        in_comment |= line.starts_with("/*");
-        if !in_comment && !line.is_empty() {
-            served += &if is_style { tight(line) } else { format!("{line}\n") };
-        }
-        in_comment &= !line.ends_with("*/");
-    }
-    served
-}
-
-/// A line of a style without the blanks beside its punctuation.
-fn tight(line: &str) -> String {
-    let pairs =
-        [(" {", "{"), ("{ ", "{"), (" }", "}"), ("} ", "}"), (", ", ","), ("; ", ";"), (": ", ":"), (";}", "}")];
-    pairs.into_iter().fold(line.to_owned(), |line, (loose, tight)| line.replace(loose, tight))
+    Ok(vec![("index.html", text("index.html")?), ("style.css", text("style.css")?), ("app.js", app)])
 }
 
 #[cfg(test)]
@@ -55,7 +34,6 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
-    use super::super::script::declared;
     use super::*;
 
     fn folder() -> PathBuf {
@@ -89,6 +67,13 @@ mod tests {
         assert_eq!(libraries.chain(own().map(|(name, _)| name.to_owned())).collect::<BTreeSet<_>>(), there);
     }
 
+    /// The name that a line declares, if it begins at the left.
+    fn declared(line: &str) -> Option<&str> {
+        let mut words = line.split([' ', '(']).filter(|word| *word != "async");
+        let is_declaration = matches!(words.next(), Some("const" | "let" | "function"));
+        words.next().filter(|name| is_declaration && name.chars().all(|one| one.is_alphanumeric() || one == '_'))
+    }
+
     #[test]
     fn own_scripts_can_be_one() {
         let mut known = BTreeSet::new();
@@ -99,19 +84,8 @@ mod tests {
                 }
                 let is_import = line.starts_with("import ");
                 assert!(!is_import || line.contains(" from ") && !line.contains(" as "), "{file}: {line}");
-                // Its name would be taken for that of a function.
-                let first = line.trim_start().trim_start_matches("async ").split('(').next().unwrap();
-                let is_method = line.ends_with(") {") && first.chars().all(char::is_alphanumeric);
-                assert!(!is_method, "{file}: write `{first}: (…) =>` in place of a method: {line}");
             }
         }
-    }
-
-    #[test]
-    fn comments_and_blanks_of_a_style_are_not_served() {
-        let text = "/* a\n b */\n@media (x: dark) {\n  a, b :c { d: e f; g: 1px + 2px; }\n}\n";
-        assert_eq!(unindented(text, true), "@media (x:dark){a,b :c{d:e f;g:1px + 2px}}");
-        assert_eq!(unindented("<p>\n  <b>\n", false), "<p>\n<b>\n");
     }
 
     #[test]
