@@ -6,79 +6,11 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(super) const APPLICATION: i32 = 0x476d_696c;
 
 /// The format that the first step makes of an empty file. Those before it were in no release.
-const FIRST: usize = 5;
+const FIRST: usize = 22;
 
 /// How to come from each format to the next; the first begins with an empty file. Never changed once released, only
-/// continued. A step of one statement needs no file.
-const STEPS: &[&str] = &[
-    include_str!("schema/5.sql"),
-    include_str!("schema/6.sql"),
-    include_str!("schema/7.sql"),
-    include_str!("schema/8.sql"),
-    include_str!("schema/9.sql"),
-    include_str!("schema/10.sql"),
-    include_str!("schema/11.sql"),
-    include_str!("schema/12.sql"),
-    include_str!("schema/13.sql"),
-    "-- Format 14: kills. 1 if a client killed the job, which is cancelled then, too.
-     ALTER TABLE job_rows ADD COLUMN killed INTEGER NOT NULL DEFAULT 0;",
-    "-- Format 15: jobs that have ended. A row has those of a topic that ended in one transaction and in the same way: their ids, with a space
-     -- before and behind each. `upto` counts the jobs of the topic that were remembered with it and before.
-     CREATE TABLE ended (
-         topic_number INTEGER NOT NULL,
-         upto         INTEGER NOT NULL,
-         outcome      TEXT    NOT NULL,
-         at           INTEGER NOT NULL,
-         until        INTEGER NOT NULL,
-         attempts     INTEGER NOT NULL,
-         ids          TEXT    NOT NULL,
-         PRIMARY KEY (topic_number, upto)
-     ) STRICT, WITHOUT ROWID;
-     CREATE INDEX ended_until ON ended (until);",
-    "-- Format 16: who paused a topic, if that is known, and since when.
-     CREATE TABLE pauses (
-         topic_number INTEGER NOT NULL PRIMARY KEY,
-         since        INTEGER NOT NULL,
-         actor        TEXT
-     ) STRICT;",
-    "-- Format 17: states have versions.
-     ALTER TABLE states ADD COLUMN version INTEGER NOT NULL DEFAULT 1;",
-    "-- Format 18: lines of bills that were taken out of the file, to be added to those of another store, each with the mark with which it was.
-     CREATE TABLE taken_bills (
-         tenant        TEXT    NOT NULL,
-         day           INTEGER NOT NULL,
-         topic         TEXT    NOT NULL,
-         until         INTEGER NOT NULL,
-         attempts      INTEGER NOT NULL,
-         fuel          INTEGER NOT NULL,
-         memory_kib_ms INTEGER NOT NULL,
-         run_us        INTEGER NOT NULL,
-         bytes_in      INTEGER NOT NULL,
-         bytes_out     INTEGER NOT NULL,
-         requests      INTEGER NOT NULL,
-         mark          TEXT    NOT NULL,
-         PRIMARY KEY (tenant, day, topic)
-     ) STRICT, WITHOUT ROWID;",
-    "-- Format 19: how many jobs wait for one that has not ended, or did when it died. And what is left to be done once it has: `ended` says how, as
-     -- in links. Of a job that is gone, whose links are still to be removed, its own row in links says 'f'.
-     CREATE TABLE awaited (
-         tenant  TEXT    NOT NULL,
-         job     TEXT    NOT NULL,
-         waiters INTEGER NOT NULL,
-         ended   TEXT,
-         PRIMARY KEY (tenant, job)
-     ) STRICT, WITHOUT ROWID;
-     CREATE INDEX awaited_ended ON awaited (tenant) WHERE ended IS NOT NULL;
-     CREATE INDEX links_gone ON links (tenant, waiter) WHERE job = '' AND ended = 'f';
-     INSERT INTO awaited (tenant, job, waiters)
-         SELECT tenant, job, count(*) FROM links WHERE job <> '' AND coalesce(ended, 'd') = 'd' GROUP BY tenant, job;",
-    "-- Format 20: the topic of the job that left a result.
-     ALTER TABLE results ADD COLUMN topic TEXT;",
-    "-- Format 21: what waits is moved when the clock is set. 1: a person or a program has named the time `due_at`, which stays.
-     ALTER TABLE job_rows ADD COLUMN fixed INTEGER NOT NULL DEFAULT 0;",
-    "-- Format 22: the store has an id, which no other has but copies of the file.
-     INSERT INTO installation (name, value) VALUES ('id', lower(hex(randomblob(16))));",
-];
+/// continued.
+const STEPS: &[&str] = &[include_str!("schema.sql")];
 
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
