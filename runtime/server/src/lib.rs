@@ -34,19 +34,11 @@ mod claims;
 mod client;
 mod extract;
 mod limits;
-#[cfg(feature = "lmstfy")]
-mod lmstfy;
-#[cfg(not(feature = "lmstfy"))]
-#[path = "without_lmstfy.rs"]
 mod lmstfy;
 mod openapi;
 mod page;
 mod payloads;
 mod problem;
-#[cfg(feature = "pull")]
-mod pull;
-#[cfg(not(feature = "pull"))]
-#[path = "without_pull.rs"]
 mod pull;
 mod receive;
 mod routes;

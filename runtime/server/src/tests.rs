@@ -426,7 +426,6 @@ async fn a_taken_port_is_an_error_only_if_it_was_asked_for() {
 }
 
 /// Of every route there can be. Written anew by `UPDATE_OPENAPI=1 cargo test -p gristmill-server openapi`.
-#[cfg(feature = "pull")]
 #[test]
 fn the_openapi_document_is_what_the_routes_say() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");

@@ -155,7 +155,6 @@ mod tests {
 
     use super::*;
     use crate::{HttpServer, HttpServerSettings, RemoteStore};
-    #[cfg(feature = "lmstfy")]
     use gristmill_config::LmstfySettings;
     use gristmill_store::embedded::EmbeddedStore;
 
@@ -265,7 +264,6 @@ mod tests {
         server.shutdown().await;
     }
 
-    #[cfg(feature = "lmstfy")]
     #[tokio::test]
     async fn lmstfys_admin_api_speaks_tls_where_the_server_does() {
         let (files, pair) = (Files::new(), pair());
