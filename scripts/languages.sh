@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The same handler in every language, side by side: builds each example as `gristmill new` writes it, and measures sizes, times,
-# fuel and memory for the same job (`gristmill bench components`). docs/handlers.md has the resulting table.
+# fuel and memory for the same job (`gristmill-bench components`). docs/handlers.md has the resulting table.
 #
 #   scripts/languages.sh [language…]         default: all with installed tools; scripts/setup.sh --tests installs all
 #   GRISTMILL=… scripts/languages.sh         with this program, without a release build first
@@ -9,8 +9,10 @@ cd "$(dirname "$0")/.."
 export PATH="$PWD/target/tools/bin:$PATH"
 
 gristmill=${GRISTMILL:-target/release/gristmill}
-[ -n "${GRISTMILL:-}" ] || cargo build --quiet --release --workspace --bin gristmill
+bench=${GRISTMILL_BENCH:-target/release/gristmill-bench}
+[ -n "${GRISTMILL:-}" ] || cargo build --quiet --release --workspace --bin gristmill --bin gristmill-bench
 gristmill=$(realpath "$gristmill")
+bench=$(realpath "$bench")
 
 out=out/languages
 rm -rf "$out" && mkdir -p "$out"
@@ -31,4 +33,4 @@ for language in "$@"; do
 done
 [ ${#components[@]} -gt 0 ] || exit 1
 cd "$out"
-"$gristmill" bench components "${components[@]}" --data '{"email":"ada@example.org","name":"Ada"}'
+"$bench" components "${components[@]}" --data '{"email":"ada@example.org","name":"Ada"}'

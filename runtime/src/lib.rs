@@ -23,7 +23,7 @@
 //! Each layer is a crate, so that the compiler holds them apart; this one exports them as modules. [`job`], [`topic`],
 //! [`outcome`], [`retry`], [`time`], [`bill`], [`token`] and [`http_grant`] are facts without I/O. [`config`] reads the manifest, [`metrics`]
 //! counts. [`store`] keeps jobs and knows no WebAssembly; [`sandbox`] runs components and knows no store. [`runner`] joins
-//! them, [`server`] answers over HTTP, `bench` measures.
+//! them, [`server`] answers over HTTP.
 //!
 //! # Features
 //!
@@ -38,10 +38,7 @@
 //! | `embedded` | the store in a SQLite file or in memory |
 //! | `redis` | the store in Redis |
 //! | `sharding` | several stores, and moving tenants between them |
-//! | `pull` | the HTTP routes of pull workers |
-//! | `lmstfy` | lmstfy's API |
 //! | `cli` | the command line, which needs every store |
-//! | `bench` | the benchmarks, and the command `bench` |
 
 #![cfg_attr(
     not(all(feature = "cli", feature = "sharding")),
@@ -64,8 +61,6 @@ pub use error::StartError;
 pub use gristmill::{Gristmill, PushError};
 pub use gristmill_runner::Broken;
 
-#[cfg(feature = "bench")]
-pub use gristmill_bench as bench;
 pub use gristmill_config as config;
 pub use gristmill_core::{admission, bill, http_grant, job, outcome, retry, schedule, time, token, topic, trace};
 pub use gristmill_metrics as metrics;

@@ -1,4 +1,4 @@
-//! What the benches measure by itself: a job like those of `gristmill bench`, and one attempt at it.
+//! What the benches measure by itself: a job like those of `gristmill-bench`, and one attempt at it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,12 @@
 //! What a topic's handler may reach: `clock`, `random`, `config`, `env`, `secrets`, `enqueue`.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use super::diagnostic::Span;
 use super::exposure::warn_if_exposed;
 use super::read::{NAME_RULE, Problems, Section, Value};
+use super::regular_file::read_regular;
 use gristmill_core::job::Name;
 use gristmill_core::topic::{Capability, Grants};
 
@@ -118,12 +117,9 @@ fn environment(name: &str) -> Result<Vec<u8>, String> {
 }
 
 fn file(path: &Path) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(SECRET_BYTES + 1).read_to_end(&mut bytes));
-    match read {
+    match read_regular(path, SECRET_BYTES) {
         Err(error) => Err(format!("{}: {error}", path.display())),
-        Ok(length) if length as u64 > SECRET_BYTES => Err(format!("{} is larger than 1MiB", path.display())),
-        Ok(_) => {
+        Ok(mut bytes) => {
             warn_if_exposed(path);
             if bytes.last() == Some(&b'\n') {
                 bytes.truncate(bytes.len() - 1 - usize::from(bytes.ends_with(b"\r\n")));

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use gristmill_core::job::{
     AfterFailed, Claim, Ended, Job, JobId, JobSpec, MEMBERS, Name, PREDECESSORS, PREDECESSORS_FAILED,
-    PREDECESSORS_TOTAL, Payload, RESERVED,
+    PREDECESSORS_TOTAL, Payload, reserved,
 };
 use gristmill_core::outcome::Outcome;
 use gristmill_store::{Predecessor, Query, ResultView, StoreError, WaitsFor, Workflows};
@@ -45,7 +45,7 @@ pub async fn before_start<S: Workflows + Query + ?Sized>(
     may_learn: &(dyn Fn(&Name) -> bool + Sync),
 ) -> Result<Option<Arc<Job>>, Outcome> {
     let spec = &claim.job.spec;
-    let is_reserved = |(name, _): &(String, String)| RESERVED.contains(&name.as_str());
+    let is_reserved = |(name, _): &(String, String)| reserved(name).is_some();
     // No admission has refused it where a raw producer wrote it.
     let forged = || spec.metadata.iter().any(is_reserved);
     if !spec.links.waits() && !forged() {

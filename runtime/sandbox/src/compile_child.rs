@@ -9,6 +9,7 @@ use wasmparser::Parser;
 use wasmtime::error::OutOfMemory;
 
 use super::compiled_functions::CompiledFunctions;
+use super::compiler::COMPILE_SUBCOMMAND;
 #[cfg(target_os = "linux")]
 use super::confine::confine;
 use super::{core_module, engine, source_lines};
@@ -23,6 +24,16 @@ pub struct ChildLimits {
     pub memory_bytes: u64,
     /// CPU time, over all threads.
     pub cpu_seconds: u64,
+}
+
+impl ChildLimits {
+    /// Set if a sandbox has called this program to compile one component ([`COMPILE_SUBCOMMAND`]).
+    pub fn of_arguments() -> Option<Self> {
+        let mut arguments = std::env::args_os().skip(1);
+        (arguments.next()? == COMPILE_SUBCOMMAND).then_some(())?;
+        let mut number = || arguments.next()?.to_str()?.parse().ok();
+        Some(Self { memory_bytes: number()?, cpu_seconds: number()? })
+    }
 }
 
 /// Runs the hidden subcommand: compiles the component, or the core module that can be made into one, on standard input

@@ -20,11 +20,6 @@
 //! `state` is what every route can reach, and `problem` how every route refuses. While no token exists, a server on
 //! loopback, or one with `insecure`, allows every client everything; any other refuses.
 
-#![cfg_attr(
-    not(all(feature = "lmstfy", feature = "pull")),
-    allow(dead_code, unused_imports, reason = "what both APIs share is not used by each of them")
-)]
-
 mod admission;
 mod api;
 mod audit;

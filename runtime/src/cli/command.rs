@@ -8,8 +8,6 @@ use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::json;
 
 use super::audit::{self, Words};
-#[cfg(feature = "bench")]
-use super::bench;
 use super::exit::{self, Exit, Usage};
 use super::global::Global;
 #[cfg(feature = "top")]
@@ -20,7 +18,7 @@ use super::{
 };
 use gristmill_config::ManifestError;
 use gristmill_metrics::as_actor;
-use gristmill_sandbox::{COMPILE_SUBCOMMAND, ChildLimits, compile_child};
+use gristmill_sandbox::{ChildLimits, compile_child};
 use gristmill_store::StoreError;
 
 /// Characters of a user's name that are noted.
@@ -71,13 +69,11 @@ enum Command {
     Tenant(tenant::Args),
     Token(token::Args),
     Invoke(invoke::Args),
-    #[cfg(feature = "bench")]
-    Bench(bench::Args),
 }
 
 /// The whole of the program.
 pub fn main() -> ExitCode {
-    if let Some(limits) = compiles_for_sandbox() {
+    if let Some(limits) = ChildLimits::of_arguments() {
         // Before anything else is set up: it limits its own memory and must do so early.
         return compile_child(limits);
     }
@@ -100,14 +96,6 @@ pub fn main() -> ExitCode {
             exit.into()
         }
     }
-}
-
-/// Set if the sandbox calls this to compile one component. It is no command of people, and no help and no tip names it.
-fn compiles_for_sandbox() -> Option<ChildLimits> {
-    let mut arguments = std::env::args_os().skip(1);
-    (arguments.next()? == COMPILE_SUBCOMMAND).then_some(())?;
-    let mut number = || arguments.next()?.to_str()?.parse().ok();
-    Some(ChildLimits { memory_bytes: number()?, cpu_seconds: number()? })
 }
 
 /// The help of a call without a command. Clap would print it too, but not where the environment sets an option.
@@ -172,28 +160,24 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Tenant(args) => tenant::run(global, args).await,
         Command::Token(args) => token::run(global, args).await,
         Command::Invoke(args) => invoke::run(global, args).await,
-        #[cfg(feature = "bench")]
-        Command::Bench(args) => bench::run(global, args).await,
     }
 }
 
 impl Command {
     /// Whether it reads the manifest and the handlers folder, or opens stores itself, so that no server can answer it.
     fn is_of_this_machine(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Run(_)
-            | Self::New(_)
-            | Self::Update(_)
-            | Self::Build(_)
-            | Self::Dev(_)
-            | Self::Check(_)
-            | Self::Fsck(_)
-            | Self::Store(_)
-            | Self::Invoke(_) => true,
-            #[cfg(feature = "bench")]
-            Self::Bench(_) => true,
-            _ => false,
-        }
+                | Self::New(_)
+                | Self::Update(_)
+                | Self::Build(_)
+                | Self::Dev(_)
+                | Self::Check(_)
+                | Self::Fsck(_)
+                | Self::Store(_)
+                | Self::Invoke(_)
+        )
     }
 
     /// What is logged unless the options say otherwise: a command that ends by itself has its output to speak for it.

@@ -2,8 +2,6 @@
 
 mod attempts;
 mod audit;
-#[cfg(feature = "bench")]
-mod bench;
 mod bill;
 mod bulk;
 mod check;

@@ -16,15 +16,6 @@ pub(super) fn compiler(manifest: &Manifest) -> anyhow::Result<CompilerProcess> {
     Ok(CompilerProcess::Child { program, memory_bytes: manifest.handlers.compile_memory_bytes })
 }
 
-/// Settings for `concurrency` attempts at once.
-///
-/// # Errors
-/// No directory for caches is set, or this program cannot be found.
-#[cfg(feature = "bench")]
-pub(super) fn settings(manifest: &Manifest, concurrency: u32) -> anyhow::Result<gristmill_sandbox::SandboxSettings> {
-    Ok(sandbox_settings(manifest, compiler(manifest)?, concurrency)?)
-}
-
 /// A sandbox for one attempt at a time.
 pub(super) fn small(manifest: &Manifest, compiler: CompilerProcess) -> anyhow::Result<Sandbox> {
     Sandbox::new(&sandbox_settings(manifest, compiler, 1)?).context("failed to set up the sandbox")

@@ -9,7 +9,6 @@ mod copy;
 mod dead;
 mod dev;
 mod dev_native;
-mod figures;
 mod find;
 mod fsck;
 mod invoke;

@@ -57,6 +57,30 @@ async fn a_missing_handlers_folder_is_logged_once_and_stops_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_was_emptied_is_an_error_in_the_log() {
+    let project = TestProject::on_redis("", &[("echo", guests::ECHO)]).await;
+    let runner = project.serve_with(&[]).await;
+    line_with(&runner, &["handler loaded", "handler=echo"]).await;
+    project.redis.as_ref().unwrap().ask::<String>("FLUSHALL", &[]).await.unwrap();
+    line_with(&runner, &["ERROR", "was emptied"]).await;
+    project.run(&["push", "echo", "--wait"]).done();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_is_no_file_stops_nothing() {
+    let project = project().await;
+    let runner = project.serve_with(&[]).await;
+    line_with(&runner, &["handler loaded", "handler=echo"]).await;
+    let (manifest, aside) = (project.manifest(), project.manifest().with_file_name("aside.toml"));
+    std::fs::rename(&manifest, &aside).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &manifest).unwrap();
+    line_with(&runner, &["cannot be read", "no regular file"]).await;
+    std::fs::rename(&aside, &manifest).unwrap();
+    line_with(&runner, &["manifest reloaded"]).await;
+    project.run(&["push", "echo", "--wait"]).done();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn verbose_shows_each_jobs_life() {
     let project = project().await;
     let runner = project.serve_with(&["-v"]).await;

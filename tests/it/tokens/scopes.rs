@@ -208,12 +208,18 @@ async fn a_client_that_may_only_push_sees_jobs_that_it_stored_and_of_others_thei
     }
     let own = push.post(&format!("{JOBS}?wait_ms=1"), &of(json!({ "id": "own" }))).await.json();
     assert_eq!(own["job"]["job"]["spec"]["id"], "own", "{own}");
-    for _ in 0..2 {
+    let with_key = async |body: &[u8]| {
         let request = Request::post(format!("{JOBS}?wait_ms=1")).header("content-type", "application/json");
-        let request = request.header("idempotency-key", "k");
-        let again = push.send(request, b"{}".to_vec()).await.json();
-        assert_eq!((&again["status"], again["job"]["job"].is_null()), (&json!("stored"), false), "{again}");
+        push.send(request.header("idempotency-key", "k"), body.to_vec()).await
+    };
+    // Whoever guesses a key and its request could have sent it.
+    for is_hidden in [false, true] {
+        let again = with_key(b"{}").await.json();
+        assert_eq!((&again["status"], again["job"]["job"].is_null()), (&json!("stored"), is_hidden), "{again}");
     }
+    let stored = with_key(b"{}").await.json()["id"].as_str().unwrap().to_owned();
+    let reused = with_key(br#"{"body":1}"#).await;
+    assert!(reused.status == 422 && !reused.text().contains(&stored), "{}", reused.text());
 }
 
 async fn a_refusal_names_the_scope_that_is_needed_and_those_that_the_token_has(runner: TestRunner) {

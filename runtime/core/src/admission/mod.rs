@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::job::{AFTER, Claim, Due, JobSpec, Name, NewJob, RESERVED, TopicId};
+use crate::job::{AFTER, Claim, Due, JobSpec, Name, NewJob, TopicId, reserved};
 use crate::outcome::{LimitName, Outcome};
 use crate::time::{Timestamp, millis};
 use crate::topic::{Limits, Topic};
@@ -218,7 +218,7 @@ pub fn check_due(due: Due) -> Result<(), Refused> {
 }
 
 fn check_headers(spec: &JobSpec) -> Result<(), Refused> {
-    if let Some(name) = RESERVED.into_iter().find(|name| spec.metadata.iter().any(|(known, _)| known == name)) {
+    if let Some(name) = spec.metadata.iter().find_map(|(name, _)| reserved(name)) {
         return Err(Refused::Reserved { name });
     }
     let bytes = spec.header_bytes();
@@ -269,7 +269,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::job::{Job, Lease, Payload, Unique, WorkerId};
+    use crate::job::{Job, Lease, Payload, RESERVED, Unique, WorkerId};
 
     const RULES: Rules = Rules {
         payload_bytes: 10,
@@ -332,11 +332,16 @@ mod tests {
 
     #[test]
     fn metadata_that_only_the_runner_gives_is_refused() {
+        let admit = |name: &str| RULES.admit(job(|job| job.spec.metadata = vec![(name.into(), "[]".into())]));
         for name in RESERVED {
-            let refused = RULES.admit(job(|job| job.spec.metadata = vec![(name.into(), "[]".into())])).unwrap_err();
-            assert_eq!(refused, Refused::Reserved { name });
+            // Each becomes the same variable of a program, or the same header.
+            for spelling in [name.into(), name.to_uppercase(), name.replace('-', "_"), name.replace('-', ".")] {
+                assert_eq!(admit(&spelling).unwrap_err(), Refused::Reserved { name }, "{spelling}");
+            }
         }
-        assert!(RULES.admit(job(|job| job.spec.metadata = vec![("predecessor".into(), "[]".into())])).is_ok());
+        for name in ["predecessor", "predecessorstotal", "my-predecessors"] {
+            assert!(admit(name).is_ok(), "{name}");
+        }
     }
 
     #[test]

@@ -27,6 +27,13 @@ pub const PREDECESSORS_FAILED: &str = "predecessors-failed";
 /// The names of metadata that only the runner gives a job.
 pub const RESERVED: [&str; 3] = [PREDECESSORS, PREDECESSORS_TOTAL, PREDECESSORS_FAILED];
 
+/// The name of [`RESERVED`] that a handler could take this one for: variables and headers have no case, and variables have `_` for all but
+/// letters and digits.
+pub fn reserved(name: &str) -> Option<&'static str> {
+    let folded = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    RESERVED.into_iter().find(|reserved| reserved.chars().map(folded).eq(name.chars().map(folded)))
+}
+
 /// Which other jobs a job waits for, and which one waits for it. All of one tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Links {

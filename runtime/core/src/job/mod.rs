@@ -9,7 +9,7 @@ mod spec;
 pub use claim::{Claim, Lease};
 pub use links::{
     AFTER, AfterFailed, Ended, Links, MEMBERS, NoLink, PREDECESSORS, PREDECESSORS_FAILED, PREDECESSORS_TOTAL, RESERVED,
-    WAITERS,
+    WAITERS, reserved,
 };
 pub use names::{BadJobId, BadName, DEFAULT_TENANT, JobId, Name, TopicId, WorkerId};
 pub use progress::Progress;

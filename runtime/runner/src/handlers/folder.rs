@@ -204,8 +204,18 @@ impl Folder {
         let present: BTreeSet<&Name> = files.iter().map(|(name, _)| name).collect();
         self.forget_missing(&present, &mut changes);
         for (name, path) in files {
-            // Gone since it was listed: the next look will tell.
-            let Ok(metadata) = fs::metadata(&path) else { continue };
+            let metadata = match file_at(&path) {
+                Ok(metadata) => metadata,
+                // Gone since it was listed: the next look will tell.
+                Err(_) if fs::symlink_metadata(&path).is_err() => continue,
+                Err(reason) => {
+                    if self.refused.get(&name).is_none_or(|refusal| refusal.reason != reason) {
+                        changes.refused.push(self.refuse(&name, &path, reason));
+                    }
+                    self.seen.remove(&name);
+                    continue;
+                }
+            };
             if self.seen.get(&name) == Some(&Stamp::of(&metadata)) {
                 continue;
             }
@@ -367,7 +377,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(Name, PathBuf)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let is_component = path.extension().is_some_and(|extension| extension == "wasm") && path.is_file();
+        let is_component = path.extension().is_some_and(|extension| extension == "wasm");
         let name = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
         if let (true, Some(name)) = (is_component, name) {
             files.push((name, path));
@@ -377,6 +387,22 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(Name, PathBuf)>> {
     fs::metadata(folder)?;
     files.sort();
     Ok(files)
+}
+
+/// What is known of a file without reading it.
+///
+/// # Errors
+/// Why what bears its name cannot be read as a file.
+fn file_at(path: &Path) -> Result<Metadata, String> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(metadata),
+        Ok(metadata) if metadata.is_dir() => Err("it is a folder: give it a name that does not end in .wasm".into()),
+        Ok(_) => Err("it is no regular file: copy the component there".into()),
+        Err(error) => match fs::read_link(path) {
+            Ok(target) => Err(format!("it is a link to {}, which cannot be opened: {error}", target.display())),
+            Err(_) => Err(format!("it cannot be opened: {error}")),
+        },
+    }
 }
 
 /// Whether the file was written to so shortly ago, whatever its time of modification was set to. Not one of a time that is yet to come: the
@@ -412,6 +438,31 @@ mod tests {
         }
     }
 
+    fn folder_at(place: &tempfile::TempDir) -> Folder {
+        let compiler = CompilerSettings::default();
+        let settings = SandboxSettings { concurrency: 1, cache: place.path().join("cache"), compiler };
+        Folder::new(place.path().into(), Sandbox::new(&settings).unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_is_no_file_is_refused_once_and_with_its_reason() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir(at("folder.wasm")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe.wasm"), rustix::fs::Mode::RUSR).unwrap();
+        std::os::unix::fs::symlink("releases/7/link.wasm", at("link.wasm")).unwrap();
+        let mut folder = folder_at(&place);
+        let said: Vec<String> = folder.look().unwrap().refused.into_iter().map(|refusal| refusal.reason).collect();
+        assert!(
+            matches!(&said[..], [a, b, c] if a.contains("folder") && b.contains("releases/7/link.wasm") && c.contains("no regular file")),
+            "{said:?}"
+        );
+        assert!(folder.look().unwrap().refused.is_empty(), "it is said once");
+        fs::remove_dir(at("folder.wasm")).unwrap();
+        folder.look().unwrap();
+        assert_eq!(folder.refusals().len(), 2);
+    }
+
     #[tokio::test]
     async fn a_file_that_goes_while_it_is_loaded_leaves_nothing_behind() {
         let place = tempfile::tempdir().unwrap();
@@ -419,9 +470,7 @@ mod tests {
         fs::write(&file, "no component").unwrap();
         // As if it had been there for long.
         fs::File::options().write(true).open(&file).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        let compiler = CompilerSettings::default();
-        let settings = SandboxSettings { concurrency: 1, cache: place.path().join("cache"), compiler };
-        let mut folder = Folder::new(place.path().into(), Sandbox::new(&settings).unwrap());
+        let mut folder = folder_at(&place);
         folder.look().unwrap();
         let load = folder.loads.join_next_with_id().await.unwrap();
         fs::remove_file(&file).unwrap();

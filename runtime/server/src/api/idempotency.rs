@@ -79,14 +79,15 @@ impl Idempotency {
     /// Whether a job that was pushed with [`Self::sign`] had been pushed before.
     ///
     /// # Errors
-    /// [`Code::IdempotencyKeyReused`]: by another request.
-    pub(crate) fn was_replayed(&self, id: &JobId, pushed: &Pushed) -> Result<bool, Problem> {
+    /// [`Code::IdempotencyKeyReused`]: by another request. Names its job to a client that may read: the id has a hash of that request.
+    pub(crate) fn was_replayed(&self, id: &JobId, pushed: &Pushed, may_read: bool) -> Result<bool, Problem> {
         match pushed {
             Pushed::Stored | Pushed::Refused(_) => Ok(false),
             Pushed::Exists => Ok(true),
             Pushed::Duplicate(of) if of == id => Ok(true),
             Pushed::Duplicate(of) => {
-                let detail = format!("this `Idempotency-Key` came with another request, which became job {of}");
+                let job = if may_read { format!(", which became job {of}") } else { String::new() };
+                let detail = format!("this `Idempotency-Key` came with another request{job}");
                 Err(Problem::new(Code::IdempotencyKeyReused, detail))
             }
         }

@@ -95,8 +95,8 @@ async fn push(
     if let Some((patience, permit)) = wait {
         let mut watch = Watch::with(permit, &state, answer.id.clone());
         let view = watch.end_within(patience).await?;
-        // What another request stored is not for a client that may not read.
-        let is_own = answer.status == Status::Stored;
+        // What another request stored is not for a client that may not read. Who sends a key again need not be who sent it first.
+        let is_own = answer.status == Status::Stored && !replayed;
         let sees = is_own || identity.may(Scope::Read, &topic.tenant).is_ok();
         answer.job = view.map(|view| if sees { view } else { view.state_only() });
     }
@@ -118,9 +118,10 @@ async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: 
     let place = if alone { admission::alone } else { admission::listed };
     let Admitted { jobs, warnings } = state.admit_whole(jobs, place).await?;
     let pushed = state.store.push(&jobs).await?;
+    let may_read = identity.may(Scope::Read, &topic.tenant).is_ok();
     let (mut answers, mut replayed) = (Vec::with_capacity(pushed.len()), false);
     for (NewJob { spec, .. }, pushed) in jobs.iter().zip(pushed) {
-        let again = idempotency.as_ref().map(|it| it.was_replayed(&spec.id, &pushed)).transpose()?;
+        let again = idempotency.as_ref().map(|it| it.was_replayed(&spec.id, &pushed, may_read)).transpose()?;
         replayed |= again == Some(true);
         let mut problem = None;
         let (id, status) = match pushed {

@@ -24,10 +24,13 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::server::TlsStream;
 
-use gristmill_config::{TlsSettings, warn_if_exposed};
+use gristmill_config::{TlsSettings, read_regular, warn_if_exposed};
 
 /// From the beginning of a connection to the end of its handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// The largest file of certificates, or of a key.
+const PEM_BYTES: u64 = 1 << 20;
 
 /// How often the files are looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -129,7 +132,7 @@ fn read(TlsSettings { certificate, key }: &TlsSettings) -> anyhow::Result<Certif
 }
 
 fn bytes(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("failed to read {}", path.display()))
+    read_regular(path, PEM_BYTES).with_context(|| format!("failed to read {}", path.display()))
 }
 
 fn stamps(settings: &TlsSettings) -> [Stamp; 2] {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use redis::{Value, pipe};
 
-use super::known_id::{KnownId, is_another};
+use super::known_id::{KnownId, is_another, say_emptied};
 use super::partitions::RedisStore;
 use super::store::Server;
 use crate::{Identity, StoreError, StoreId};
@@ -26,7 +26,10 @@ impl Server {
                 let new = known.clone().unwrap_or_else(StoreId::random);
                 let mut write = pipe();
                 write.cmd("SET").arg(key).arg(new.as_str()).arg("NX").cmd("GET").arg(key);
-                let (_, found): (Value, Option<String>) = self.link.query(DOING, &write).await?;
+                let (written, found): (Value, Option<String>) = self.link.query(DOING, &write).await?;
+                if known.is_some() && written != Value::Nil {
+                    say_emptied();
+                }
                 found.map_or(new, StoreId::from)
             }
         };

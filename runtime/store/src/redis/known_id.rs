@@ -32,8 +32,11 @@ impl KnownId {
                 None => {
                     let mut write = redis::cmd("SET");
                     // A server that takes no writes gets it later.
-                    let _: RedisResult<Value> =
+                    let written: RedisResult<Value> =
                         write.arg(&self.key).arg(known.as_str()).arg("NX").query_async(connection).await;
+                    if written.is_ok_and(|written| written != Value::Nil) {
+                        say_emptied();
+                    }
                     Ok(())
                 }
                 Some(found) if found == known => Ok(()),
@@ -41,6 +44,14 @@ impl KnownId {
             },
         }
     }
+}
+
+/// Once: by whoever has written the id again.
+pub(super) fn say_emptied() {
+    tracing::error!(
+        "the store was emptied (FLUSHALL, or a Redis that started without its data): its jobs, results, schedules, states and tokens are gone, and \
+         this process goes on in the empty one; if that is a mistake, end it and restore a backup"
+    );
 }
 
 /// Why nothing is done.

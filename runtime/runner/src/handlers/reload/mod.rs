@@ -4,11 +4,14 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::watch;
+use tokio::task::block_in_place;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +23,7 @@ use super::uploads::{self, ComponentUploads};
 use super::watch::Hints;
 use crate::native::NativeHandler;
 use gristmill_config::{
-    HandlerSettings, HttpSettings, LineFileSettings, Manifest, OtelSettings, Server, StoreSettings,
+    HandlerSettings, HttpSettings, LineFileSettings, Manifest, OtelSettings, Server, StoreSettings, read_regular,
 };
 use gristmill_core::job::{Name, TopicId};
 use gristmill_metrics::{MetricType, Metrics};
@@ -30,6 +33,9 @@ use gristmill_sandbox::{Sandbox, Version};
 const GATHER: Duration = Duration::from_millis(10);
 /// How long after a look the next one comes at the soonest, however many hints there are.
 const APART: Duration = Duration::from_millis(50);
+/// The largest manifest.
+const MANIFEST_BYTES: u64 = 16 << 20;
+
 /// How soon a file that may still be being written is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -200,7 +206,7 @@ impl Reloader {
 
     async fn look(&mut self) -> Changes {
         self.reload_manifest().await;
-        let looked = self.folder.look();
+        let looked = off_runtime(|| self.folder.look());
         let (folder, was_readable) = (self.folder.path().display(), self.is_readable);
         self.is_readable = looked.is_ok();
         match &looked {
@@ -274,7 +280,16 @@ impl Reloader {
 
     async fn reload_manifest(&mut self) {
         let Some(file) = self.manifest.file.clone() else { return };
-        let text = std::fs::read_to_string(&file).ok();
+        let read = off_runtime(|| read_regular(&file, MANIFEST_BYTES)).map(String::from_utf8);
+        let text = match read {
+            Ok(Ok(text)) => Some(text),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            unreadable => {
+                let problem = unreadable.map_or_else(|error| error.to_string(), |_| "it is not UTF-8".into());
+                self.complain_of_manifest(&file, problem);
+                return;
+            }
+        };
         let is_same = text == self.manifest_text;
         // The secrets in other files may be others.
         if is_same && !text.as_ref().is_some_and(|text| text.contains("file")) {
@@ -286,7 +301,7 @@ impl Reloader {
             tracing::warn!(manifest = %file.display(), "is gone or empty: the last good one stays in force");
             return;
         };
-        let written = Manifest::parse(&text, &file).map_err(|error| error.to_string());
+        let written = off_runtime(|| Manifest::parse(&text, &file)).map_err(|error| error.to_string());
         if is_same && self.written.as_ref() == Some(&written) {
             return;
         }
@@ -298,6 +313,18 @@ impl Reloader {
                 self.take_manifest(manifest).await;
             }
             Err(error) => tracing::error!("manifest refused, the last good one stays in force:\n{error}"),
+        }
+    }
+
+    /// Once for each problem.
+    fn complain_of_manifest(&mut self, file: &Path, problem: String) {
+        // Once it can be read it is taken, whatever is in it.
+        self.manifest_text = None;
+        let problem = Err(problem);
+        if self.written.as_ref() != Some(&problem) {
+            let manifest = file.display();
+            tracing::error!(%manifest, problem = problem.as_ref().err(), "cannot be read: the last good one stays in force");
+            self.written = Some(problem);
         }
     }
 
@@ -342,5 +369,13 @@ impl Reloader {
         let old = self.registry.send_replace(Arc::clone(&registry));
         drop(tokio::task::spawn_blocking(move || drop(old)));
         self.keep_good(&registry);
+    }
+}
+
+/// Runs what reads files, for which a file system may keep it waiting: other tasks of this thread go on elsewhere meanwhile.
+fn off_runtime<T>(read: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => block_in_place(read),
+        _ => read(),
     }
 }

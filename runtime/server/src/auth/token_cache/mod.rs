@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use gristmill_core::token::{Token, TokenHash, TokenId, TokenRequirement};
@@ -163,7 +163,7 @@ impl TokenCache {
                 return;
             }
             // An error of the watch means that nothing changes any more.
-            drop(tokio::time::timeout(LOOK_AGAIN, changed.changed()).await);
+            drop(timeout(LOOK_AGAIN, changed.changed()).await);
         }
     }
 
@@ -239,12 +239,14 @@ impl TokenCache {
                 if let Ok(said) = self.store.token_requirement().await {
                     self.note_requirement(said).await;
                 }
-                while let Some(id) = changes.recv().await {
-                    self.forget(&id);
-                    if self.was_open() {
-                        // The first token. The log should say so before the next request comes.
-                        self.is_required().await.ok();
+                // Also while no request comes, so that the log says what changes, and a store that was emptied knows it for the next server.
+                loop {
+                    match timeout(FRESH, changes.recv()).await {
+                        Ok(Some(id)) => self.forget(&id),
+                        Ok(None) => break,
+                        Err(_) => {}
                     }
+                    self.is_required().await.ok();
                 }
                 tracing::warn!("changes of tokens are not heard for the moment: every request asks the store");
             }

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use super::super::global::Global;
-use super::super::screen;
-use super::super::table::Table;
+use super::print;
 use super::svg::SvgFile;
-use gristmill_bench::{Figure, Spread};
+use crate::{Figure, Spread};
 
 /// What was measured so far.
 #[derive(Debug)]
@@ -19,14 +17,14 @@ pub(super) struct Figures {
 impl Figures {
     /// # Errors
     /// The file for the charts cannot be written.
-    pub(super) fn new(global: &Global, svg: Option<&Path>) -> anyhow::Result<Self> {
-        Ok(Self { json: global.json, svg: svg.map(SvgFile::open).transpose()?, all: Vec::new() })
+    pub(super) fn new(json: bool, svg: Option<&Path>) -> anyhow::Result<Self> {
+        Ok(Self { json, svg: svg.map(SvgFile::open).transpose()?, all: Vec::new() })
     }
 
     /// Takes a figure in, and hands it back to be compared with.
     pub(super) fn add(&mut self, figure: Figure) -> anyhow::Result<Figure> {
         if self.json {
-            screen::document(&serde_json::to_value(&figure)?)?;
+            print::document(&figure)?;
         }
         self.all.push(figure.clone());
         Ok(figure)
@@ -34,23 +32,21 @@ impl Figures {
 
     pub(super) fn print(&self) -> anyhow::Result<()> {
         if !self.json {
-            table(&self.all).print()?;
+            print_table(&self.all)?;
         }
         self.svg.as_ref().map_or(Ok(()), |svg| svg.write(&self.all))
     }
 }
 
 /// Columns that no figure has anything for are left out.
-fn table(figures: &[Figure]) -> Table {
+fn print_table(figures: &[Figure]) -> anyhow::Result<()> {
     let columns: Vec<_> = COLUMNS
         .iter()
         .filter(|(title, show)| *title == "SCENARIO" || figures.iter().any(|figure| !show(figure).is_empty()))
         .collect();
-    let mut table = Table::new(&columns.iter().map(|(title, _)| *title).collect::<Vec<_>>());
-    for figure in figures {
-        table.row(columns.iter().map(|(_, show)| show(figure)));
-    }
-    table
+    let titles: Vec<_> = columns.iter().map(|(title, _)| *title).collect();
+    let rows: Vec<_> = figures.iter().map(|figure| columns.iter().map(|(_, show)| show(figure)).collect()).collect();
+    print::table(&titles, &rows)
 }
 
 type Column = (&'static str, fn(&Figure) -> String);

@@ -1,9 +1,10 @@
-//! The benchmarks that come with the product: a runner in this process, on a store of its own, with a handler that does
+//! What speed is made of, measured: a runner in this process, on a store of its own, with a handler that does
 //! next to nothing. What is measured is the queue and the sandbox.
 //!
 //! Machines are noisy: compare figures of one run with each other, and CPU time rather than rates.
 
 mod baseline;
+pub mod cli;
 mod components;
 mod compute;
 mod figure;

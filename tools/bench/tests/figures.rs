@@ -1,17 +1,42 @@
-//! `gristmill bench`, tiny: that every scenario runs to its end and says what it should. No figure is judged: machines are
-//! noisy.
+//! Tiny runs: that every scenario runs to its end and says what it should. No figure is judged: machines are noisy.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
 
 use gristmill_tests::guests;
-use gristmill_tests::test_project::TestProject;
 use serde_json::Value;
 
-/// One line of JSON for each figure.
-async fn bench(arguments: &[&str]) -> Vec<Value> {
-    let project = TestProject::new("", &[]).await;
-    let usual = ["bench", "--json", "--handler", guests::ECHO, "--simulate", guests::SIMULATE];
-    project.run(&[&usual, arguments].concat()).ended(0).documents()
+/// What the program wrote, and how it ended.
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Said {
+    let ended =
+        Command::new(env!("CARGO_BIN_EXE_gristmill-bench")).current_dir(folder).args(arguments).output().unwrap();
+    let [out, err] = [ended.stdout, ended.stderr].map(|text| String::from_utf8(text).unwrap());
+    Said { code: ended.status.code(), out, err }
+}
+
+/// What it wrote when it succeeded.
+fn done(folder: &Path, arguments: &[&str]) -> String {
+    let said = run(folder, arguments);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    said.out
+}
+
+fn documents(out: &str) -> Vec<Value> {
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// One document for each figure.
+fn bench(arguments: &[&str]) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let usual = ["--json", "--handler", guests::ECHO, "--simulate", guests::SIMULATE];
+    documents(&done(folder.path(), &[&usual, arguments].concat()))
 }
 
 fn scenarios(figures: &[Value]) -> BTreeSet<&str> {
@@ -27,8 +52,8 @@ fn positive(value: &Value) -> bool {
     value.as_f64().is_some_and(|value| value > 0.0)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_embedded_store_is_measured_without_a_server() {
+#[test]
+fn the_embedded_store_is_measured_without_a_server() {
     let wanted = [
         "memory",
         "floor",
@@ -42,8 +67,7 @@ async fn the_embedded_store_is_measured_without_a_server() {
         "reuse",
         "http",
     ];
-    let figures =
-        bench(&[&wanted[..], &["--on", "embedded-process", "--jobs", "100", "--concurrency", "50"]].concat()).await;
+    let figures = bench(&[&wanted[..], &["--on", "embedded-process", "--jobs", "100", "--concurrency", "50"]].concat());
     assert_eq!(scenarios(&figures), BTreeSet::from(wanted));
 
     let throughput = case(&figures, "throughput", "");
@@ -64,38 +88,38 @@ async fn the_embedded_store_is_measured_without_a_server() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_bench_shows_ratios_to_the_floor_and_works_with_a_journal() {
-    let figures = bench(&["floor", "throughput", "--on", "redis", "--jobs", "500", "--journal"]).await;
+#[test]
+fn the_bench_shows_ratios_to_the_floor_and_works_with_a_journal() {
+    let figures = bench(&["floor", "throughput", "--on", "redis", "--jobs", "500", "--journal"]);
     let floor = case(&figures, "floor", "bare Redis, batches of 50");
     let ratio = &case(&figures, "throughput", "")["ratio"];
     assert_eq!(ratio["of"], "bare Redis");
     assert!(positive(&floor["jobs_per_second"]) && positive(&ratio["value"]));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn jobs_with_results_and_follow_up_jobs_are_measured_beside_plain_ones() {
-    let figures = bench(&["mixed", "--on", "redis", "--jobs", "300"]).await;
+#[test]
+fn jobs_with_results_and_follow_up_jobs_are_measured_beside_plain_ones() {
+    let figures = bench(&["mixed", "--on", "redis", "--jobs", "300"]);
     assert!(positive(&case(&figures, "claim and settle", "")["jobs_per_second"]));
     let mixed = case(&figures, "mixed", "with result, follow-up job and unique value");
     assert_eq!((&mixed["jobs"], &mixed["ratio"]["of"]), (&300.into(), &"plain".into()));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn jobs_with_keys_are_measured_beside_those_without() {
-    let figures = bench(&["keys", "--on", "embedded", "--jobs", "300"]).await;
+#[test]
+fn jobs_with_keys_are_measured_beside_those_without() {
+    let figures = bench(&["keys", "--on", "embedded", "--jobs", "300"]);
     assert!(positive(&case(&figures, "keys", "no keys, 1 runners")["jobs_per_second"]));
     let keyed = case(&figures, "keys", "3 keys, 1 runners");
     assert_eq!((&keyed["jobs"], &keyed["ratio"]["of"]), (&300.into(), &"without keys".into()));
 
-    let figures = bench(&["keys", "--on", "redis", "--jobs", "300"]).await;
+    let figures = bench(&["keys", "--on", "redis", "--jobs", "300"]);
     assert!(positive(&case(&figures, "keys", "3 keys, 3 runners")["ratio"]["value"]));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn members_of_batches_are_measured_beside_plain_jobs() {
+#[test]
+fn members_of_batches_are_measured_beside_plain_jobs() {
     for store in ["redis", "embedded-process"] {
-        let figures = bench(&["batch", "--on", store, "--jobs", "300"]).await;
+        let figures = bench(&["batch", "--on", store, "--jobs", "300"]);
         assert!(positive(&case(&figures, "batch", "as many plain jobs")["jobs_per_second"]));
         let is_batch =
             |figure: &&Value| figure["case"].as_str().is_some_and(|case| case.starts_with("batches of 300: "));
@@ -104,47 +128,48 @@ async fn members_of_batches_are_measured_beside_plain_jobs() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_rate_of_a_topic_and_the_shares_of_tenants_are_measured() {
-    let figures = bench(&["rate", "shares", "--on", "redis", "--jobs", "100", "--concurrency", "50"]).await;
+#[test]
+fn the_rate_of_a_topic_and_the_shares_of_tenants_are_measured() {
+    let figures = bench(&["rate", "shares", "--on", "redis", "--jobs", "100", "--concurrency", "50"]);
     let of = |scenario| figures.iter().filter(move |figure| figure["scenario"] == scenario);
     assert_eq!((of("rate").count(), of("shares").count()), (1, 4));
     assert!(of("rate").chain(of("shares")).all(|figure| positive(&figure["ratio"]["value"])), "{figures:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_ticks_of_schedules_are_measured() {
-    let figures = bench(&["ticks", "--on", "redis", "--jobs", "100"]).await;
+#[test]
+fn the_ticks_of_schedules_are_measured() {
+    let figures = bench(&["ticks", "--on", "redis", "--jobs", "100"]);
     let ticks = case(&figures, "ticks", "50 schedules of a second, 10 runners");
     assert!(positive(&ticks["delay"]["p99_us"]) && positive(&ticks["jobs"]));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_page_is_measured_open_and_closed() {
-    let figures = bench(&["screens", "--jobs", "100"]).await;
+#[test]
+fn the_page_is_measured_open_and_closed() {
+    let figures = bench(&["screens", "--jobs", "100"]);
     assert!(positive(&case(&figures, "screens", "no page open")["jobs_per_second"]));
     assert!(positive(&case(&figures, "screens", "the page open on 10 screens")["ratio"]["value"]));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn traces_are_measured_and_figures_become_charts() {
-    let project = TestProject::new("", &[]).await;
-    let usual = ["bench", "traces", "--on", "embedded-process", "--jobs", "100", "--handler", guests::ECHO];
-    let charts = project.manifest().with_file_name("traces.svg");
-    let table = project.run(&[&usual[..], &["--svg", charts.to_str().unwrap()]].concat()).done();
+#[test]
+fn traces_are_measured_and_figures_become_charts() {
+    let folder = tempfile::tempdir().unwrap();
+    let usual = ["traces", "--on", "embedded-process", "--jobs", "100", "--handler", guests::ECHO];
+    let charts = folder.path().join("traces.svg");
+    let table = done(folder.path(), &[&usual[..], &["--svg", charts.to_str().unwrap()]].concat());
     assert!(table.contains("1 % kept") && table.contains("all kept"), "{table}");
     let svg = std::fs::read_to_string(charts).unwrap();
     for text in ["<svg ", "Jobs a second", ">off<", ">of off</tspan>", "</svg>"] {
         assert!(svg.contains(text), "{text}: {svg}");
     }
 
-    let said = project.run(&[&usual[..], &["--svg", "nowhere/traces.svg"]].concat());
-    assert!(said.ended(1).err.contains("failed to write the charts to nowhere/traces.svg"), "{}", said.err);
+    let said = run(folder.path(), &[&usual[..], &["--svg", "nowhere/traces.svg"]].concat());
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains("failed to write the charts to nowhere/traces.svg"), "{}", said.err);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn idle_runners_are_measured_on_a_redis() {
-    let figures = bench(&["herd", "--on", "redis", "--jobs", "100"]).await;
+#[test]
+fn idle_runners_are_measured_on_a_redis() {
+    let figures = bench(&["herd", "--on", "redis", "--jobs", "100"]);
     for how in ["due at once", "delayed"] {
         assert!(positive(&case(&figures, "herd", &format!("{how}, 1 runners"))["store_commands_per_job"]));
         assert_eq!(case(&figures, "herd", &format!("{how}, 50 runners"))["ratio"]["of"], "1 runner");
@@ -153,9 +178,9 @@ async fn idle_runners_are_measured_on_a_redis() {
     assert!(case(&figures, "herd", "idle: 1 runners, 50 tenants")["store_commands_per_second"].is_number());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_and_a_cluster_are_measured() {
-    let figures = bench(&["fleet", "cluster", "--on", "redis", "--jobs", "100", "--concurrency", "50"]).await;
+#[test]
+fn a_fleet_and_a_cluster_are_measured() {
+    let figures = bench(&["fleet", "cluster", "--on", "redis", "--jobs", "100", "--concurrency", "50"]);
     assert!(positive(&case(&figures, "fleet", "pushes alone")["store_commands_per_job"]));
     assert_eq!(case(&figures, "fleet", "50 runners, pushes included")["ratio"]["of"], "1 runner");
     let [one, several] = ["redis over TCP", "redis cluster of 3"].map(|store| {
@@ -164,11 +189,12 @@ async fn a_fleet_and_a_cluster_are_measured() {
     assert!(positive(&one["runner_cpu_us_per_job"]) && several["case"] == "12 tenants");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn components_are_measured_by_themselves() {
-    let project = TestProject::new("[topics.echo]\nmemory = \"8MiB\"\n", &[]).await;
-    let measured = ["bench", "components", guests::ECHO, guests::SIMULATE, "--topic", "echo", "--data", "{}"];
-    let figures = project.run(&[&measured[..], &["--rounds", "3", "--json"]].concat()).ended(0).documents();
+#[test]
+fn components_are_measured_by_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gristmill.toml"), "[topics.echo]\nmemory = \"8MiB\"\n").unwrap();
+    let measured = ["components", guests::ECHO, guests::SIMULATE, "--topic", "echo", "--data", "{}"];
+    let figures = documents(&done(folder.path(), &[&measured[..], &["--rounds", "3", "--json"]].concat()));
     assert_eq!(figures.len(), 2);
     for figure in &figures {
         assert_eq!((&figure["language"], &figure["outcome"]), (&"Rust".into(), &"complete".into()));
@@ -181,16 +207,16 @@ async fn components_are_measured_by_themselves() {
         assert!(figure["memory_bytes"].as_u64() >= figure["start_memory_bytes"].as_u64());
         assert_eq!(figure["rounds"], 3);
     }
-    let table = project.run(&[&measured[..], &["--rounds", "1"]].concat()).done();
+    let table = done(folder.path(), &[&measured[..], &["--rounds", "1"]].concat());
     assert!(table.lines().next().unwrap().contains("KEPT CALL") && table.lines().count() == 3, "{table}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failed_measurement_is_named_with_the_remedy() {
-    let project = TestProject::new("", &[]).await;
-    let said = project.run(&["bench", "components", "nowhere.wasm"]);
-    assert!(said.ended(1).err.contains("nowhere.wasm"), "{}", said.err);
+#[test]
+fn a_failed_measurement_is_named_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(folder.path(), &["components", "nowhere.wasm"]);
+    assert!(said.code == Some(1) && said.err.contains("nowhere.wasm"), "{}", said.err);
     let unreachable = r#"{"do": [{"end": "unreachable"}]}"#;
-    let said = project.run(&["bench", "components", guests::PUPPET, "--data", unreachable]);
-    assert!(said.ended(1).err.contains("puppet.wasm") && said.err.contains("--data"), "{}", said.err);
+    let said = run(folder.path(), &["components", guests::PUPPET, "--data", unreachable]);
+    assert!(said.code == Some(1) && said.err.contains("puppet.wasm") && said.err.contains("--data"), "{}", said.err);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use gristmill_bench::Figure;
+use crate::Figure;
 
 /// A name with its unit, and what a figure has for it.
 type Measure = (&'static str, fn(&Figure) -> Option<f64>);
@@ -91,7 +91,7 @@ fn document(figures: &[Figure]) -> String {
         [(scenarios, figure.scenario), (stores, &figure.store)].map(|(several, name)| if several { "" } else { name })
     });
     let common = common.into_iter().flatten().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" · ");
-    text(&mut body, [MARGIN, y + 10.0], "soft", "start", format!("gristmill bench {common}").trim_end());
+    text(&mut body, [MARGIN, y + 10.0], "soft", "start", format!("gristmill-bench {common}").trim_end());
     y += ROW + 4.0;
     for (title, measure) in MEASURES {
         let rows: Vec<_> = figures.iter().filter_map(|figure| Some((figure, measure(figure)?))).collect();
@@ -118,7 +118,7 @@ fn document(figures: &[Figure]) -> String {
     let width = labels + BARS + values + MARGIN;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {y:.0}\" width=\"{width:.0}\" height=\"{y:.0}\">\n\
-         <title>Figures of gristmill bench</title>\n<style>{STYLE}</style>\n<rect class=\"back\" width=\"100%\" height=\"100%\"/>\n{body}</svg>\n"
+         <title>Figures of gristmill-bench</title>\n<style>{STYLE}</style>\n<rect class=\"back\" width=\"100%\" height=\"100%\"/>\n{body}</svg>\n"
     )
 }
 

@@ -1,17 +1,15 @@
-//! `gristmill bench components`: what components cost by themselves.
+//! `gristmill-bench components`: what components cost by themselves.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::super::exit::Exit;
-use super::super::global::Global;
-use super::super::input::Body;
-use super::super::table::Table;
-use super::super::{folder, sandbox, screen};
-use gristmill_bench::{self as bench, ComponentFigure, ComponentRun, Progress};
-use gristmill_config::units;
-use gristmill_core::job::TopicId;
+use super::{print, progress};
+use crate::{self as bench, ComponentFigure, ComponentRun};
+use gristmill_config::{Manifest, units};
+use gristmill_core::job::{Payload, TopicId};
+use gristmill_core::topic::Topic;
+use gristmill_sandbox::SandboxSettings;
 
 /// Measure components by themselves: compiling, starting, calling, fuel and memory
 ///
@@ -21,14 +19,21 @@ use gristmill_core::job::TopicId;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  gristmill bench components handlers/*.wasm --data hello
-  gristmill bench components mine.wasm --topic signup --file signup.json --json")]
+  gristmill-bench components handlers/*.wasm --data hello
+  gristmill-bench components mine.wasm --topic signup --file signup.json --json")]
 pub(super) struct Args {
     /// The components' files
     #[arg(required = true, value_name = "FILE")]
     components: Vec<PathBuf>,
-    #[command(flatten)]
-    body: Body,
+    /// The job's body
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
+    data: Option<String>,
+    /// A file with the job's body
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+    /// The manifest with the topics [default: ./gristmill.toml, if there is one]
+    #[arg(long, short, value_name = "PATH")]
+    manifest: Option<PathBuf>,
     /// The topic whose limits and grants hold [default: the file's name]
     #[arg(long)]
     topic: Option<TopicId>,
@@ -37,20 +42,47 @@ pub(super) struct Args {
     rounds: Option<u32>,
 }
 
-pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let manifest = global.manifest()?;
-    let sandbox = sandbox::settings(&manifest, 1)?;
-    let watched = !global.json && screen::is_watched();
-    let progress = if watched { Progress::shown() } else { Progress::hidden() };
-    let body = args.body.read()?;
+impl Args {
+    fn body(&self) -> anyhow::Result<Payload> {
+        let data = match (&self.data, &self.file) {
+            (Some(text), _) => text.clone().into_bytes(),
+            (None, Some(path)) => std::fs::read(path).with_context(|| format!("failed to read {}", path.display()))?,
+            (None, None) => Vec::new(),
+        };
+        Ok(Payload { data, content_type: None })
+    }
+
+    fn manifest(&self) -> anyhow::Result<Manifest> {
+        let usual = Path::new("gristmill.toml");
+        let path = self.manifest.as_deref().or_else(|| usual.exists().then_some(usual));
+        Ok(path.map_or_else(|| Ok(Manifest::default_at(Path::new(""))), Manifest::load)?)
+    }
+
+    fn topic(&self, manifest: &Manifest, component: &Path) -> anyhow::Result<Topic> {
+        let stem = component.file_stem().unwrap_or_default().to_string_lossy();
+        let id = match &self.topic {
+            Some(id) => id.clone(),
+            None => stem.parse().with_context(|| format!("{stem} names no topic; name one with --topic"))?,
+        };
+        Ok(manifest
+            .topics
+            .get(&id)
+            .cloned()
+            .unwrap_or_else(|| Topic { id: id.clone(), ..manifest.auto_topic(&id.topic) }))
+    }
+}
+
+pub(super) async fn run(args: Args, sandbox: &SandboxSettings, json: bool) -> anyhow::Result<()> {
+    let (manifest, body, progress) = (args.manifest()?, args.body()?, progress(json));
     let mut figures = Vec::with_capacity(args.components.len());
     let mut measured = Ok(());
-    for component in args.components {
-        let topic = folder::topic_of(&manifest, args.topic.as_ref(), &component)?;
+    for component in &args.components {
+        let topic = args.topic(&manifest, component)?;
         let rounds = args.rounds.map(|rounds| rounds as usize);
-        let run = ComponentRun { component, topic, body: body.clone(), rounds, progress: progress.clone() };
-        match bench::component(&run, &sandbox).await {
-            Ok(figure) if global.json => screen::document(&serde_json::to_value(&figure)?)?,
+        let (component, body) = (component.clone(), body.clone());
+        let run = ComponentRun { component, topic, body, rounds, progress: progress.clone() };
+        match bench::component(&run, sandbox).await {
+            Ok(figure) if json => print::document(&figure)?,
             Ok(figure) => figures.push(figure),
             Err(error) => {
                 measured = Err(error).with_context(|| format!("failed to measure {}", run.component.display()));
@@ -61,18 +93,11 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     progress.clear();
     // What was measured before is shown all the same.
     if !figures.is_empty() {
-        table(&figures).print()?;
+        let rows: Vec<_> =
+            figures.iter().map(|figure| COLUMNS.iter().map(|(_, show)| show(figure)).collect()).collect();
+        print::table(&COLUMNS.map(|(title, _)| title), &rows)?;
     }
-    measured?;
-    Ok(Exit::Done)
-}
-
-fn table(figures: &[ComponentFigure]) -> Table {
-    let mut table = Table::new(&COLUMNS.map(|(title, _)| title));
-    for figure in figures {
-        table.row(COLUMNS.iter().map(|(_, show)| show(figure)));
-    }
-    table
+    measured
 }
 
 type Column = (&'static str, fn(&ComponentFigure) -> String);

@@ -1,44 +1,54 @@
-//! `gristmill bench`: figures.
+//! The command line of `gristmill-bench`.
 
 mod components;
 mod measure;
+mod print;
 mod show;
 mod svg;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Parser;
 
-use super::exit::{Exit, Usage};
-use super::global::Global;
-use super::{sandbox, screen};
-use gristmill_bench::{BenchSettings, BenchStore, Progress};
-use gristmill_config::StoreAddress;
-use gristmill_sandbox::SandboxSettings;
+use crate::{BenchSettings, BenchStore, Progress};
+use gristmill_sandbox::{ChildLimits, CompilerProcess, CompilerSettings, SandboxSettings, compile_child};
 use gristmill_store::embedded::Durability;
+
+/// The address space of the compiler, a child process of this program: that of `gristmill run` by default.
+const COMPILER_BYTES: u64 = 2 << 30;
 
 /// Measure throughput, latency, lateness, and what else speed is made of
 ///
 /// A runner in this process works on a store of its own: an embedded one in a temporary folder (TMPDIR says where), a
 /// private redis-server, which must be installed, or the Redis that --store names, under keys of its own. Other work on
 /// the machine moves the figures: compare what one run prints with each other.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "gristmill-bench",
+    version,
+    after_help = "\
 Examples:
-  gristmill bench
-  gristmill bench floor throughput --on redis     # and what share of the bare Redis that is
-  gristmill bench stores                          # embedded beside Redis, step by step
-  gristmill bench latency --json --store redis://127.0.0.1:6379/0
-  gristmill bench stores --svg stores.svg         # and a picture of the figures
-  gristmill bench reuse --handler mine.wasm --data '{\"email\":\"ada@example.com\"}'
-  gristmill bench components handlers/*.wasm      # each by itself: start, call, fuel, memory
-  gristmill bench all --on redis                  # everything, some ten minutes")]
+  gristmill-bench
+  gristmill-bench floor throughput --on redis     # and what share of the bare Redis that is
+  gristmill-bench stores                          # embedded beside Redis, step by step
+  gristmill-bench latency --json --store redis://127.0.0.1:6379/0
+  gristmill-bench stores --svg stores.svg         # and a picture of the figures
+  gristmill-bench reuse --handler mine.wasm --data '{\"email\":\"ada@example.com\"}'
+  gristmill-bench components handlers/*.wasm      # each by itself: start, call, fuel, memory
+  gristmill-bench all --on redis                  # everything, some ten minutes"
+)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(super) struct Args {
+struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
     scenarios: ScenarioArgs,
+    /// Write one JSON document per line, for programs
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -51,7 +61,10 @@ struct ScenarioArgs {
     /// What to measure [default: throughput, latency, lateness]
     #[arg(value_enum)]
     scenarios: Vec<Scenario>,
-    /// The store to measure, where the options name none with --store
+    /// The Redis to measure, by its URL
+    #[arg(long, value_name = "URL", conflicts_with = "on")]
+    store: Option<String>,
+    /// The store to measure
     #[arg(long, value_enum, default_value_t = On::Embedded, value_name = "STORE")]
     on: On,
     /// Jobs of a throughput run; what is called large is ten times that
@@ -176,50 +189,66 @@ impl ScenarioArgs {
         self.data.as_ref().map_or_else(|| vec![b'x'; self.payload], |data| data.clone().into_bytes())
     }
 
-    fn bench_settings(&self, global: &Global) -> Result<BenchSettings, Usage> {
-        let watched = !global.json && screen::is_watched();
-        Ok(BenchSettings {
+    fn bench_settings(&self, json: bool) -> BenchSettings {
+        BenchSettings {
             handler: self.handler.clone(),
             simulate: self.simulate.clone(),
-            store: redis(global)?.map_or(self.on.into(), BenchStore::RedisAt),
+            store: self.store.clone().map_or(self.on.into(), BenchStore::RedisAt),
             concurrency: self.concurrency as usize,
             threads: self.threads,
             body: self.body().into(),
             journal: self.journal,
-            progress: if watched { Progress::shown() } else { Progress::hidden() },
-        })
+            progress: progress(json),
+        }
     }
 }
 
-pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    match args.command {
-        Some(Command::Components(args)) => components::run(global, args).await,
-        None => run_scenarios(global, args.scenarios).await,
+/// Runs the program. It is the compiler of its components, too.
+pub fn main() -> ExitCode {
+    if let Some(limits) = ChildLimits::of_arguments() {
+        return compile_child(limits);
+    }
+    let args = Args::parse();
+    let ended = tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| runtime.block_on(run(args)));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 
-async fn run_scenarios(global: &Global, args: ScenarioArgs) -> anyhow::Result<Exit> {
-    let manifest = global.manifest_without_secrets()?;
+async fn run(args: Args) -> anyhow::Result<()> {
     // Components that only a measurement needs must not push others out of the user's cache.
     let cache = tempfile::TempDir::with_prefix("gristmill-bench-").context("failed to make a temporary folder")?;
-    let sandbox = sandbox::settings(&manifest, args.concurrency)?;
-    let sandbox = SandboxSettings { cache: cache.path().to_owned(), ..sandbox };
-    let mut figures = show::Figures::new(global, args.svg.as_deref())?;
-    let faults = measure::measure(&args, &args.bench_settings(global)?, &sandbox, &mut figures).await?;
+    let sandbox = SandboxSettings {
+        concurrency: if args.command.is_some() { 1 } else { args.scenarios.concurrency },
+        cache: cache.path().to_owned(),
+        compiler: compiler()?,
+    };
+    match args.command {
+        Some(Command::Components(components)) => components::run(components, &sandbox, args.json).await,
+        None => run_scenarios(args.scenarios, &sandbox, args.json).await,
+    }
+}
+
+fn compiler() -> anyhow::Result<CompilerSettings> {
+    let program = std::env::current_exe().context("failed to find this program's own file, which is the compiler")?;
+    let process = CompilerProcess::Child { program, memory_bytes: COMPILER_BYTES };
+    Ok(CompilerSettings { process, ..CompilerSettings::default() })
+}
+
+fn progress(json: bool) -> Progress {
+    if !json && std::io::stderr().is_terminal() { Progress::shown() } else { Progress::hidden() }
+}
+
+async fn run_scenarios(args: ScenarioArgs, sandbox: &SandboxSettings, json: bool) -> anyhow::Result<()> {
+    let mut figures = show::Figures::new(json, args.svg.as_deref())?;
+    let faults = measure::measure(&args, &args.bench_settings(json), sandbox, &mut figures).await?;
     anyhow::ensure!(
         faults == 0,
         "{faults} jobs started before they were due, twice for one tick, or out of the order of their key: this is a fault of the queue"
     );
-    Ok(Exit::Done)
-}
-
-/// The Redis to measure, if the options name one.
-fn redis(global: &Global) -> Result<Option<String>, Usage> {
-    match global.named_store()? {
-        None => Ok(None),
-        Some(StoreAddress::Redis(url)) => Ok(Some(url)),
-        Some(address) => {
-            Err(Usage(format!("`bench` works on stores of its own or on a Redis, and {address} is none: see --on")))
-        }
-    }
+    Ok(())
 }

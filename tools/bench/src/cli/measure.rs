@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::show::Figures;
 use super::{On, Scenario, ScenarioArgs};
-use gristmill_bench::{self as bench, BenchSettings, BenchStore, Figure, Neighbour, TenantLoad, TestBed};
+use crate::{self as bench, BenchSettings, BenchStore, Figure, Neighbour, TenantLoad, TestBed};
 use gristmill_sandbox::{Sandbox, SandboxSettings};
 
 /// For how long an idle runner is watched, at least: it looks for jobs about once a second.
@@ -48,7 +48,7 @@ impl ScenarioArgs {
     }
 }
 
-/// One run of `gristmill bench`.
+/// One run of `gristmill-bench`.
 struct Measure<'a> {
     args: &'a ScenarioArgs,
     settings: &'a BenchSettings,
