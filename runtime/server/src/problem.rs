@@ -24,7 +24,7 @@ const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+js
 /// What went wrong: RFC 9457. The type is `about:blank`, so the title is the status in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Problem {
-    /// Stable; new ones may come. docs/http-api.md lists them.
+    /// Stable; new ones may come. docs/reference/http-api.md lists them.
     #[schemars(with = "String")]
     pub(super) code: Code,
     pub(super) status: u16,
@@ -232,7 +232,10 @@ impl From<StoreError> for Problem {
 
 /// The layers below know neither the path nor its limit.
 pub(super) fn body_too_large() -> Problem {
-    Problem::new(Code::TooLarge, "the body is longer than this path takes: its limits are in docs/http-api.md")
+    Problem::new(
+        Code::TooLarge,
+        "the body is longer than this path takes: its limits are in docs/reference/http-api.md",
+    )
 }
 
 impl From<JsonRejection> for Problem {

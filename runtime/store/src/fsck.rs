@@ -1,6 +1,6 @@
 //! Checking a store while it is in use: what must hold in every store, whatever happened to it, and what is found where it does not.
 //!
-//! The list of checks is [`Check`]. Each store looks for what can go wrong in it; `docs/fsck.md` shows the list.
+//! The list of checks is [`Check`]. Each store looks for what can go wrong in it; `docs/guides/fsck.md` shows the list.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -385,10 +385,10 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_every_check() {
-        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fsck.md"));
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/fsck.md"));
         for check in Check::ALL {
             let row = format!("| `{}` | {} | {} | {} |", check.name(), check.wrong(), check.means(), check.remedy());
-            assert!(page.contains(&row), "docs/fsck.md lacks:\n{row}");
+            assert!(page.contains(&row), "docs/guides/fsck.md lacks:\n{row}");
         }
     }
 

@@ -174,7 +174,7 @@ pub enum NoLink {
     Tangled(JobId),
     /// The job is in another partition.
     #[error(
-        "job `{0}` is in another partition than jobs of this topic with this key: see `Spread topics` in docs/workflows.md"
+        "job `{0}` is in another partition than jobs of this topic with this key: see `Spread topics` in docs/guides/workflows.md"
     )]
     Elsewhere(JobId),
 }
