@@ -66,7 +66,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         }))?;
     } else {
         match &held {
-            None => screen::note(&format!("nobody holds {what}")),
+            None => screen::note(&format!("no job holds {what}")),
             Some(held) if is_freed => screen::line(&format!("freed {what}, which job {} held", held.holder))?,
             Some(held) => {
                 let until = match held.until {

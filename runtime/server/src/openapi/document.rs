@@ -53,9 +53,11 @@ fn describe(route: &Route, requests: &mut SchemaGenerator, answers: &mut SchemaG
     operation.succeeds(route.docs.answer, &route.docs.headers);
     let (codes, roles): (&[Code], Option<Vec<_>>) = match route.requires {
         Requirement::Nothing => (&[], Some(Vec::new())),
-        Requirement::AnyToken => (&[Code::TokenMissing, Code::TokenInvalid, Code::RateLimited, Code::StoreAway], None),
+        Requirement::AnyToken => {
+            (&[Code::TokenMissing, Code::TokenInvalid, Code::RateLimited, Code::StoreUnavailable], None)
+        }
         Requirement::InTenant(scope) | Requirement::Everywhere(scope) => (
-            &[Code::TokenMissing, Code::TokenInvalid, Code::Forbidden, Code::RateLimited, Code::StoreAway],
+            &[Code::TokenMissing, Code::TokenInvalid, Code::Forbidden, Code::RateLimited, Code::StoreUnavailable],
             Some(vec![json!({}), json!({ "bearer": [scope] }), json!({ "x-token": [scope] })]),
         ),
     };
