@@ -1,4 +1,4 @@
-//! `gristmill tenant`: where tenants live, and moving them from one store to another while they work.
+//! `gristmill tenant`: the stores of the tenants, and moving them from one store to another while they work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use gristmill_store::{TenantPlacement, TenantPlacements};
 /// How often a move that is watched is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Show where tenants live, and move them to another store
+/// Show the store of each tenant, and move tenants to another store
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,12 +35,12 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show in which store each tenant lives, and what remains in others
+    /// Show the store of each tenant, and what remains in other stores
     List,
     /// Move a tenant to another store, while its jobs are pushed and run
     ///
-    /// From now on pushes go to the new store; what waits in the old one follows, and what runs there ends there. The
-    /// servers carry it out, whichever of them live, so this command may be ended at any time, and be given again.
+    /// From now on pushes go to the new store. Waiting jobs follow from the old store, and running jobs end there. The servers
+    /// carry out the move, so this command may be ended at any time, and be given again.
     Move(MoveArgs),
 }
 
