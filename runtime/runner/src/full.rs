@@ -44,7 +44,7 @@ const fn allowed(full: Full) -> u64 {
     }
 }
 
-/// Tells the store which of the tenants are full whose schedules have fired, until stopped.
+/// Writes into the store which tenants are full, of those whose schedules have fired. Runs until stopped.
 pub(super) async fn run(context: Context, stored: Arc<Stored>, mut fired: mpsc::Receiver<Name>) {
     let mut known = BTreeSet::new();
     loop {
@@ -55,7 +55,7 @@ pub(super) async fn run(context: Context, stored: Arc<Stored>, mut fired: mpsc::
         };
         let limits = context.registry.borrow().limits(&tenant);
         let one_more = Added { jobs: 1, ..Added::default() };
-        let told = async {
+        let note = async {
             let full = stored.let_in(&*context.store, &tenant, one_more, &limits, |_| true).await?;
             if full.is_some() == known.contains(&tenant) {
                 return Ok(());
@@ -74,7 +74,7 @@ pub(super) async fn run(context: Context, stored: Arc<Stored>, mut fired: mpsc::
             }
             Ok::<_, gristmill_store::StoreError>(())
         };
-        if let Err(error) = told.await {
+        if let Err(error) = note.await {
             tracing::debug!(%tenant, "failed to count what is stored: {:#}", anyhow::Error::from(error));
         }
     }

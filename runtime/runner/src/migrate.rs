@@ -30,7 +30,7 @@ pub(super) struct NextDue {
     pub(super) exact: bool,
 }
 
-/// Migrates until stopped. Tells of which tenants schedules have fired.
+/// Migrates until stopped. Sends the names of the tenants whose schedules have fired.
 pub(super) async fn run(
     context: Context,
     timer: PreciseTimer,

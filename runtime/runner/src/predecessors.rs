@@ -46,7 +46,7 @@ pub async fn before_start<S: Workflows + Query + ?Sized>(
 ) -> Result<Option<Arc<Job>>, Outcome> {
     let spec = &claim.job.spec;
     let is_reserved = |(name, _): &(String, String)| RESERVED.contains(&name.as_str());
-    // Raw producers pass no door that would refuse it.
+    // No admission has refused it where a raw producer wrote it.
     let forged = || spec.metadata.iter().any(is_reserved);
     if !spec.links.waits() && !forged() {
         return Ok(None);

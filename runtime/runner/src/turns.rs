@@ -63,7 +63,7 @@ impl<W, G> RunOrder<W, G> {
         self.long.join_behind(topic, guest, others);
     }
 
-    /// A guest that waits for its next slice goes on at once, for a turn: somebody may have ended its attempt.
+    /// A guest that waits for its next slice goes on at once, for a turn: its attempt may have been cancelled.
     pub(super) fn hurry(&mut self, topic: &TopicId, is_it: impl Fn(&G) -> bool) {
         self.woken.extend(self.long.remove(topic, is_it));
     }

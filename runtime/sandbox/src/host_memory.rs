@@ -14,7 +14,7 @@ use wasmtime_wasi_http::p2::types::{
 /// Of one attempt, at most, beside the memory that its topic allows.
 pub(super) const HOST_BYTES_MAX: usize = 16 << 20;
 
-/// What a guest may write at once into the body of a request or an answer. Two such chunks wait until somebody reads them.
+/// What a guest may write at once into the body of a request or an answer. Two such chunks wait for a reader.
 pub(super) const CHUNK_BYTES: usize = 16 << 10;
 
 /// A body that a guest writes: its chunks, the trailers after it, and what holds them.

@@ -193,7 +193,7 @@ operations! {
 
         /// Fires the tenant's schedules that are due, and moves at most `limit` due jobs of the tenant from delayed to ready: of each
         /// topic in the order in which they came due, those of one millisecond by id. Where `limit` is too small for all, topics share
-        /// it. And has those topics claimed from whose rate allows more by now, and passes on what ended jobs have left to be told
+        /// it. And has those topics claimed from whose rate allows more by now, and passes on the ends of jobs that are still to be passed on
         /// those that wait for them: about a thousand links count as a thousand jobs.
         async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError>;
 

@@ -96,7 +96,7 @@ pub async fn job_graph<S: Workflows + Query + ?Sized>(
     let mut next = VecDeque::from([(id.clone(), Way::Begin, 0)]);
     let mut first = Some(first);
     while let Some((id, way, far)) = next.pop_front() {
-        // Jobs that are known are told, but nothing further is looked for once there is no room for it.
+        // Jobs that are known are listed, but nothing further is looked for once there is no room for it.
         let has_room = graph.edges.len() < EDGES;
         graph.cut |= !has_room;
         let view = match first.take() {

@@ -9,7 +9,7 @@ use super::operations::operations;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreId(String);
 
-/// What tells a server from every other one. Process ids, addresses and names of files may be those of another one: in containers
+/// What distinguishes a server from every other one. Process ids, addresses and names of files may be those of another one: in containers
 /// all servers are process 1 at the same address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerName {

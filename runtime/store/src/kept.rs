@@ -13,7 +13,7 @@ operations! {
         /// [`next`](ResultsPage::next) of the page before. A result that is kept from the first page to the last is on one of them at least.
         async fn results(&self, tenant: &Name, after: Option<&str>, limit: usize) -> Result<ResultsPage, StoreError>;
 
-        /// Forgets the results that are kept of jobs. Tells for each whether there was one.
+        /// Forgets the results that are kept of jobs. Returns for each whether there was one.
         async fn forget_results(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
     }
 }
@@ -24,7 +24,7 @@ operations! {
         /// Who holds a unique value of a topic; `None` if it is free.
         async fn unique_hold(&self, topic: &TopicId, value: &str) -> Result<Option<UniqueHold>, StoreError>;
 
-        /// Frees a unique value that is held for a time, before that is over. Tells whether it was held so: one that a job holds until it is
+        /// Frees a unique value that is held for a time, before that is over. Returns whether it was held so: one that a job holds until it is
         /// done stays held.
         async fn free_unique(&self, topic: &TopicId, value: &str) -> Result<bool, StoreError>;
     }

@@ -68,7 +68,7 @@ fn with_and_without_a_server(project: &TestProject) {
     let top = top.ended(0).document();
     assert_eq!(fields(&top), ["dead", "running", "topics", "workers"]);
     assert_eq!(top["dead"][0]["count"], 2);
-    // A server knows that nobody does the jobs of `parking`: that comes before the dead ones.
+    // A server knows that `parking` has no handler: that comes before the dead ones.
     assert!(["parking", "puppet"].map(Value::from).contains(&top["topics"][0]["topic"]), "{top}");
     let listed = project.run(&["dead", "list", "puppet", "code:gone", "--json"]).ended(0).documents();
     assert_eq!(listed.iter().map(|dead| dead["job"]["id"].clone()).collect::<Vec<Value>>(), ["b"]);

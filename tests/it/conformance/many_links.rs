@@ -68,7 +68,7 @@ async fn the_ends_of_many_jobs_reach_those_that_wait_in_steps(mut queue: TestSto
     is_sound(&queue).await;
     let last = &jobs[CROSSED - 1..];
     assert_eq!(queue.push(last).await, [Pushed::Exists], "another job of this id would be taken for it");
-    // Whoever cancelled them is gone.
+    // The client that cancelled them is gone.
     drop(signals);
     queue.reopen().await;
     assert!(go_on(&queue).await > 0);

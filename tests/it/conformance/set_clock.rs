@@ -1,4 +1,4 @@
-//! The store's clock is set: what waits for a time that nobody named waits for as long as before, and what was asked for at a point in time
+//! The store's clock is set: what waits for a time that no producer named waits for as long as before, and what was asked for at a point in time
 //! waits for that.
 
 use std::time::Duration;

@@ -151,16 +151,16 @@ impl FollowUps {
     }
 }
 
-/// A job, its batch, and the jobs that it waited for: those that it named, and those that its handler was told of.
+/// A job, its batch, and the jobs that it waited for: those that it named, and those in the metadata of its handler.
 fn near(own: &JobSpec) -> HashSet<JobId> {
     #[derive(serde::Deserialize)]
-    struct Told {
+    struct Predecessor {
         id: JobId,
     }
-    let told = own.metadata.iter().find(|(name, _)| name == PREDECESSORS);
-    let told = told.and_then(|(_, text)| serde_json::from_str::<Vec<Told>>(text).ok()).unwrap_or_default();
+    let listed = own.metadata.iter().find(|(name, _)| name == PREDECESSORS);
+    let listed = listed.and_then(|(_, text)| serde_json::from_str::<Vec<Predecessor>>(text).ok()).unwrap_or_default();
     let named = own.links.named().cloned().chain(std::iter::once(own.id.clone()));
-    named.chain(told.into_iter().map(|told| told.id)).collect()
+    named.chain(listed.into_iter().map(|predecessor| predecessor.id)).collect()
 }
 
 #[cfg(test)]

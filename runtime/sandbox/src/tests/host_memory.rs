@@ -1,4 +1,4 @@
-//! What guests have the host keep for them: bodies that nobody reads, headers, requests.
+//! What guests have the host keep for them: unread bodies, headers, requests.
 
 use super::guest::handler_in;
 use super::{attempt, limited, load};
@@ -62,7 +62,7 @@ const FUNCTIONS: &str = r#"
             (br $more))))
       (call $drop_stream (local.get $stream)) (call $drop_body (local.get $body)))"#;
 
-/// A guest that does this as often as it is told by the job's first byte, times eight.
+/// A guest that does this eight times as often as the first byte of the job's body says.
 async fn hog(again: &str) -> Component {
     let handle = format!(
         "(local $times i32)

@@ -118,7 +118,7 @@ impl Identity {
         entry.identified(client, self.token(), || self.actor());
     }
 
-    /// One answer for everything that is not allowed, so that it tells nothing of what is there: only what the token is for.
+    /// One answer for everything that is not allowed, so that it says nothing of what is there: only what the token is for.
     fn allow(&self, allowed: bool, needed: Scope, of: &str) -> Result<(), Problem> {
         if allowed {
             return Ok(());

@@ -35,7 +35,7 @@ pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Req
         return problem.into_response();
     }
     if ready && has_token(request.headers()) {
-        // A token that is none gets what nobody gets.
+        // An invalid token gets what a client without one gets.
         if let Ok(identity) = identify(&state.auth, request.headers(), client_address(request.extensions())).await {
             request.extensions_mut().insert(identity);
         }

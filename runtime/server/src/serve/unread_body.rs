@@ -1,4 +1,4 @@
-//! Bodies that nobody reads. A connection with unread bytes is closed with a reset, which may overtake the answer: clients that read no
+//! Unread bodies. A connection with unread bytes is closed with a reset, which may overtake the answer: clients that read no
 //! answer before they have sent everything see a broken connection, and send it all again.
 
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
 
-/// How much is read of a body after nobody wants it any more, and for how long.
+/// How much is read of a body that no handler wants any more, and for how long.
 const BYTES: usize = 16 << 20;
 const TIME: Duration = Duration::from_secs(2);
 

@@ -26,14 +26,14 @@ const TAKE: &str = "UPDATE awaited SET waiters = waiters - 1 WHERE tenant = ?1 A
 /// How many jobs wait for a job that has not ended, or did when it died.
 const COUNT: &str = "SELECT waiters FROM awaited WHERE tenant = ?1 AND job = ?2";
 
-/// Notes that a job has ended, of which those that wait are still to be told. `d`: it is dead. `D`: it was, and is gone.
+/// Notes that a job has ended, and that its end is still to be passed on. `d`: it is dead. `D`: it was, and is gone.
 const NOTE: &str = "UPDATE awaited SET ended = ?3 WHERE tenant = ?1 AND job = ?2";
 
-/// They were told. A dead job may be respawned, so that they are found again.
+/// Its end was passed on. A dead job may be respawned, so that its waiters are found again.
 const TOLD_OF_DEAD: &str = "UPDATE awaited SET ended = NULL WHERE tenant = ?1 AND job = ?2";
 const TOLD: &str = "DELETE FROM awaited WHERE tenant = ?1 AND job = ?2";
 
-/// The same where nobody waits any more.
+/// The same where no job waits any more.
 const TOLD_ALL: &str = "DELETE FROM awaited WHERE tenant = ?1 AND job = ?2 AND waiters <= 0 AND ended IS NULL";
 
 /// Ends that are noted.
@@ -111,7 +111,7 @@ impl Work<'_> {
         self.ends.push((tenant.clone(), id.clone(), ended));
     }
 
-    /// Tells the jobs that wait for the noted ones that these have ended. Comes after follow-up jobs were stored, which may wait for them,
+    /// Passes the ends of the noted jobs on to those that wait for them. Comes after follow-up jobs were stored, which may wait for them,
     /// too.
     pub(super) fn carry_ends(&mut self) -> Done<()> {
         for (tenant, id, ended) in &std::mem::take(&mut self.ends) {
@@ -142,7 +142,7 @@ impl Work<'_> {
         }
     }
 
-    /// Tells all jobs that wait for one that it has ended.
+    /// Passes the end of one job on to all that wait for it.
     fn pass_on(&mut self, tenant: &Name, id: &JobId, letter: &str) -> Done<()> {
         let mut select = self.connection.prepare_cached(WAITERS_OF)?;
         let waiters = select.query_map(params![tenant.as_str(), id.as_str(), -1], |row| row.get(0))?;

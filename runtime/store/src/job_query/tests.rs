@@ -46,7 +46,7 @@ fn query(text: &str) -> JobQuery {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Of a job that is so small that nobody else needs a turn.
+/// Of a job that is so small that other requests need no turn.
 fn fits(query: &JobQuery, job: &JobView) -> bool {
     query.fits(job).now_or_never().unwrap()
 }

@@ -50,7 +50,7 @@ struct DueNext {
 /// The member of `due` that stands for all schedules.
 const SCHEDULES: &str = "@schedules";
 
-/// The one for ends of jobs that others are still to be told.
+/// The one for ends of jobs that are still to be passed on.
 const ENDS: &str = "@ends";
 
 impl DueNext {

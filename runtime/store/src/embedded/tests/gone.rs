@@ -55,7 +55,7 @@ async fn a_file_that_goes_away_takes_no_jobs_any_more() {
         let (file, backup) = (store.file(), store.file().with_file_name("backup.db"));
         Connection::open(&file).unwrap().execute("VACUUM INTO ?1", [backup.to_str().unwrap()]).unwrap();
         store.push(&(0..20).map(|_| job("mail")).collect::<Vec<_>>()).await;
-        // As whoever looks whether it is ready does all the time.
+        // As `/readyz` does all the time.
         store.store.probe().await.unwrap();
         accident(&file, &backup);
         let (refusal, _) = refusal(&store.store).await;

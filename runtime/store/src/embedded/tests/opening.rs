@@ -38,7 +38,7 @@ async fn what_waits_in_a_file_of_a_clock_that_was_an_hour_ahead_waits_no_longer_
     const HOUR: u64 = 3_600_000;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
-    // By this host's clock, which is what the step is told from.
+    // By this host's clock, from which the step is known.
     let store = open(&file).await.unwrap();
     let named = Timestamp::from_millis(Timestamp::now().as_millis() + HOUR / 2);
     let (minute, at) = (Due::After(Duration::from_secs(60)), Due::At(named));

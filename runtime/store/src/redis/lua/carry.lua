@@ -1,5 +1,5 @@
 -- Goes on with what scripts have left to be done when jobs ended for which others wait, or that have waited for others: see carry_ends of
--- links.lua. All that wait for a job are told in one call, so none is told twice.
+-- links.lua. One call passes a job's end on to all that wait for it, so none gets it twice.
 --
 -- KEYS  1 to 14: see waiting
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel

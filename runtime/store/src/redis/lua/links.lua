@@ -7,7 +7,7 @@
 --   w waiter o job           it waits for that job. Without one: it is a batch that is not sealed
 --   w waiter L job           that job has ended: L is c complete, d dead, e expired, x cancelled, u unknown
 --   j job waiter             the same, to be found when the job ends; of a dead job too, which may be respawned
---   e job L                  that job has ended, and the jobs that wait for it are still to be told: see carry_ends. L as above, or D: it was
+--   e job L                  that job has ended, and its end is still to be passed on: see carry_ends. L as above, or D: it was
 --                            dead and is gone. Or f: it is gone, and what it waited for is still to be forgotten
 --
 -- A job that waits for others stands among the delayed ones of its topic, at a time that never comes.
@@ -146,14 +146,14 @@ local function announce_linked(at)
   for _, topic in pairs(linked_topics) do announce(at, topic) end
 end
 
--- Tells those that wait for these jobs that they have ended, and lets them start.
+-- Passes the ends of these jobs on to those that wait for them, and lets them start.
 local function pass_on(at, jobs, letters)
   local touched, passed, added = {}, {}, {}
   for _, job in ipairs(jobs) do
     local letter = letters[job]
     for _, waiter in ipairs(waiters_of(job)) do
       local open = 'w ' .. waiter .. ' o ' .. job
-      -- Most are told already that a dead job is one, before it is gone. What is noted of a job that is gone is forgotten after this.
+      -- Most know already that a dead job is one, before it is gone. What is noted of a job that is gone is forgotten after this.
       if not (letter == 'D' or reused[waiter]) or redis.call('ZSCORE', links, open) then
         passed[#passed + 1] = open
         added[#added + 1], added[#added + 2] = 0, 'w ' .. waiter .. ' ' .. string.lower(letter) .. ' ' .. job
@@ -185,7 +185,7 @@ local function forget_some(waiter, most)
   return n < most
 end
 
--- Tells those that wait for the noted jobs that these have ended, and forgets what jobs that are gone have waited for. Comes after
+-- Passes the ends of the noted jobs on to those that wait for them, and forgets what jobs that are gone have waited for. Comes after
 -- follow-up jobs were put in their places, which may wait for them, too. One script does so much of it; what is left stays noted as
 -- members `e`, and who migrates goes on with it at once, call by call: see carry.lua.
 local function carry_ends(at)
@@ -199,7 +199,7 @@ local function carry_ends(at)
     local n = members('ZLEXCOUNT', 'j ' .. job .. ' ')
     if letter == 'D' and links_left(job) then redis.call('ZREM', links, 'e ' .. job .. ' d') end
     if n == 0 then
-      -- Nobody waits for it.
+      -- No job waits for it.
     elseif reused[job] or take_room(n) then
       now_told[#now_told + 1], letters[job] = job, letter
     else

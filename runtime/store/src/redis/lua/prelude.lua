@@ -145,7 +145,7 @@ end
 -- The member of `due` that stands for the partition's schedules. No topic has such a name.
 local SCHEDULES = '@schedules'
 
--- The same for jobs that have ended, of which those that wait for them are still to be told: see links.lua.
+-- The same for jobs that have ended, whose ends are still to be passed on: see links.lua.
 local ENDS = '@ends'
 
 -- For how long raw producers count as writing to a topic after a runner looked at it whose manifest says so, ms.
