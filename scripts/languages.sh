@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The same handler in every language, side by side: builds each example as `gristmill new` writes it, and measures sizes, times,
-# fuel and memory for the same job (`gristmill-bench components`). docs/handlers.md has the resulting table.
+# fuel and memory for the same job (`gristmill-bench components`). docs/guides/handlers.md has the resulting table.
 #
 #   scripts/languages.sh [language…]         default: all with installed tools; scripts/setup.sh --tests installs all
 #   GRISTMILL=… scripts/languages.sh         with this program, without a release build first

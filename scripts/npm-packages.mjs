@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * Which packages of npm work in a JavaScript handler: each is built into a component by itself, which says its size; then one
- * component runs all of them, and the results are compared with those of Node.js. Prints the table of docs/handlers/javascript.md.
+ * component runs all of them, and the results are compared with those of Node.js. Prints the table of docs/guides/handlers/javascript.md.
  *
  *   scripts/npm-packages.mjs [GRISTMILL]     the program, by default target/debug/gristmill; packages come from npm's registry
  */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Programs of others as handlers: fetches each as its registry has it, builds those that come as source, gives it one job, and looks at the result. Prints the
-table of docs/handlers/programs.md.
+table of docs/guides/handlers/programs.md.
 
     scripts/programs.py [GRISTMILL]     the program, by default target/debug/gristmill; needs cargo with the target wasm32-wasip2, npm and pip
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Which packages of PyPI work in a Python handler: one component imports all of them and runs a line of each, and the results are compared with
-those of CPython on this machine. Prints the table of docs/handlers/python.md.
+those of CPython on this machine. Prints the table of docs/guides/handlers/python.md.
 
     scripts/pypi-packages.py [GRISTMILL]     the program, by default target/debug/gristmill; packages come from PyPI
 """

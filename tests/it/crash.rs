@@ -210,7 +210,7 @@ async fn when_redis_comes_back_the_work_goes_on() {
         load.wait_for_acks(before + 1).await;
         recoveries.push(back.elapsed());
         until("the end of the outage to be logged", SOON, async || {
-            runner_says(&process, "the store is back", outage + 1).then_some(())
+            runner_says(&process, "the store is available again", outage + 1).then_some(())
         })
         .await;
     }
@@ -219,7 +219,7 @@ async fn when_redis_comes_back_the_work_goes_on() {
     load.assert_all_done_once((JOBS + OUTAGES) as u64).await;
     let outages = until("the return of the store to be told", SOON, async || {
         let log = process.log();
-        let (away, back) = (log.matches(NOTICED).count(), log.matches("the store is back").count());
+        let (away, back) = (log.matches(NOTICED).count(), log.matches("the store is available again").count());
         (away == back).then_some(away)
     })
     .await;

@@ -39,5 +39,5 @@ fn the_documented_redis_user_may_send_every_command_of_the_store() {
     assert!(sent.len() > 40, "{sent:?}");
     let missing: Vec<_> =
         sent.iter().filter(|word| !rule.contains(word.as_str()) && !WITHOUT_RIGHTS.contains(&word.as_str())).collect();
-    assert!(missing.is_empty(), "docs/operating.md, *A Redis user with few rights*, lacks {missing:?}");
+    assert!(missing.is_empty(), "docs/guides/operating.md, *A Redis user with few rights*, lacks {missing:?}");
 }

@@ -169,14 +169,49 @@ fn retired_names_do_not_come_back() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// The anchors of a page, as GitHub makes them of its headings.
+fn anchors(page: &str) -> Vec<String> {
+    let mut is_code = false;
+    let mut anchors = Vec::new();
+    for line in page.lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        if let Some(heading) = line.strip_prefix('#').filter(|_| !is_code) {
+            let kept = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+            anchors.push(kept.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect());
+        }
+    }
+    anchors
+}
+
 #[test]
 fn links_in_the_documents_work() {
     let mut broken = Vec::new();
     for (path, text) in sources("md") {
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = target.split('#').next().unwrap();
-            if !file.is_empty() && !file.contains("://") && !path.parent().unwrap().join(file).exists() {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            if target.contains("://") {
+                continue;
+            }
+            let file = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            let is_there = anchor.is_empty()
+                || fs::read_to_string(&file).is_ok_and(|page| anchors(&page).iter().any(|known| known == anchor));
+            if !file.exists() || !is_there {
                 broken.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn pages_that_a_source_names_exist() {
+    let mut broken = Vec::new();
+    for (path, text) in ["rs", "lua", "toml", "sh", "py", "mjs"].into_iter().flat_map(sources) {
+        for rest in text.split("docs/").skip(1) {
+            let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && !"/-.".contains(c)).next().unwrap();
+            let name = name.trim_end_matches('.');
+            if name.ends_with(".md") && !root().join("docs").join(name).exists() {
+                broken.push(format!("{}: docs/{name}", path.display()));
             }
         }
     }

@@ -13,8 +13,8 @@ use crate::redis::{Redis, Settings};
 use crate::sentinels::Watched;
 use crate::test_store::tenant;
 
-/// What `docs/operating.md` says a user of Gristmill needs.
-const OPERATING: &str = include_str!("../../docs/operating.md");
+/// What `docs/guides/operating.md` says a user of Gristmill needs.
+const OPERATING: &str = include_str!("../../docs/guides/operating.md");
 
 /// A Redis, and how a store reaches it.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Running {
 pub enum RedisKind {
     /// One server, on a socket.
     Plain,
-    /// One server that speaks TLS alone, as the user with the rights that `docs/operating.md` names, and no other.
+    /// One server that speaks TLS alone, as the user with the rights that `docs/guides/operating.md` names, and no other.
     Limited,
     /// A primary with a replica, which sentinels name.
     Sentinels,
@@ -153,7 +153,7 @@ impl Deployment {
 fn rules() -> Vec<Vec<&'static str>> {
     let rules = OPERATING.lines().filter_map(|line| line.strip_prefix("ACL SETUSER gristmill "));
     let rules: Vec<Vec<_>> = rules.map(|rule| rule.split(' ').collect()).collect();
-    assert_eq!(rules.len(), 2, "docs/operating.md has each rule on a line of its own");
+    assert_eq!(rules.len(), 2, "docs/guides/operating.md has each rule on a line of its own");
     rules
 }
 

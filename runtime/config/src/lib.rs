@@ -1,5 +1,5 @@
 //! The manifest: `gristmill.toml` becomes validated settings and topics ([`Manifest`]), or a [`ManifestError`] that
-//! shows every mistake at its place. Reference for people: `docs/manifest.md`.
+//! shows every mistake at its place. Reference for people: `docs/reference/manifest.md`.
 
 mod adapter;
 mod admission;

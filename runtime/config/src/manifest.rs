@@ -38,7 +38,7 @@ pub struct Manifest {
     /// The other stores, by name. See [`HOME`](super::HOME).
     pub stores: BTreeMap<Name, StoreSettings>,
     /// Tenants that live in one of them, unless they have been moved since.
-    pub residences: BTreeMap<Name, Name>,
+    pub placements: BTreeMap<Name, Name>,
     /// `[http]`.
     pub http: HttpSettings,
     /// `[lmstfy]`.
@@ -128,7 +128,7 @@ impl Manifest {
             server: Server::default(),
             store: StoreSettings::default_at(folder),
             stores: BTreeMap::new(),
-            residences: BTreeMap::new(),
+            placements: BTreeMap::new(),
             http: HttpSettings::default(),
             lmstfy: LmstfySettings::default(),
             page: PageSettings::default(),
@@ -159,10 +159,10 @@ impl Manifest {
         let journal = line_file::line_file(&mut root, "journal", folder);
         let audit = line_file::line_file(&mut root, "audit", folder);
         let handlers = server::handlers(&mut root, folder);
-        let topics::Topics { topics, places, template, limits, residences, spread, stateful, .. } =
+        let topics::Topics { topics, places, template, limits, placements, spread, stateful, .. } =
             topics::read(&mut root, folder, secrets);
-        let residences = stores::residences(residences, &stores, problems);
-        stores::check_spread(spread, &store, &stores, &residences, problems);
+        let placements = stores::placements(placements, &stores, problems);
+        stores::check_spread(spread, &store, &stores, &placements, problems);
         stores::check_states(stateful, &stores, problems);
         root.finish();
         Self {
@@ -171,7 +171,7 @@ impl Manifest {
             server,
             store,
             stores,
-            residences,
+            placements,
             http,
             lmstfy,
             page,

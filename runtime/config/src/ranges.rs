@@ -1,4 +1,4 @@
-//! Every bounded setting: its key, how it is written, and what is allowed. `docs/manifest.md` repeats this table, and a
+//! Every bounded setting: its key, how it is written, and what is allowed. `docs/reference/manifest.md` repeats this table, and a
 //! test compares the two.
 
 use gristmill_core::units::{COUNT, DURATION, NUMBER, SIZE, Scale};

@@ -12,7 +12,7 @@ use gristmill_core::job::{Name, TopicId};
 pub const HOME: &str = "home";
 
 /// A tenant, the store that it names, and where.
-pub(super) type Residence = (Name, Name, Span);
+pub(super) type Placement = (Name, Name, Span);
 
 /// Every store but the home store. Paths are relative to `folder`, the manifest's.
 pub(super) fn stores(root: &mut Section<'_>, folder: &Path, home: &StoreSettings) -> BTreeMap<Name, StoreSettings> {
@@ -28,7 +28,7 @@ pub(super) fn stores(root: &mut Section<'_>, folder: &Path, home: &StoreSettings
         let has_url = section.has("url");
         if !has_url {
             let title = format!("{} does not say where it is", section.title());
-            problems.report(span.clone(), title, "every store but the home store needs a `url`");
+            problems.report(span.clone(), title, "every store but the one of [store] needs a `url`");
         }
         let settings = store::settings(&mut section, folder);
         section.finish();
@@ -46,7 +46,7 @@ pub(super) fn stores(root: &mut Section<'_>, folder: &Path, home: &StoreSettings
 }
 
 /// The store that a tenant's section names, if it names one.
-pub(super) fn residence(tenant_section: &mut Section<'_>, tenant: &Name) -> Option<Residence> {
+pub(super) fn placement(tenant_section: &mut Section<'_>, tenant: &Name) -> Option<Placement> {
     let value = tenant_section.value("store")?;
     let text = tenant_section.string("store", value, "a store's name")?;
     let store = name(text, value.span(), tenant_section.problems())?;
@@ -54,18 +54,18 @@ pub(super) fn residence(tenant_section: &mut Section<'_>, tenant: &Name) -> Opti
 }
 
 /// Which tenants do not live in the home store, and in which they do.
-pub(super) fn residences(
-    written: Vec<Residence>,
+pub(super) fn placements(
+    written: Vec<Placement>,
     stores: &BTreeMap<Name, StoreSettings>,
     problems: &Problems,
 ) -> BTreeMap<Name, Name> {
-    let mut residences = BTreeMap::new();
+    let mut placements = BTreeMap::new();
     for (tenant, store, span) in written {
         if store.as_str() == HOME {
             continue;
         }
         if stores.contains_key(&store) {
-            residences.insert(tenant, store);
+            placements.insert(tenant, store);
             continue;
         }
         let names = || std::iter::once(HOME).chain(stores.keys().map(Name::as_str));
@@ -74,7 +74,7 @@ pub(super) fn residences(
         let help = || format!("there are: {}; a section [stores.{store}] makes one", all());
         problems.add(problem.suggest(store.as_str(), names(), help));
     }
-    residences
+    placements
 }
 
 /// Refuses to spread topics that are in a SQLite database: one file is on one machine.
@@ -82,11 +82,11 @@ pub(super) fn check_spread(
     spread: Vec<(TopicId, Span)>,
     home: &StoreSettings,
     stores: &BTreeMap<Name, StoreSettings>,
-    residences: &BTreeMap<Name, Name>,
+    placements: &BTreeMap<Name, Name>,
     problems: &Problems,
 ) {
     for (topic, span) in spread {
-        let store = residences.get(&topic.tenant).and_then(|name| stores.get(name)).unwrap_or(home);
+        let store = placements.get(&topic.tenant).and_then(|name| stores.get(name)).unwrap_or(home);
         if !matches!(store.address, StoreAddress::Redis(_)) {
             let title = format!("`partitions` spreads a topic over servers, and `{topic}` is in a SQLite database");
             let help = "name a Redis as `url` of the tenant's store, or leave `partitions` out";
@@ -140,7 +140,7 @@ mod tests {
         );
         assert_eq!(manifest.stores[&name("archive")].address, StoreAddress::File("/etc/mill/archive.db".into()));
         assert_eq!(manifest.stores[&name("fast")].redis.prefix, "acme");
-        assert_eq!(manifest.residences, BTreeMap::from([(name("acme"), name("fast"))]));
+        assert_eq!(manifest.placements, BTreeMap::from([(name("acme"), name("fast"))]));
         assert!(parse("").stores.is_empty());
     }
 

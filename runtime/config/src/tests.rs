@@ -342,11 +342,11 @@ fn every_bound_holds_at_its_edges_and_not_beyond() {
 
 #[test]
 fn the_reference_names_every_range() {
-    let reference = include_str!("../../../docs/manifest.md");
+    let reference = include_str!("../../../docs/reference/manifest.md");
     for &bounds in ranges::ALL {
         let (start, range) = (format!("| `{}` |", bounds.key), format!("| {} |", bounds.range()));
         let is_there = reference.lines().any(|line| line.starts_with(&start) && line.contains(&range));
-        assert!(is_there, "docs/manifest.md has no line `{start} … {range} …`");
+        assert!(is_there, "docs/reference/manifest.md has no line `{start} … {range} …`");
     }
 }
 

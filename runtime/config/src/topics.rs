@@ -15,7 +15,7 @@ use super::limits::{self, TenantLimits};
 use super::ranges;
 use super::read::{Problems, Section, name};
 use super::schedules;
-use super::stores::{self, Residence};
+use super::stores::{self, Placement};
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
 use gristmill_core::time::millis;
 use gristmill_core::topic::{Backoff, BackoffKind, Capability, EXTERNAL, FleetLimits, Topic};
@@ -32,7 +32,7 @@ pub(super) struct Topics {
     /// What the tenants may ask for that have limits.
     pub(super) limits: BTreeMap<Name, TenantLimits>,
     /// The stores that tenants name, to be checked by who knows the stores.
-    pub(super) residences: Vec<Residence>,
+    pub(super) placements: Vec<Placement>,
     /// The topics that are spread over partitions, which takes a Redis; to be checked by who knows the stores.
     pub(super) spread: Vec<(TopicId, Span)>,
     /// The topics whose keys have states, which takes a single store; to be checked likewise.
@@ -70,7 +70,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
         places: BTreeMap::new(),
         template: template(),
         limits: BTreeMap::new(),
-        residences: Vec::new(),
+        placements: Vec::new(),
         spread: Vec::new(),
         stateful: Vec::new(),
         targets: Vec::new(),
@@ -93,7 +93,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
             continue;
         }
         let Some(tenant) = name(written, span, problems) else { continue };
-        read.residences.extend(stores::residence(&mut section, &tenant));
+        read.placements.extend(stores::placement(&mut section, &tenant));
         let bounds = bounds::bounds(&mut section);
         read.limits.extend(limits::limits(&mut section).map(|limits| (tenant.clone(), limits)));
         let mut template = template.clone();

@@ -102,7 +102,7 @@ impl From<Day> for String {
     }
 }
 
-/// What attempts cost. `docs/metering.md` says which attempts count where.
+/// What attempts cost. `docs/reference/metering.md` says which attempts count where.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Cost {

@@ -55,7 +55,7 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
             retry_or_bury(left, Duration::ZERO, ours(Reason::WorkerDied, "the worker's heartbeat stopped".into()))
         }
         Outcome::LeaseExpired => {
-            let text = "the lease ran out with nothing heard from the worker";
+            let text = "the lease ran out without a message from the worker";
             retry_or_bury(left, backoff(), ours(Reason::LeaseExpired, text.into()))
         }
 

@@ -115,7 +115,7 @@ pub struct Token {
     pub expires_at: Option<Timestamp>,
     /// How often it may be used.
     pub limits: TokenLimits,
-    /// The token with which it was made. It ends with that one, and its requests count for that one, too.
+    /// The token with which it was made. It ends with that one. Its requests also count against the limits of that one.
     #[serde(default)]
     pub made_by: Option<TokenId>,
 }

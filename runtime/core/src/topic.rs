@@ -56,7 +56,7 @@ pub struct Topic {
     pub state_ttl: Duration,
     /// Over how many partitions of a Redis the jobs are spread. At least 1.
     pub partitions: u32,
-    /// Others write this topic's jobs into the store behind our back, so it must be looked at; see `docs/redis-keys.md`.
+    /// Others write this topic's jobs into the store behind our back, so it must be looked at; see `docs/reference/redis-keys.md`.
     pub raw_producers: bool,
     /// Log lines of the handler are in the runner's own log, too.
     pub server_log: bool,

@@ -16,7 +16,6 @@ pub enum CallResult {
     /// The store did it.
     Ok,
     /// The store did not answer.
-    #[strum(serialize = "away")]
     Unavailable,
     /// The store answered that it did not do it.
     Refused,

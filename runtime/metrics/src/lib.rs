@@ -3,7 +3,7 @@
 //! The code that does something counts it here, by plain atomics, and for the last minute of a topic below a
 //! lock that nobody holds for long: no allocation per job. This crate knows no
 //! store, sandbox or HTTP server. Every label has a bound: topics and tenants by `topics`, routes by their templates,
-//! everything else by a list in the code. Reference for people: `docs/metrics.md` and `docs/events.md`.
+//! everything else by a list in the code. Reference for people: `docs/reference/metrics.md` and `docs/reference/events.md`.
 //!
 //! Why not the crate `prometheus-client`: its histograms take a mutex for each observation, and an attempt makes five; it
 //! writes OpenMetrics only, and the plain text format is served as well; its families have no bound on their labels, and no

@@ -268,7 +268,7 @@ mod tests {
             r#"gristmill_node_recent_attempts{tenant="acme",topic="a",version="serving",result="failed"} 0"#,
             r#"gristmill_node_wait_seconds_sum{tenant="acme",topic="a"} 0.003"#,
             r#"gristmill_node_attempt_memory_peak_bytes_count{tenant="acme",topic="a"} 1"#,
-            r#"gristmill_node_store_call_duration_seconds_count{operation="push",result="away"} 1"#,
+            r#"gristmill_node_store_call_duration_seconds_count{operation="push",result="unavailable"} 1"#,
             "gristmill_node_guests 3",
         ] {
             assert!(text.lines().any(|found| found == line), "no {line} in {text}");

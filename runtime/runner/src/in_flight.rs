@@ -154,7 +154,7 @@ pub(super) async fn give_back_lost(context: &Context, tenants: &BTreeSet<Name>) 
         let releases: Vec<Settlement> = lost.into_iter().map(release).collect();
         match store.settle(&releases).await {
             Ok(_) => tracing::info!(%tenant, jobs = releases.len(), "gave back claims whose replies were lost"),
-            // It is tried again when the store is back, and holds up nobody until then.
+            // It is tried again when the store is available again, and holds up nobody until then.
             Err(error) if error.is_unavailable() => retry.note_unavailable(error),
             Err(error) => tracing::error!(%tenant, "failed to give back lost claims: {:#}", anyhow::Error::from(error)),
         }

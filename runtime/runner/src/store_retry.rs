@@ -118,12 +118,12 @@ impl StoreRetry {
         let error = anyhow::Error::from(error);
         let Some(outage) = &mut *outage else {
             *outage = Some(Outage::new(now));
-            tracing::error!("{error:#}; running attempts go on, trying again until it is back");
+            tracing::error!("{error:#}; running attempts go on, trying again until it is available");
             return;
         };
         if let Some(failed_calls) = outage.fail(now) {
             let unavailable_for = now.duration_since(outage.since);
-            tracing::error!(?unavailable_for, failed_calls, "{error:#}; still trying again until it is back");
+            tracing::error!(?unavailable_for, failed_calls, "{error:#}; still trying again until it is available");
         }
     }
 
@@ -135,8 +135,8 @@ impl StoreRetry {
             tokio::spawn(async move {
                 tokio::time::sleep(OVER_AFTER).await;
                 let mut outage = outage.lock();
-                if let Some(away_for) = outage.as_ref().and_then(|outage| outage.length(Instant::now())) {
-                    tracing::info!(?away_for, "the store is back");
+                if let Some(unavailable_for) = outage.as_ref().and_then(|outage| outage.length(Instant::now())) {
+                    tracing::info!(?unavailable_for, "the store is available again");
                     *outage = None;
                 }
             });

@@ -65,7 +65,7 @@ function useLink() {
   }
   if (state.me) {
     offered = null
-    ask({ title: 'Use the token of the link?', text: 'Everything that is done in this tab is then done with that token. Only use a link of somebody whom you trust.', verb: 'Use it', run })
+    ask({ title: 'Use the token of the link?', text: 'Everything that is done in this tab is then done with that token. Use only a link from a person whom you trust.', verb: 'Use it', run })
   } else if (state.login !== null) run()
   else if (!token()) keepToken(found)
 }

@@ -3,7 +3,7 @@
 //!
 //! An embedded store belongs to one process; other processes use it through this server. [`RemoteStore`] is their end: a
 //! store like any other, reached through a server. `wire/` holds the JSON types that both ends share. The reference for
-//! users is `docs/http-api.md`.
+//! users is `docs/reference/http-api.md`.
 //!
 //! # Layout
 //! A request passes these folders in this order:

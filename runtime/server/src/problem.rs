@@ -24,7 +24,7 @@ const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+js
 /// What went wrong: RFC 9457. The type is `about:blank`, so the title is the status in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Problem {
-    /// Stable; new ones may come. docs/http-api.md lists them.
+    /// Stable; new ones may come. docs/reference/http-api.md lists them.
     #[schemars(with = "String")]
     pub(super) code: Code,
     pub(super) status: u16,
@@ -56,7 +56,7 @@ pub(super) enum Code {
     Timeout,
     /// The body did not come in time.
     BodyTimeout,
-    StoreAway,
+    StoreUnavailable,
     /// The store has what was pushed, and did not confirm in time that it outlives a failover.
     Unconfirmed,
     StoreRefused,
@@ -153,7 +153,7 @@ impl Code {
             Self::OtherVersion => StatusCode::PRECONDITION_FAILED,
             Self::IdempotencyKeyReused | Self::HandlerRefused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Timeout
-            | Self::StoreAway
+            | Self::StoreUnavailable
             | Self::Unconfirmed
             | Self::Starting
             | Self::Ending
@@ -185,8 +185,8 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (code, retry_after) = (self.code, self.retry_after);
         let status = code.status();
-        let passes_soon =
-            matches!(code, Code::Busy | Code::Starting | Code::StoreAway | Code::Unconfirmed).then_some(COME_AGAIN);
+        let passes_soon = matches!(code, Code::Busy | Code::Starting | Code::StoreUnavailable | Code::Unconfirmed)
+            .then_some(COME_AGAIN);
         let mut response = (status, Json(self)).into_response();
         response.extensions_mut().insert(code);
         let headers = response.headers_mut();
@@ -209,7 +209,7 @@ fn whole_seconds(wait: Duration) -> u64 {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let (code, store) = match &error {
-            StoreError::Unavailable { store, .. } | StoreError::Full { store, .. } => (Code::StoreAway, store),
+            StoreError::Unavailable { store, .. } | StoreError::Full { store, .. } => (Code::StoreUnavailable, store),
             StoreError::Unconfirmed { store, .. } => (Code::Unconfirmed, store),
             StoreError::Refused { store, .. } | StoreError::Owned { store, .. } => (Code::StoreRefused, store),
             StoreError::Unreadable { store, .. } => (Code::Unreadable, store),
@@ -232,7 +232,10 @@ impl From<StoreError> for Problem {
 
 /// The layers below know neither the path nor its limit.
 pub(super) fn body_too_large() -> Problem {
-    Problem::new(Code::TooLarge, "the body is longer than this path takes: its limits are in docs/http-api.md")
+    Problem::new(
+        Code::TooLarge,
+        "the body is longer than this path takes: its limits are in docs/reference/http-api.md",
+    )
 }
 
 impl From<JsonRejection> for Problem {

@@ -336,7 +336,7 @@ async fn a_request_that_makes_no_sense_is_answered_with_a_problem() {
     let too_many = json!({ "ids": vec!["j"; 1001] }).to_string();
     let too_long = format!("{{\"ids\": [\"{}\"]}}", "x".repeat(1 << 20));
     let cases = [
-        ("GET", "/v2", "", 404, "not-found", "docs/http-api.md"),
+        ("GET", "/v2", "", 404, "not-found", "docs/reference/http-api.md"),
         ("GET", "/v1/jobs", "", 405, "method-not-allowed", ""),
         ("GET", "/v1/tenants/acme/jobs/nobody", "", 404, "job-unknown", "nobody"),
         ("GET", "/v1/tenants/-/topics", "", 400, "bad-request", "no name"),
@@ -428,12 +428,11 @@ async fn a_taken_port_is_an_error_only_if_it_was_asked_for() {
 /// Of every route there can be. Written anew by `UPDATE_OPENAPI=1 cargo test -p gristmill-server openapi`.
 #[test]
 fn the_openapi_document_is_what_the_routes_say() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/openapi.json");
     let made = serde_json::to_string_pretty(&crate::openapi().unwrap()).unwrap() + "\n";
     if std::env::var_os("UPDATE_OPENAPI").is_some() {
         std::fs::write(path, &made).unwrap();
     }
-    let differs =
-        "docs/openapi.json differs from the routes: run `UPDATE_OPENAPI=1 cargo test -p gristmill-server openapi`";
+    let differs = "docs/reference/openapi.json differs from the routes: run `UPDATE_OPENAPI=1 cargo test -p gristmill-server openapi`";
     assert!(std::fs::read_to_string(path).unwrap() == made, "{differs}");
 }

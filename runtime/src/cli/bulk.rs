@@ -89,7 +89,7 @@ struct StartArgs {
 
 /// Erase what there is of a person or a customer: the jobs that fit a query, in every state
 ///
-/// A server counts what fits, asks, and removes it for good: jobs that wait, run (they are told to stop) or are dead, with metadata, failures,
+/// A server counts what fits, asks, and removes it for good: jobs that wait, run (they are asked to stop) or are dead, with metadata, failures,
 /// checkpoints and unique values that they hold until done; the results that are kept of jobs that are over, if the query fits their id or the
 /// result; with `key:KEY` the states of the key; and the recent attempts at these jobs in the memory of that server. It says what it cannot reach.
 #[derive(Debug, clap::Args)]
@@ -356,7 +356,7 @@ fn ended(global: &Global, bulk: &Bulk) -> anyhow::Result<Exit> {
     }
     if *action == BulkAction::Erase && !global.json {
         if skipped.contains_key("still-running") {
-            screen::note("some jobs still run and were told to stop: erase again once they have ended");
+            screen::note("some jobs still run and were asked to stop: erase again once they have ended");
         }
         screen::note(NOT_ERASED);
     }

@@ -46,8 +46,8 @@ enum Command {
     /// Move every waiting, delayed and dead job; interrupted, run it again: nothing is lost or doubled
     ///
     /// Each topic is paused in the old store while its jobs are moved. With them move schedules, states of keys, unique values that are held for a time
-    /// (those of `Idempotency-Key`s, too) and bills, which are added to those of the new store. Tokens and kept results are copied, and a topic that an
-    /// operator has paused is paused in the new store before it gets jobs. What cannot be moved is told before anything is: running jobs, and jobs that wait
+    /// (also those of `Idempotency-Key`s) and bills. Bills are added to those of the new store. Tokens and kept results are copied, and a topic that an
+    /// operator has paused is paused in the new store before it gets jobs. What cannot be moved is listed before anything is moved: running jobs, and jobs that wait
     /// for other jobs or are waited for; then nothing is moved, unless --leave-behind says that they may stay. Totals stay. A SQLite file must have no server
     /// meanwhile; relative paths are relative to the working directory.
     #[command(alias = "copy")]

@@ -24,7 +24,7 @@ pub enum Exit {
     Done = 0,
     Failed = 1,
     Usage = 2,
-    StoreAway = 3,
+    StoreUnavailable = 3,
     NotCompleted = 4,
     TimedOut = 5,
 }
@@ -62,7 +62,7 @@ impl Exit {
             StoreError::Unavailable { .. }
             | StoreError::Full { .. }
             | StoreError::Unconfirmed { .. }
-            | StoreError::Owned { .. } => Self::StoreAway,
+            | StoreError::Owned { .. } => Self::StoreUnavailable,
             StoreError::BadAddress { .. } => Self::Usage,
             StoreError::Refused { .. } | StoreError::Unreadable { .. } => Self::Failed,
         }
@@ -74,7 +74,7 @@ impl Exit {
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Usage => "usage",
-            Self::StoreAway => "store-away",
+            Self::StoreUnavailable => "store-unavailable",
             Self::NotCompleted => "not-completed",
             Self::TimedOut => "timed-out",
         }
@@ -101,8 +101,8 @@ mod tests {
     fn errors_end_with_their_code_however_deep_they_lie() {
         let usage = || Usage("--id names one job".into());
         let cases = [
-            (anyhow::Error::new(unavailable()), Exit::StoreAway),
-            (Err::<(), _>(unavailable()).context("failed to push").unwrap_err(), Exit::StoreAway),
+            (anyhow::Error::new(unavailable()), Exit::StoreUnavailable),
+            (Err::<(), _>(unavailable()).context("failed to push").unwrap_err(), Exit::StoreUnavailable),
             (Err::<(), _>(usage()).context("failed to push").unwrap_err(), Exit::Usage),
             (anyhow!("something else"), Exit::Failed),
             (Closed.into(), Exit::Done),

@@ -17,7 +17,7 @@ use gristmill_store::FsckReport;
 /// again at what seems wrong. Of several stores, it looks at each.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Ends with 1 if something was found. docs/fsck.md lists what is looked for.
+Ends with 1 if something was found. docs/guides/fsck.md lists what is looked for.
 
 Examples:
   gristmill fsck

@@ -124,7 +124,7 @@ enum Command {
         /// The jobs' ids
         #[arg(required = true)]
         ids: Vec<JobId>,
-        /// Cancel the jobs that wait for these, too, those that wait for them, and so on, and members of batches; says how many
+        /// Also cancel the jobs that wait for these, those that wait for them, and so on, and members of batches; says how many
         #[arg(long)]
         tree: bool,
         /// End the attempts at running jobs now, on whichever runner they are. A native handler ends where it awaits something

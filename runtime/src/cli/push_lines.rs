@@ -64,7 +64,7 @@ impl Pushing<'_> {
         let (first, last) = (numbers.first().copied().unwrap_or_default(), numbers.last().copied().unwrap_or_default());
         match self.store(&reached, jobs.clone(), last).await {
             Ok(()) => {}
-            Err(error) if Exit::of(&error) == Exit::StoreAway => {
+            Err(error) if Exit::of(&error) == Exit::StoreUnavailable => {
                 let failed = self.failed(first, last);
                 let unknown = "whether these are stored is not known, and a repeat stores those without an `id` again";
                 return Err(error.context(format!("{failed}; {unknown}")));

@@ -86,7 +86,7 @@ async fn watch(global: &Global, manifest: &Manifest, tenant: Option<&Name>, ever
     loop {
         ticks.tick().await;
         let counts = match read(global, manifest, tenant).await {
-            Err(error) if Exit::of(&error) == Exit::StoreAway => {
+            Err(error) if Exit::of(&error) == Exit::StoreUnavailable => {
                 screen::note(&format!("{error:#}"));
                 continue;
             }

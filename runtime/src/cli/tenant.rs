@@ -1,4 +1,4 @@
-//! `gristmill tenant`: where tenants live, and moving them from one store to another while they work.
+//! `gristmill tenant`: the stores of the tenants, and moving them from one store to another while they work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use gristmill_store::{TenantPlacement, TenantPlacements};
 /// How often a move that is watched is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Show where tenants live, and move them to another store
+/// Show the store of each tenant, and move tenants to another store
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,12 +35,12 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show in which store each tenant lives, and what is left in others
+    /// Show the store of each tenant, and what remains in other stores
     List,
     /// Move a tenant to another store, while its jobs are pushed and run
     ///
-    /// From now on pushes go to the new store; what waits in the old one follows, and what runs there ends there. The
-    /// servers carry it out, whichever of them live, so this command may be ended at any time, and be given again.
+    /// From now on pushes go to the new store. Waiting jobs follow from the old store, and running jobs end there. The servers
+    /// carry out the move, so this command may be ended at any time, and be given again.
     Move(MoveArgs),
 }
 
@@ -51,7 +51,7 @@ struct MoveArgs {
     /// The store to move it to: a name of the manifest's [stores], or `home` for that of [store]
     #[arg(long, value_name = "STORE")]
     to: Name,
-    /// Stay until nothing is left in the old store, and show how far it is
+    /// Stay until nothing remains in the old store, and show how far it is
     #[arg(long)]
     watch: bool,
 }
@@ -82,14 +82,14 @@ async fn list(global: &Global, moves: &dyn TenantPlacements) -> anyhow::Result<(
     if global.json {
         return placements.iter().try_for_each(|placement| screen::document(&document(placement)));
     }
-    let mut table = Table::new(&["TENANT", "STORE", "MOVING FROM", ">LEFT", "FORMERLY", "AWAY"]);
+    let mut table = Table::new(&["TENANT", "STORE", "MOVING FROM", ">REMAINING", "FORMERLY", "UNAVAILABLE"]);
     for placement in &placements {
         let TenantPlacement { tenant, store, from, formerly, unavailable, .. } = placement;
         table.row([
             tenant.to_string(),
             store.to_string(),
             from.as_ref().map_or_else(|| "-".into(), Name::to_string),
-            left(placement).to_string(),
+            remaining(placement).to_string(),
             names(formerly),
             names(unavailable),
         ]);
@@ -108,7 +108,7 @@ async fn start(
     if !watch {
         if !global.json {
             screen::line(&format!(
-                "`{tenant}` is in `{to}` now; `gristmill tenant list` shows what is left in other stores"
+                "`{tenant}` is in `{to}` now; `gristmill tenant list` shows what remains in other stores"
             ))?;
         }
         return said(global, moves, tenant).await;
@@ -147,18 +147,18 @@ async fn follow(global: &Global, moves: &dyn TenantPlacements, tenant: &Name) ->
             bar.finish_and_clear();
             return Ok(());
         }
-        let left = left(&placement);
-        most = left.max(most);
+        let remaining = remaining(&placement);
+        most = remaining.max(most);
         bar.set_message(message(&placement));
         bar.set_length(most);
-        bar.set_position(most - left);
+        bar.set_position(most - remaining);
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
-/// The topic of which most is left.
+/// The topic with the most jobs that remain.
 fn message(placement: &TenantPlacement) -> String {
-    let most = placement.left.iter().max_by_key(|counts| counts.jobs());
+    let most = placement.remaining.iter().max_by_key(|counts| counts.jobs());
     match (placement.unavailable.first(), most) {
         (Some(store), _) => format!("waiting for `{store}`"),
         (None, Some(counts)) => format!("moving {}", counts.topic),
@@ -166,8 +166,8 @@ fn message(placement: &TenantPlacement) -> String {
     }
 }
 
-fn left(placement: &TenantPlacement) -> u64 {
-    placement.left.iter().map(TopicCounts::jobs).sum()
+fn remaining(placement: &TenantPlacement) -> u64 {
+    placement.remaining.iter().map(TopicCounts::jobs).sum()
 }
 
 fn names(names: &[Name]) -> String {
@@ -176,8 +176,8 @@ fn names(names: &[Name]) -> String {
 }
 
 fn document(placement: &TenantPlacement) -> Value {
-    let TenantPlacement { tenant, store, from, formerly, left, unavailable } = placement;
-    let left = left.iter().map(|counts| {
+    let TenantPlacement { tenant, store, from, formerly, remaining, unavailable } = placement;
+    let remaining = remaining.iter().map(|counts| {
         json!({
             "topic": counts.topic.topic.as_str(),
             "ready": counts.ready,
@@ -191,7 +191,7 @@ fn document(placement: &TenantPlacement) -> Value {
         "store": store.as_str(),
         "moving_from": from.as_ref().map(Name::as_str),
         "formerly": formerly.iter().map(Name::as_str).collect::<Vec<_>>(),
-        "left": left.collect::<Vec<_>>(),
-        "away": unavailable.iter().map(Name::as_str).collect::<Vec<_>>(),
+        "remaining": remaining.collect::<Vec<_>>(),
+        "unavailable": unavailable.iter().map(Name::as_str).collect::<Vec<_>>(),
     })
 }

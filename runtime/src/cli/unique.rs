@@ -9,7 +9,7 @@ use super::{job, screen};
 use gristmill_core::time::Timestamp;
 use gristmill_server::idempotency_value;
 
-/// Say who holds a unique value, or free one that is held for a time
+/// Say which job holds a unique value, or free one that is held for a time
 ///
 /// Also of a topic that was purged: values that are held for a time stay held.
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,7 @@ struct Which {
     /// The unique value
     #[arg(required_unless_present = "idempotency_key")]
     value: Option<String>,
-    /// In place of a value: the `Idempotency-Key` of a request, of which the first job is meant
+    /// In place of a value: the `Idempotency-Key` of a request. It stands for the first job of that request
     #[arg(long, value_name = "KEY", conflicts_with = "value")]
     idempotency_key: Option<String>,
 }
@@ -66,7 +66,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         }))?;
     } else {
         match &held {
-            None => screen::note(&format!("nobody holds {what}")),
+            None => screen::note(&format!("no job holds {what}")),
             Some(held) if is_freed => screen::line(&format!("freed {what}, which job {} held", held.holder))?,
             Some(held) => {
                 let until = match held.until {

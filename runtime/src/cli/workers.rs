@@ -33,7 +33,7 @@ pub(super) async fn run(global: &Global, Args {}: Args) -> anyhow::Result<Exit> 
             screen::document(&json!(worker))?;
         }
     } else if workers.is_empty() {
-        screen::note("no worker was heard within the last hour");
+        screen::note("no worker sent a heartbeat within the last hour");
     } else {
         table(&workers).print()?;
     }

@@ -57,11 +57,11 @@ pub(crate) struct Opened {
 
 impl Layout {
     pub(crate) fn of(manifest: &Manifest) -> Self {
-        let Manifest { store, stores, residences, path, .. } = manifest;
+        let Manifest { store, stores, placements, path, .. } = manifest;
         let mut memory = path.clone().into_os_string();
         memory.push(".memory");
         let memory = memory.into();
-        Self { home: store.clone(), others: stores.clone(), placements: residences.clone(), memory }
+        Self { home: store.clone(), others: stores.clone(), placements: placements.clone(), memory }
     }
 
     /// Only this store.

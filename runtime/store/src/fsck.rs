@@ -1,6 +1,6 @@
 //! Checking a store while it is in use: what must hold in every store, whatever happened to it, and what is found where it does not.
 //!
-//! The list of checks is [`Check`]. Each store looks for what can go wrong in it; `docs/fsck.md` shows the list.
+//! The list of checks is [`Check`]. Each store looks for what can go wrong in it; `docs/guides/fsck.md` shows the list.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -172,7 +172,7 @@ checks! {
         "the end of a job may not start what waits for it, or a batch takes too many members",
         "cancel the job that waits and push it again";
     EndNotPassedOn "end-not-passed-on":
-        "a job has ended, and nothing goes on to tell those that wait for it",
+        "a job has ended, and nothing passes its end on to the jobs that wait for it",
         "they wait until another job ends for which many wait",
         "cancel them and push them again";
     TopicNotListed "topic-not-listed":
@@ -217,7 +217,7 @@ checks! {
         "remove the field by hand";
     PauseMisnoted "pause-misnoted":
         "it is noted who paused a topic that is not paused, or the note cannot be read",
-        "who pauses the topic next may be told wrong",
+        "the topic may name the wrong actor for its next pause",
         "pause and resume the topic";
     ScheduleUnreadable "schedule-unreadable":
         "the record of a schedule cannot be read",
@@ -385,10 +385,10 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_every_check() {
-        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fsck.md"));
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/fsck.md"));
         for check in Check::ALL {
             let row = format!("| `{}` | {} | {} | {} |", check.name(), check.wrong(), check.means(), check.remedy());
-            assert!(page.contains(&row), "docs/fsck.md lacks:\n{row}");
+            assert!(page.contains(&row), "docs/guides/fsck.md lacks:\n{row}");
         }
     }
 

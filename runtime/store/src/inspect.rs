@@ -130,7 +130,7 @@ operations! {
         /// with every other end; running ones are marked, and their workers told. Answers in the order given.
         async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> => announce cancelled;
 
-        /// Cancels jobs as [`Control::cancel`] does, and ends the attempts at running ones: their runners are told to stop them now. A
+        /// Cancels jobs as [`Control::cancel`] does, and ends the attempts at running ones: their runners are asked to stop them now. A
         /// job that a pull worker holds, which nothing can stop, is gone at once: the worker's lease is lost, as if it had been
         /// released. Answers in the order given.
         async fn kill(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> => announce killed;
@@ -170,7 +170,7 @@ pub trait Inspect: Query + ListJobs + DeadJobs + Control {}
 
 impl<S: Query + ListJobs + DeadJobs + Control + ?Sized> Inspect for S {}
 
-/// A worker, and when the store heard it last.
+/// A worker, and when the store received its last heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
     /// The worker.

@@ -90,7 +90,7 @@ mod tests {
     }
 }
 
-/// Where a tenant is placed, and what is left elsewhere.
+/// Where a tenant is placed, and what remains elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TenantPlacement {
     /// The tenant.
@@ -102,9 +102,8 @@ pub struct TenantPlacement {
     /// Stores that the tenant was in before.
     pub formerly: Vec<Name>,
     /// Topics that still have jobs in a store that the tenant has left or is leaving.
-    pub left: Vec<TopicCounts>,
-    /// Stores that do not answer, so that it is not known what is left there.
-    #[serde(rename = "away")]
+    pub remaining: Vec<TopicCounts>,
+    /// Stores that do not answer, so that it is not known what remains there.
     pub unavailable: Vec<Name>,
 }
 

@@ -21,7 +21,7 @@ pub struct TreeCancelled {
     pub gone: u64,
     /// Jobs that run, and are marked.
     pub stopping: u64,
-    /// Nothing of the tree is left to cancel. If not, the same call goes on.
+    /// No job of the tree remains to be cancelled. If not, the same call goes on.
     pub complete: bool,
 }
 

@@ -1,7 +1,7 @@
 //! What it costs to bound a guest: fuel with yield against epochs, both, and neither; and what the pool's settings cost.
 //!
 //! ```console
-//! $ cargo bench --bench metering                           # the tables of docs/metering.md
+//! $ cargo bench --bench metering                           # the tables of docs/reference/metering.md
 //! $ cargo bench --bench metering -- ../handlers/echo.wasm  # and a handler of yours, seen from tests/
 //! ```
 //!

@@ -247,7 +247,7 @@ async fn a_runner_on_redis_answers_for_its_health_when_redis_is_gone() {
         answer.contains(" 503 ").then_some(answer)
     })
     .await;
-    assert!(answer.contains("store-away") && answer.contains("maxmemory"), "{answer}");
+    assert!(answer.contains("store-unavailable") && answer.contains("maxmemory"), "{answer}");
     redis.ask::<()>("CONFIG", &["SET", "maxmemory", "0"]).await;
     until("readiness", SOON, async || ask("/readyz").await.contains(" 200 ").then_some(())).await;
     project.redis.as_mut().unwrap().stop();
@@ -256,7 +256,7 @@ async fn a_runner_on_redis_answers_for_its_health_when_redis_is_gone() {
         answer.contains(" 503 ").then_some(answer)
     })
     .await;
-    assert!(answer.contains("store-away"), "{answer}");
+    assert!(answer.contains("store-unavailable"), "{answer}");
     assert!(ask("/healthz").await.contains(" 200 "));
 }
 

@@ -94,7 +94,7 @@ async fn a_unique_value_whose_window_outlives_its_topic_is_found_and_freed() {
     assert!(project.run(&["unique", "free", "parking", "u"]).done().contains("freed `u`"));
     assert_eq!(push()["status"], "stored");
     let none = project.run(&["unique", "free", "parking", "v"]).ended(1).err.clone();
-    assert!(none.contains("nobody holds `v`"), "{none}");
+    assert!(none.contains("no job holds `v`"), "{none}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -346,7 +346,7 @@ async fn an_unavailable_store_is_reported_at_once() {
         assert!(said.ended(3).err.starts_with("error: the store at "), "{}", said.err);
         let said = project.run(&[command, &["--json"]].concat());
         let error: serde_json::Value = serde_json::from_str(&said.ended(3).err).unwrap();
-        assert_eq!(error["error"]["code"], "store-away");
+        assert_eq!(error["error"]["code"], "store-unavailable");
     }
     assert!(begun.elapsed() < std::time::Duration::from_secs(60), "took {:?}", begun.elapsed());
 }

@@ -67,7 +67,7 @@ async fn every_route_is_in_the_document_and_every_path_of_it_is_a_route() {
     for route in gristmill::server::routes() {
         routes.entry(route.path).or_default().insert(route.method.as_str().to_lowercase());
     }
-    assert_eq!(documented, routes, "docs/openapi.json on the left, the server on the right");
+    assert_eq!(documented, routes, "docs/reference/openapi.json on the left, the server on the right");
     for (path, operations) in document["paths"].as_object().unwrap() {
         let uri = uri(&document, path, operations.as_object().unwrap().values().next().unwrap());
         assert_eq!(methods(&runner, &uri).await.as_ref(), documented.get(path), "{path}");

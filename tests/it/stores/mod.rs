@@ -31,8 +31,8 @@ impl Pair {
 }
 
 async fn join(home: &EmbeddedStore, other: ShardSpec) -> ShardedStore {
-    let residences = BTreeMap::from([(name("acme"), other.name.clone())]);
-    ShardedStore::open(part("home", home), Arc::new(home.clone()), vec![other], residences).await.unwrap()
+    let placements = BTreeMap::from([(name("acme"), other.name.clone())]);
+    ShardedStore::open(part("home", home), Arc::new(home.clone()), vec![other], placements).await.unwrap()
 }
 
 fn name(text: &str) -> Name {

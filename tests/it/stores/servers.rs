@@ -48,7 +48,7 @@ async fn is_finished(store: &impl Inspect, tenant: &str, id: &JobId) -> bool {
 }
 
 /// What `tenant list` says of `acme`.
-fn residence(project: &TestProject) -> Value {
+fn placement(project: &TestProject) -> Value {
     let listed = project.run(&["tenant", "list", "--json"]).ended(0).documents();
     listed.into_iter().find(|lives| lives["tenant"] == "acme").unwrap()
 }
@@ -172,7 +172,7 @@ async fn a_tenant_that_moves_under_load_loses_nothing_and_runs_nothing_twice() {
         producers.until_more(30).await;
         let moved = project.run(&["tenant", "move", "acme", "--to", to, "--watch"]);
         assert!(moved.done().contains(&format!("`acme` has moved to `{to}`")), "{}", moved.text());
-        let lives = residence(&project);
+        let lives = placement(&project);
         assert_eq!((&lives["store"], &lives["moving_from"]), (&Value::from(to), &Value::Null));
         if to == "far" {
             let there = RedisStore::connect(&far.url(), "gm").await.unwrap().counts(&name("acme")).await.unwrap();
@@ -276,7 +276,7 @@ async fn a_move_without_a_server_is_carried_out_by_the_command_that_watches_it()
     project.run(&["push", "acme/parking", "--data", "x", "--count", "300"]).done();
     let said = project.run(&["tenant", "move", "acme", "--to", "far", "--watch", "--json"]);
     let told = said.ended(0).document();
-    assert_eq!((&told["store"], &told["left"]), (&Value::from("far"), &Value::from(Vec::<Value>::new())));
+    assert_eq!((&told["store"], &told["remaining"]), (&Value::from("far"), &Value::from(Vec::<Value>::new())));
     assert!(project.run(&["job", "show", "unknown"]).ended(1).err.contains("unknown"));
 }
 

@@ -84,7 +84,7 @@ async fn reading_routes(operator: &HttpClient) -> Vec<String> {
     let paths = document["paths"].as_object().unwrap();
     let mut routes = Vec::new();
     for (path, _) in paths.iter().filter(|(path, of)| path.contains("{tenant}") && !of["get"].is_null()) {
-        if path.ends_with("/events") || path.contains("/residence") {
+        if path.ends_with("/events") || path.contains("/placement") {
             continue;
         }
         for (id, topic) in [("ready", "stuck"), ("dead", "puppet"), ("done", "puppet"), ("running", "puppet")] {

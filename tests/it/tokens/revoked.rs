@@ -74,7 +74,7 @@ async fn an_unavailable_store_refuses_tokens_and_keeps_the_process_alive() {
     runner.redis.as_mut().unwrap().kill();
     until_answered("the memory to end", &runner.client().with_token("gm_nobody's"), 503).await;
     until_answered("the memory of the token to end", &runner.client().with_token(&text), 503).await;
-    assert_eq!(runner.client().get("/v1").await.json()["code"], "store-away");
+    assert_eq!(runner.client().get("/v1").await.json()["code"], "store-unavailable");
     assert_eq!(runner.client().get("/healthz").await.status, 200);
     runner.redis.as_mut().unwrap().resume().await;
     until_answered("the token to be known again", &runner.client().with_token(&text), 200).await;

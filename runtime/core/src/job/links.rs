@@ -44,7 +44,7 @@ pub struct Links {
     /// What becomes of the job if one of the jobs that it waited for was not done, but became dead, expired or was cancelled.
     #[serde(default, skip_serializing_if = "AfterFailed::is_default")]
     pub after_failed: AfterFailed,
-    /// The job that waits for this one, too: a batch of which this one is a member.
+    /// The batch that this job is a member of. It waits for this job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<JobId>,
     /// The job is a batch: it waits until it is sealed and all its members have ended.
@@ -181,7 +181,7 @@ pub enum NoLink {
     Tangled(JobId),
     /// The job is in another partition.
     #[error(
-        "job `{0}` is in another partition than jobs of this topic with this key: see `Spread topics` in docs/workflows.md"
+        "job `{0}` is in another partition than jobs of this topic with this key: see `Spread topics` in docs/guides/workflows.md"
     )]
     Elsewhere(JobId),
 }

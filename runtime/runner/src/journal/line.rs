@@ -1,4 +1,4 @@
-//! A record as one line of JSON. Its fields are documented in `docs/journal.md`.
+//! A record as one line of JSON. Its fields are documented in `docs/reference/journal.md`.
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -38,7 +38,7 @@ pub struct AttemptLine {
     ended_us: Option<u64>,
     /// From the start to the end, without what the attempt waited for a thread or a processor; as in the bill. Null likewise.
     run_us: Option<u64>,
-    /// How the attempt ended: `complete`, `timed-out`, and so on; docs/journal.md lists them.
+    /// How the attempt ended: `complete`, `timed-out`, and so on; docs/reference/journal.md lists them.
     #[schemars(with = "String")]
     outcome: OutcomeKind,
     /// What follows for the job.

@@ -1,4 +1,4 @@
-//! The attempt journal: one line of JSON for every attempt. Format and use: `docs/journal.md`.
+//! The attempt journal: one line of JSON for every attempt. Format and use: `docs/reference/journal.md`.
 //!
 //! The runner never waits for it. What is settled is queued, and a thread of the journal's own writes what came together.
 

@@ -155,10 +155,10 @@ fn a_failure_is_named_by_its_reason_alone() {
 
 #[test]
 fn every_field_is_in_the_reference() {
-    let reference = include_str!("../../../../docs/journal.md");
+    let reference = include_str!("../../../../docs/reference/journal.md");
     let line: Value = serde_json::from_str(&line(&record("j"))).unwrap();
     for field in line.as_object().unwrap().keys().map(String::as_str).chain(["dropped"]) {
-        assert!(reference.contains(&format!("| `{field}` |")), "docs/journal.md has no row for `{field}`");
+        assert!(reference.contains(&format!("| `{field}` |")), "docs/reference/journal.md has no row for `{field}`");
     }
 }
 

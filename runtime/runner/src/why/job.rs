@@ -330,7 +330,7 @@ fn in_line(ahead: Option<u64>, idle: Option<&Idle>, expected: Option<Expected>) 
     };
     let waits = match idle {
         Some(idle) => about_topic(idle),
-        None => "it begins as soon as a runner that serves its topic has room".into(),
+        None => "it begins as soon as a runner that serves its topic has a free slot".into(),
     };
     let expected = expected.map(|expected| format!("; {}", expected.in_words())).unwrap_or_default();
     format!("ready: {place}, and {waits}{expected}")
@@ -344,7 +344,7 @@ fn about_topic(idle: &Idle) -> String {
     match idle.reason {
         IdleReason::Paused => format!("its topic{}", idle.detail.trim_start_matches("it")),
         IdleReason::NoRunner => idle.detail.clone(),
-        IdleReason::ConcurrencyReached => format!("its topic has no room: {}", idle.detail),
+        IdleReason::ConcurrencyReached => format!("its topic has no free slot: {}", idle.detail),
         IdleReason::MaxRunningReached
         | IdleReason::RateLimited
         | IdleReason::TenantMaxRunningReached

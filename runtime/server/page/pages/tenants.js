@@ -32,9 +32,9 @@ export const tenants = {
   title: () => 'Tenants',
   load: async (_, signal) => {
     // With one store only, there is nothing to say about where tenants are.
-    const [{ tenants }, placed] = await Promise.all([get('v1/tenants', signal), may('admin') ? get('v1/residences', signal).catch(() => null) : null])
+    const [{ tenants }, placed] = await Promise.all([get('v1/tenants', signal), may('admin') ? get('v1/placements', signal).catch(() => null) : null])
     const topics = await topicsOfAll(tenants.slice(0, COUNTED), signal)
-    return { tenants, topics, stores: placed && new Map(placed.residences.map((one) => [one.tenant, one])) }
+    return { tenants, topics, stores: placed && new Map(placed.placements.map((one) => [one.tenant, one])) }
   },
   // It asks about all of them.
   once: () => true,

@@ -17,7 +17,7 @@ use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 
 const ABOUT: &str =
-    "Days are UTC. What ended in the last second or so may be missing. docs/metering.md says what counts.";
+    "Days are UTC. What ended in the last second or so may be missing. docs/reference/metering.md says what counts.";
 
 pub(crate) fn routes() -> Routes {
     Routes::of("bill")

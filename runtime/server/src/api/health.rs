@@ -25,7 +25,7 @@ pub(crate) fn routes() -> Routes {
             "It does. Stores that take no jobs are named, a line each. Handlers whose files were refused are counted, and named to a token of \
              all tenants with the scope `read`; handlers that are not compiled yet are counted.",
         )
-        .problems(&[Code::Starting, Code::Ending, Code::StoreAway])
+        .problems(&[Code::Starting, Code::Ending, Code::StoreUnavailable])
 }
 
 /// Ready while any part of the store takes jobs; those that do not are named.

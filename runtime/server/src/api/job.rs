@@ -30,7 +30,7 @@ const LOOK: &str = "The job. To `Accept: text/event-stream`: a `state` event wit
     seen, until it is over.";
 
 const TREE: &str = "With `tree=true`, about 1000 jobs in one request, those that wait for others first, so that none starts meanwhile. Until \
-    the answer is `complete`, repeat the request; if it cancelled none, only jobs that run are left to be looked at: wait until some have ended.";
+    the answer is `complete`, repeat the request; if it cancelled none, only running jobs remain: wait until some have ended.";
 
 const GRAPH: &str = "What the job waits for, what these wait for, and so on; and the same of the jobs that wait for it. Of what a job waits for, \
     those come first that have not ended. If `cut` is true, there are more.";

@@ -1,4 +1,4 @@
-//! Where tenants live, and moving them: for the operator of the server.
+//! The stores of the tenants, and moving them: for the operator of the server.
 
 use std::sync::Arc;
 
@@ -17,25 +17,25 @@ use gristmill_store::{TenantPlacement, TenantPlacements};
 
 pub(crate) fn routes() -> Routes {
     Routes::of("tenants")
-        .get("/residences", residences, "List in which store each tenant lives")
+        .get("/placements", placements, "List the store of each tenant")
         .problems(&[Code::OneStore])
-        .get("/tenants/{tenant}/residence", residence, "Say in which store a tenant lives")
+        .get("/tenants/{tenant}/placement", placement, "Get the store of a tenant")
         .problems(&[Code::OneStore])
         .post("/tenants/{tenant}/move", relocate, "Move a tenant to another store")
         .description(
-            "From now on pushes go to the new store, and the tenant's jobs follow. Does nothing if it lives there.",
+            "From now on pushes go to the new store, and the tenant's jobs follow. Does nothing if the tenant is there.",
         )
         .problems(&[Code::OneStore, Code::MoveRefused])
 }
 
-async fn residences(
+async fn placements(
     _: Allowed<scope::Admin, AllTenants>,
     State(state): State<AppState>,
-) -> Result<Json<wire::Residences>, Problem> {
-    Ok(Json(wire::Residences { residences: stores(&state)?.placements().await? }))
+) -> Result<Json<wire::Placements>, Problem> {
+    Ok(Json(wire::Placements { placements: stores(&state)?.placements().await? }))
 }
 
-async fn residence(
+async fn placement(
     Allowed { over: AllTenants(tenant), .. }: Allowed<scope::Admin, AllTenants<Name>>,
     State(state): State<AppState>,
 ) -> Result<Json<TenantPlacement>, Problem> {

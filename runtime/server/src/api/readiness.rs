@@ -38,9 +38,9 @@ async fn ask(store: &dyn Store) -> Result<String, Problem> {
         // Whatever the reason is: a load balancer must not send producers here.
         Ok(Err(error)) => {
             let refused = Problem::from(error);
-            Err(Problem { store: refused.store, ..Problem::new(Code::StoreAway, refused.detail) })
+            Err(Problem { store: refused.store, ..Problem::new(Code::StoreUnavailable, refused.detail) })
         }
         Ok(Ok(away)) => Ok(away.into_iter().fold("ready\n".to_owned(), |said, away| said + &format!("{away}\n"))),
-        Err(_) => Err(Problem::new(Code::StoreAway, format!("no answer within {} s", STORE_TIME.as_secs()))),
+        Err(_) => Err(Problem::new(Code::StoreUnavailable, format!("no answer within {} s", STORE_TIME.as_secs()))),
     }
 }

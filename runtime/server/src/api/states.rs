@@ -88,7 +88,7 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
 impl Argument for IfMatch {
     fn describe(operation: &mut Operation<'_>) {
         let description =
-            "Deletes this version only, as `ETag` has it; any other is left, and the answer is `other-version`.";
+            "Deletes this version only, as `ETag` has it; any other stays, and the answer is `other-version`.";
         operation.in_header("If-Match", description, json!({ "type": "string", "pattern": "^\"[0-9]+\"$" }));
         operation.fails(Code::BadRequest);
     }

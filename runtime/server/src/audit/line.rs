@@ -1,4 +1,4 @@
-//! A line of the audit log. Its fields are documented in `docs/audit.md`.
+//! A line of the audit log. Its fields are documented in `docs/reference/audit.md`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -209,9 +209,9 @@ mod tests {
             omitted: 0,
             actor: None,
         };
-        let reference = include_str!("../../../../docs/audit.md");
+        let reference = include_str!("../../../../docs/reference/audit.md");
         for field in serde_json::to_value(line).unwrap().as_object().unwrap().keys() {
-            assert!(reference.contains(&format!("| `{field}` |")), "docs/audit.md has no row for `{field}`");
+            assert!(reference.contains(&format!("| `{field}` |")), "docs/reference/audit.md has no row for `{field}`");
         }
     }
 

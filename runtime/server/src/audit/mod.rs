@@ -1,5 +1,5 @@
 //! The audit log: one line of JSON for each change that needs the scope `admin`, and for each refusal. Format and use:
-//! `docs/audit.md`. The last ones are in memory, also without a log.
+//! `docs/reference/audit.md`. The last ones are in memory, also without a log.
 //!
 //! [`record`] is around all routes. On its way a request finds out who its client is and what its route does, and notes that
 //! in its [`Entry`]. The line is written when the request ends, also if the client has hung up before the answer.

@@ -133,7 +133,7 @@ impl Identity {
         };
         let needed = needed.as_str();
         let detail = format!(
-            "the token does not allow this: it takes the scope `{needed}` {of}, and the token has {has}, for {whose}; see docs/tenants.md"
+            "the token does not allow this: it takes the scope `{needed}` {of}, and the token has {has}, for {whose}; see docs/guides/tenants.md"
         );
         Err(Problem::new(Code::Forbidden, detail))
     }

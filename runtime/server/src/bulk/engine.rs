@@ -101,7 +101,7 @@ async fn all_steps(state: &AppState, entry: &Entry, is_dry: bool) -> Result<(), 
         match state.pacer.of(&entry.work.tenant).run(step).await {
             Ok(true) => tries = 0,
             Ok(false) => return Ok(()),
-            Err(Problem { code: Code::StoreAway | Code::Timeout, .. }) if tries < TRIES => {
+            Err(Problem { code: Code::StoreUnavailable | Code::Timeout, .. }) if tries < TRIES => {
                 tries += 1;
                 tokio::select! {
                     () = tokio::time::sleep(COME_AGAIN) => {}

@@ -174,7 +174,7 @@ impl Server {
         let problem: Problem = serde_json::from_slice(body)
             .map_err(|_| misread(anyhow!("it answered {status} and no reason: is it a gristmill?")))?;
         match problem.code {
-            Code::StoreAway | Code::Timeout => {
+            Code::StoreUnavailable | Code::Timeout => {
                 let store = problem.store.unwrap_or_else(|| self.name.clone());
                 Err(StoreError::Unavailable { store, source: anyhow!(problem.detail) })
             }

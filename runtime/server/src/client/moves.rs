@@ -1,4 +1,4 @@
-//! Where tenants live, asked of the server that has the stores.
+//! The stores of the tenants, asked of the server that has the stores.
 
 use async_trait::async_trait;
 
@@ -12,13 +12,13 @@ use gristmill_store::{TenantPlacement, TenantPlacements};
 #[async_trait]
 impl TenantPlacements for RemoteStore {
     async fn placements(&self) -> Result<Vec<TenantPlacement>, StoreError> {
-        let question = Question::get("/v1/residences".into(), "tell where tenants live");
-        let wire::Residences { residences } = self.server.ask(question).await?;
-        Ok(residences)
+        let question = Question::get("/v1/placements".into(), "list the stores of the tenants");
+        let wire::Placements { placements } = self.server.ask(question).await?;
+        Ok(placements)
     }
 
     async fn placement(&self, tenant: &Name) -> Result<TenantPlacement, StoreError> {
-        let question = Question::get(format!("/v1/tenants/{tenant}/residence"), "tell where a tenant lives");
+        let question = Question::get(format!("/v1/tenants/{tenant}/placement"), "get the store of a tenant");
         self.server.ask(question).await
     }
 

@@ -1,7 +1,7 @@
 //! lmstfy's wire API for its clients: a namespace is a tenant, a queue is a topic. It translates: parameters become calls of
 //! the store and of the [claim service](crate::claims), and what they return becomes lmstfy's JSON.
 //!
-//! `/api` is on the same listener as `/v1`; the admin API (`admin/`) has one of its own. `docs/lmstfy.md` says what differs
+//! `/api` is on the same listener as `/v1`; the admin API (`admin/`) has one of its own. `docs/guides/lmstfy.md` says what differs
 //! from lmstfy on purpose.
 //!
 //! ```text

@@ -130,7 +130,7 @@ pub(crate) struct Exposed;
 impl Answer for Exposed {
     fn describe(operation: &mut Operation<'_>) {
         let description = "In Prometheus' text format 0.0.4, or in OpenMetrics 1.0 for a client that accepts it. See \
-            docs/metrics.md.";
+            docs/reference/metrics.md.";
         operation.text(description, "text/plain");
         operation.text(description, "application/openmetrics-text");
     }

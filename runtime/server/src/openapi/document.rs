@@ -53,9 +53,11 @@ fn describe(route: &Route, requests: &mut SchemaGenerator, answers: &mut SchemaG
     operation.succeeds(route.docs.answer, &route.docs.headers);
     let (codes, roles): (&[Code], Option<Vec<_>>) = match route.requires {
         Requirement::Nothing => (&[], Some(Vec::new())),
-        Requirement::AnyToken => (&[Code::TokenMissing, Code::TokenInvalid, Code::RateLimited, Code::StoreAway], None),
+        Requirement::AnyToken => {
+            (&[Code::TokenMissing, Code::TokenInvalid, Code::RateLimited, Code::StoreUnavailable], None)
+        }
         Requirement::InTenant(scope) | Requirement::Everywhere(scope) => (
-            &[Code::TokenMissing, Code::TokenInvalid, Code::Forbidden, Code::RateLimited, Code::StoreAway],
+            &[Code::TokenMissing, Code::TokenInvalid, Code::Forbidden, Code::RateLimited, Code::StoreUnavailable],
             Some(vec![json!({}), json!({ "bearer": [scope] }), json!({ "x-token": [scope] })]),
         ),
     };
@@ -133,7 +135,7 @@ fn frame() -> Value {
             "version": "1",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
             "description": "Jobs in, results out. Times and waits are whole milliseconds, bytes are base64, unknown fields of \
-                requests are refused, errors are problem documents. See docs/http-api.md.",
+                requests are refused, errors are problem documents. See docs/reference/http-api.md.",
         },
         "servers": [{ "url": "/" }],
         "security": [{}, { "bearer": [] }, { "x-token": [] }],
@@ -141,7 +143,7 @@ fn frame() -> Value {
             { "name": "jobs" },
             { "name": "topics" },
             { "name": "dead" },
-            { "name": "workers", "description": "Runners and pull workers: see docs/pull-workers.md." },
+            { "name": "workers", "description": "Runners and pull workers: see docs/guides/pull-workers.md." },
             { "name": "tokens" },
             { "name": "events" },
             { "name": "metrics" },
@@ -163,7 +165,7 @@ fn frame() -> Value {
                     "type": "http",
                     "scheme": "bearer",
                     "description": "A token, as long as the store has any. The roles of an operation are the scopes that it \
-                        asks for. See docs/tenants.md.",
+                        asks for. See docs/guides/tenants.md.",
                 },
                 "x-token": { "type": "apiKey", "in": "header", "name": "X-Token", "description": "The same." },
             },

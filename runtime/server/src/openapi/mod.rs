@@ -1,7 +1,7 @@
 //! The OpenAPI document, made from the routes: a route's path, its scope, and the types of its arguments and of its answer
 //! say what a request may bring and what comes back. [`crate::routes::Routes`] takes the words beside them.
 //!
-//! `docs/openapi.json` is what [`document`] makes, and a test of this crate compares them; `GET /v1/openapi.json` serves it.
+//! `docs/reference/openapi.json` is what [`document`] makes, and a test of this crate compares them; `GET /v1/openapi.json` serves it.
 
 mod answer;
 mod argument;

@@ -1,5 +1,5 @@
 //! Pull workers: processes of any kind that do the jobs of topics with `handler = "external"`, over HTTP. They claim, extend
-//! and settle under the same leases and the same fence as a runner; see `docs/pull-workers.md`.
+//! and settle under the same leases and the same fence as a runner; see `docs/guides/pull-workers.md`.
 
 mod claim;
 mod lease;

@@ -48,7 +48,9 @@ pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Req
     }
     let identity = match identify(&state.auth, request.headers(), client_address(request.extensions())).await {
         // Monitoring must see that the store is unavailable.
-        Err(problem) if problem.code == Code::StoreAway && measures && state.auth.was_open() => Ok(Identity::Anybody),
+        Err(problem) if problem.code == Code::StoreUnavailable && measures && state.auth.was_open() => {
+            Ok(Identity::Anybody)
+        }
         identity => identity,
     };
     if let Ok(identity) = &identity {

@@ -188,7 +188,7 @@ pub fn routes() -> Vec<Route> {
     api(HttpLimits::default().request_time).into_parts().1
 }
 
-/// The OpenAPI document of the API: `docs/openapi.json`.
+/// The OpenAPI document of the API: `docs/reference/openapi.json`.
 ///
 /// # Errors
 /// The examples in it are no JSON.
@@ -199,7 +199,7 @@ pub fn openapi() -> serde_json::Result<serde_json::Value> {
 fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
     let (api, _) = api(state.request_limiter.time()).into_parts();
     api.merge(page::routes(&state.page))
-        .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/http-api.md"))
+        .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/reference/http-api.md"))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         // The limits are on what comes out of a compressed body.

@@ -42,7 +42,7 @@ pub(crate) struct Attempts {
 /// The same, as commands read it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct AttemptsSeen {
-    /// The latest first, as documents: `docs/http-api.md` names their fields.
+    /// The latest first, as documents: `docs/reference/http-api.md` names their fields.
     pub attempts: Vec<serde_json::Value>,
     /// Of the attempts that were settled after this time none is missing, as far as the limit allows.
     pub since_ms: Timestamp,

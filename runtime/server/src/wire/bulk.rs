@@ -98,7 +98,7 @@ pub struct Bulk {
     pub samples: Vec<BulkSample>,
     /// How many jobs were changed.
     pub changed: u64,
-    /// How many jobs were not, by reason: `too-late` (over, or dead; running, of `change`), `still-running` (of `erase`: told to stop), `not-dead` (or another job holds its
+    /// How many jobs were not, by reason: `too-late` (over, or dead; running, of `change`), `still-running` (of `erase`: asked to stop), `not-dead` (or another job holds its
     /// unique value), `unchanged`, and, once it is done, `no-longer-fits`.
     pub skipped: BTreeMap<String, u64>,
     /// Why it failed, or what aborted it.

@@ -138,7 +138,7 @@ pub(super) struct HowToCancel {
     /// End the attempt now, if the job runs.
     #[serde(default)]
     pub(super) kill: bool,
-    /// Cancel the jobs that wait for it, too, the members of batches, and so on.
+    /// Also cancel the jobs that wait for it, the members of batches, and so on.
     #[serde(default)]
     pub(super) tree: bool,
 }
@@ -159,7 +159,7 @@ pub(super) struct CancelledTree {
     pub(super) gone: u64,
     /// Jobs that run: their handlers are asked to stop, or they are killed.
     pub(super) stopping: u64,
-    /// Nothing of the tree is left to cancel. If not, repeat the request.
+    /// No job of the tree remains to be cancelled. If not, repeat the request.
     pub(super) complete: bool,
 }
 
@@ -277,8 +277,8 @@ pub(super) struct Topics {
 
 /// Every tenant that has or had jobs, by name.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(super) struct Residences {
-    pub(super) residences: Vec<TenantPlacement>,
+pub(super) struct Placements {
+    pub(super) placements: Vec<TenantPlacement>,
 }
 
 /// The store to move to.

@@ -69,7 +69,7 @@ pub(crate) struct Job {
     /// What becomes of the job if one of the jobs that it waited for was not done.
     #[serde(default)]
     after_failed: AfterFailed,
-    /// The batch of which the job is a member: its members end before it starts.
+    /// The batch that the job is a member of. A batch starts when its members have ended.
     batch: Option<JobId>,
     /// The job is a batch: it waits until it is sealed and its members have ended.
     #[serde(default)]
@@ -98,7 +98,7 @@ pub(crate) struct Accepted {
     /// The job that stands for this push: of a `duplicate`, the one that holds the unique value.
     pub(crate) id: JobId,
     pub(crate) status: Status,
-    /// Why a job of a list is not stored: it cannot wait for a job that it names. A job that is pushed by itself is answered 400.
+    /// Why a job of a list is not stored: it cannot wait for a job that it names. The answer to a push of a single job is 400 instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
     /// The job and its end, as far as they are known. With `wait_ms` only. Of a job that another request stored, a token without the scope

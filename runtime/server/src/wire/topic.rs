@@ -37,7 +37,7 @@ pub(crate) struct Topic {
     /// Why the server does not use the component in the folder, or null. Then `version` is the one before, which does the jobs; null if
     /// there is none.
     refused: Option<String>,
-    /// The component in the folder waits to be compiled, or is being compiled. Then `version` is the one before, likewise.
+    /// The component in the folder waits to be compiled, or is being compiled. Then `version` is also the one before.
     compiling: bool,
     /// Why no further job is begun here. Null if jobs are.
     idle: Option<Idle>,

@@ -14,7 +14,7 @@ pub struct Worker {
     pub worker: String,
     /// `runner` or `pull`.
     pub kind: WorkerKind,
-    /// When the store heard it last. A runner says every 2 seconds that it lives, and one that does nothing every 3.5 seconds. Null: pull
+    /// When the store received its last heartbeat. A runner sends one every 2 seconds, and every 3.5 seconds while no job runs. Null: pull
     /// workers do not.
     pub heartbeat_at_ms: Option<Timestamp>,
     /// How many jobs it runs.

@@ -1,4 +1,4 @@
-//! What `check` says to programs. Described in `docs/cli.md`.
+//! What `check` says to programs. Described in `docs/reference/cli.md`.
 
 use serde_json::{Value, json};
 

@@ -56,7 +56,7 @@ pub(super) struct Args {
     /// The folder at or below which the projects are
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// Run no job by itself after a build
+    /// Run no job automatically after a build
     #[arg(long)]
     no_run: bool,
     /// Do the jobs without a component, by a process of this machine, in projects that can: those in JavaScript, TypeScript and Python

@@ -1,4 +1,4 @@
-//! `handler.toml`: how a project's component is made. Reference for people: `docs/handlers.md`.
+//! `handler.toml`: how a project's component is made. Reference for people: `docs/guides/handlers.md`.
 
 use std::path::{Path, PathBuf};
 

@@ -16,7 +16,7 @@ use super::{new, template};
 /// Bring a project's SDK files to those of this version
 ///
 /// They are the files that `gristmill new` wrote into `gristmill-guest/`: what connects the language to the runner, and the contract. Without
-/// --yes it only says which of them differ. A file that you have changed is replaced, too: look at what your version control shows.
+/// --yes it only says which of them differ. A file that you have changed is also replaced: look at what your version control shows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -3,7 +3,7 @@
 //! `schema.sql` is what is in the file, and each SQL statement stands where it is used, under what it does. A call becomes a
 //! `request`, the `writer` carries it out together with whatever else has queued up, and answers once that is
 //! committed; the `reader` looks beside it. `place` says where in the table a job stands, `running` remembers what runs.
-//! `docs/embedded-store.md` describes the file.
+//! `docs/internals/embedded-store.md` describes the file.
 
 mod bill;
 mod cancel;

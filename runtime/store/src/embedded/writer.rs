@@ -75,7 +75,7 @@ impl Writer {
                 self.clock.follow(clock, Some(step));
                 tracing::warn!(
                     ?step,
-                    "this host's clock was set: what waits for a time that nobody named was moved by it"
+                    "this host's clock was set: delays, leases and other relative times were moved by the same step"
                 );
                 self.listeners.tell(signals);
             }

@@ -42,7 +42,7 @@ const FULL: &str = "its memory is full (`maxmemory`): it takes jobs again when t
 
 /// What an operator can do about a Redis user who may not do this. The server's error names the command, or says that it is about a key
 /// or a channel.
-const RIGHTS: &str = "give the Redis user all commands that docs/operating.md lists for it, the keys `~gm:*` and the channels `&gm:*` \
+const RIGHTS: &str = "give the Redis user all commands that docs/guides/operating.md lists for it, the keys `~gm:*` and the channels `&gm:*` \
     (with your `prefix` in place of `gm`)";
 
 fn lacks_rights(error: &RedisError) -> bool {

@@ -1,4 +1,4 @@
-//! Names of keys and channels. They exist here and in `docs/redis-keys.md`, and nowhere else.
+//! Names of keys and channels. They exist here and in `docs/reference/redis-keys.md`, and nowhere else.
 
 use super::holder::Holder;
 use gristmill_core::bill::Day;

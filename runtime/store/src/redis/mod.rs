@@ -1,7 +1,7 @@
 //! The Redis store: lists, sorted sets and hashes, moved by one Lua script per transition.
 //!
 //! `keys` is the only place that knows key names, `lua/` the only place where a job changes its place. Everything else
-//! turns calls into scripts' arguments and replies into answers. `docs/redis-keys.md` describes the layout.
+//! turns calls into scripts' arguments and replies into answers. `docs/reference/redis-keys.md` describes the layout.
 //!
 //! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; `link` finds the server that has it.
 

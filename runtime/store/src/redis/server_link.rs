@@ -27,7 +27,7 @@ use super::topology::Topology;
 use crate::StoreError;
 use gristmill_config::{AcknowledgedBy, Acknowledgement, RedisSettings};
 
-/// The format of the keys, as `docs/redis-keys.md` describes it. Those before it were in no release and have no mark.
+/// The format of the keys, as `docs/reference/redis-keys.md` describes it. Those before it were in no release and have no mark.
 pub(super) const FORMAT: &str = "2";
 
 /// A server, or the one of several that takes writes, and the connection to it if there is one.

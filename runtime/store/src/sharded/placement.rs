@@ -61,14 +61,14 @@ impl TenantPlacements for ShardedStore {
 impl ShardedStore {
     async fn known_placement(&self, tenant: &Name) -> Result<TenantPlacement, StoreError> {
         let Placement { store, from, formerly, .. } = self.record(tenant);
-        let (map, mut left, mut unavailable) = (self.map(), Vec::new(), Vec::new());
+        let (map, mut remaining, mut unavailable) = (self.map(), Vec::new(), Vec::new());
         for shard in map.of(tenant).left() {
             match if_available(shard.counts(tenant).await)? {
-                Some(counts) => left.extend(counts.into_iter().filter(|counts| counts.jobs() > 0)),
+                Some(counts) => remaining.extend(counts.into_iter().filter(|counts| counts.jobs() > 0)),
                 None => unavailable.push(shard.name.clone()),
             }
         }
-        Ok(TenantPlacement { tenant: tenant.clone(), store, from, formerly, left, unavailable })
+        Ok(TenantPlacement { tenant: tenant.clone(), store, from, formerly, remaining, unavailable })
     }
 
     /// The tenant's record, or the one that it would have.

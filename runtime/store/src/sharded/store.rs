@@ -94,7 +94,7 @@ impl ShardedStore {
                 }
                 Some(record) if record.store != *store => tracing::warn!(
                     %tenant, store = %record.store,
-                    "does not live where the manifest says: `gristmill tenant move {tenant} --to {store}` moves it there"
+                    "is not in the store that the manifest names: `gristmill tenant move {tenant} --to {store}` moves it there"
                 ),
                 Some(_) => {}
             }

@@ -68,7 +68,7 @@ struct Fixed {
     server: Server,
     store: StoreSettings,
     stores: BTreeMap<Name, StoreSettings>,
-    residences: BTreeMap<Name, Name>,
+    placements: BTreeMap<Name, Name>,
     http: HttpSettings,
     otel: Option<OtelSettings>,
     journal: Option<LineFileSettings>,
@@ -82,9 +82,9 @@ impl Fixed {
         let handlers = HandlerSettings { auto_topics: true, rescan: Duration::ZERO, ..manifest.handlers.clone() };
         let (server, store) = (manifest.server.clone(), manifest.store.clone());
         let (journal, audit) = (manifest.journal.clone(), manifest.audit.clone());
-        let (stores, residences) = (manifest.stores.clone(), manifest.residences.clone());
+        let (stores, placements) = (manifest.stores.clone(), manifest.placements.clone());
         let (http, otel) = (manifest.http.clone(), manifest.otel.clone());
-        Self { server, store, stores, residences, http, otel, journal, audit, handlers }
+        Self { server, store, stores, placements, http, otel, journal, audit, handlers }
     }
 }
 

@@ -248,7 +248,7 @@ impl TokenCache {
                     }
                     self.is_required().await.ok();
                 }
-                tracing::warn!("changes of tokens are not heard for the moment: every request asks the store");
+                tracing::warn!("the server receives no changes of tokens at the moment: every request asks the store");
             }
             Err(error) => tracing::debug!(%error, "no subscription to changes of tokens yet"),
         }

@@ -288,11 +288,11 @@ async fn a_missing_right_is_named_with_what_to_do() {
         format!("{:#}", anyhow::Error::from(error))
     };
     let error = text(limited("gm").await.unwrap_err());
-    assert!(error.contains("'publish'") && error.contains("docs/operating.md"), "{error}");
+    assert!(error.contains("'publish'") && error.contains("docs/guides/operating.md"), "{error}");
 
     store.raw(redis::cmd("ACL").arg(&["SETUSER", "gm", "+publish"])).await;
     let error = text(limited("gm").await.unwrap().push(&[job("mail")]).await.unwrap_err());
-    assert!(error.contains("can't run this command") && error.contains("docs/operating.md"), "{error}");
+    assert!(error.contains("can't run this command") && error.contains("docs/guides/operating.md"), "{error}");
 
     store.raw(redis::cmd("ACL").arg(&["SETUSER", "gm", "&other:*"])).await;
     let error = text(limited("other").await.unwrap_err());
