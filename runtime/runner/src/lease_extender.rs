@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::lease;
 use super::start::Context;
+use super::stored::{Added, Stored};
 use gristmill_sandbox::{CheckpointRequest, StateRequest};
-use gristmill_store::Store;
+use gristmill_store::{Store, StoreError};
 
 /// Extensions in one call.
 const AT_ONCE: usize = 256;
@@ -38,17 +39,21 @@ pub(super) async fn keep(context: Context) {
     }
 }
 
-/// Saves a checkpoint. A guest waits for it, so it is not retried: the guest gets the error and decides.
-pub(super) async fn save_checkpoint(
-    store: Arc<dyn Store>,
-    CheckpointRequest { lease, state, reply }: CheckpointRequest,
-) {
-    let saved = match store.checkpoint(&lease, &state).await {
-        Ok(true) => Ok(()),
-        Ok(false) => Err("the lease is lost".into()),
-        Err(error) => Err(format!("{:#}", anyhow::Error::from(error))),
+/// Saves a checkpoint, if the tenant may store that much. A guest waits for it, so it is not retried: the guest gets the error and decides.
+pub(super) async fn save_checkpoint(context: Context, stored: Arc<Stored>, asked: CheckpointRequest) {
+    let CheckpointRequest { lease, state, reply } = asked;
+    let tenant = &lease.topic.tenant;
+    let limits = context.registry.borrow().limits(tenant);
+    let added = Added { bytes: state.len() as u64, ..Added::default() };
+    let saving = async {
+        match stored.let_in(&*context.store, tenant, added, &limits, |_| true).await? {
+            Some(full) => Ok(Err(format!("the tenant has as much in the store as `{}` allows", full.limit()))),
+            None if context.store.checkpoint(&lease, &state).await? => Ok(Ok(())),
+            None => Ok(Err("the lease is lost".into())),
+        }
     };
-    reply.send(saved).ok();
+    let saved: Result<_, StoreError> = saving.await;
+    reply.send(saved.unwrap_or_else(|error| Err(format!("{:#}", anyhow::Error::from(error))))).ok();
 }
 
 /// Reads the state of a key; not retried either.

@@ -182,14 +182,14 @@ impl Runner {
         let settler = Settler { context: context.clone(), observer, journal: journal.clone(), traces: traces.clone() };
         settling.spawn("settle", settler.run(to_settle));
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
-        let store = context.store.clone();
-        let save = move |checkpoint| lease_extender::save_checkpoint(store.clone(), checkpoint);
+        let stored = Arc::<Stored>::default();
+        let (saving, counts) = (context.clone(), Arc::clone(&stored));
+        let save = move |asked| lease_extender::save_checkpoint(saving.clone(), Arc::clone(&counts), asked);
         settling.spawn("checkpoint", lease_extender::answer(save, to_save, abort.clone()));
         let store = context.store.clone();
         let read = move |question| lease_extender::read_state(store.clone(), question);
         settling.spawn("state", lease_extender::answer(read, to_read, abort.clone()));
 
-        let stored = Arc::<Stored>::default();
         let executor = Arc::new(ExecutorContext {
             store: Arc::clone(&context.store),
             stored: Arc::clone(&stored),

@@ -32,6 +32,7 @@ on_both_stores! {
     the_lease_of_a_killed_job_is_lost
     a_checkpoint_is_there_in_the_next_attempt
     a_checkpoint_may_be_as_long_as_its_topic_allows
+    a_checkpoint_of_a_tenant_that_is_full_is_refused
     follow_ups_appear_with_the_ack
     a_job_over_its_time_to_live_is_not_handed_out
     workers_are_listed_with_the_jobs_that_they_have
@@ -281,6 +282,23 @@ async fn a_checkpoint_is_there_in_the_next_attempt(runner: TestRunner) {
     settle(&client, json!([{ "lease": claim["lease"], "release": {} }])).await;
     assert_eq!(client.post(path, &save).await.json(), json!({ "saved": false }));
     assert_eq!(claim_one(&client, "print").await["checkpoint"], BODY);
+}
+
+async fn a_checkpoint_of_a_tenant_that_is_full_is_refused(runner: TestRunner) {
+    let client = runner.client();
+    runner.push("print", b"x").await;
+    let lease = claim_one(&client, "print").await["lease"].clone();
+    runner.rewrite(&format!("{}\n[limits]\nstored-bytes = \"10KB\"\n", super::MANIFEST));
+    let save = async |bytes: usize| {
+        let save = json!({ "lease": lease, "state": STANDARD.encode(vec![7; bytes]) });
+        client.post("/v1/tenants/default/leases/checkpoint", &save).await
+    };
+    let refused = until("a checkpoint to be refused", SOON, async || {
+        let answer = save(20_000).await;
+        (answer.status != 200).then_some(answer)
+    })
+    .await;
+    assert_eq!((refused.status, &refused.json()["code"]), (429, &json!("too-many-bytes")));
 }
 
 async fn a_checkpoint_may_be_as_long_as_its_topic_allows(runner: TestRunner) {

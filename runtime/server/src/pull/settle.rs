@@ -67,6 +67,7 @@ async fn checkpoint(
     let (lease, bytes) = (lease::read(&tenant, &asked.lease)?.claim.lease, asked.state.0);
     let limits = state.topics().get(&lease.topic).map_or_else(Limits::default, |entry| entry.topic.limits);
     within("a checkpoint", bytes.len(), limits.checkpoint_bytes)?;
+    state.reserve(&tenant, Added { bytes: bytes.len() as u64, ..Added::default() }).await?;
     Ok(Json(wire::Saved { saved: state.store.checkpoint(&lease, &bytes).await? }))
 }
 
