@@ -23,6 +23,7 @@ use crate::limits::requests::{NoPermit, Permit};
 use crate::openapi::Requirement;
 use crate::problem::{Code, Problem, body_too_large};
 use crate::state::AppState;
+use gristmill_core::admission::Rules;
 use gristmill_core::job::TopicId;
 use gristmill_metrics::as_actor;
 
@@ -82,15 +83,19 @@ async fn read(
     }
     let (mut parts, body) = request.into_parts();
     check(identity, requirement, &mut parts).await?;
-    if requirement == Requirement::InTenant(Scope::Push) {
-        check_length(state, &mut parts, body.size_hint().exact()).await?;
+    let is_push = requirement == Requirement::InTenant(Scope::Push);
+    let topic = if is_push { topic_of_body(&mut parts).await } else { None };
+    if let Some(topic) = &topic {
+        check_length(state, topic, body.size_hint().exact())?;
     }
     let (limiter, tenant) = (&state.request_limiter, identity.tenant());
     let limited = Request::from_parts(parts.clone(), body).with_limited_body().into_body();
     let may_be_large = matches!(requirement, Requirement::InTenant(Scope::Push | Scope::Work));
-    let limited = match may_be_large && is_document(&parts.headers) {
-        true => Body::new(Limited::new(limited, document_bytes(state))),
-        false => limited,
+    let limited = match &topic {
+        // It may be compressed: one byte too many tells that it is too long.
+        Some(topic) => Body::new(Limited::new(limited, body_bytes(state, topic).saturating_add(1))),
+        None if may_be_large && is_document(&parts.headers) => Body::new(Limited::new(limited, document_bytes(state))),
+        None => limited,
     };
     let (bytes, held) = collect(limited, |bytes| limiter.hold_body(tenant, bytes)).await?;
     Ok((Request::from_parts(parts, Body::from(bytes)), held))
@@ -149,15 +154,25 @@ fn document_bytes(state: &AppState) -> usize {
     DOCUMENT_BYTES.max((body / 3).saturating_mul(4).saturating_add(BESIDE_BODY_BYTES))
 }
 
-/// Refuses a body that is longer than its topic takes. A document is longer than the jobs in it, and is read first; so is what
-/// is short, since some clients read no answer before they have sent everything.
-async fn check_length(state: &AppState, parts: &mut Parts, bytes: Option<u64>) -> Result<(), Problem> {
+/// The topic of a job whose body the request's is. A document is longer than the jobs in it, and whatever else a path names has no limit of its own.
+async fn topic_of_body(parts: &mut Parts) -> Option<TopicId> {
     let is_document = is_document(&parts.headers);
-    let Some(bytes) = bytes.filter(|bytes| !is_document && *bytes > STEP_BYTES as u64) else { return Ok(()) };
-    match Path::<TopicId>::from_request_parts(parts, &()).await {
-        Ok(Path(topic)) => Ok(state.topics().admission().check_body(&topic, bytes)?),
-        // Whatever else the path names has no limit of its own.
-        Err(_) => Ok(()),
+    let topic = Path::<TopicId>::from_request_parts(parts, &()).await.ok();
+    topic.filter(|_| !is_document).map(|Path(topic)| topic)
+}
+
+/// The longest body that a job of the topic may have.
+fn body_bytes(state: &AppState, topic: &TopicId) -> usize {
+    let Rules { payload_bytes, tenant, .. } = state.topics().admission().rules(topic);
+    usize::try_from(payload_bytes.min(tenant.payload_bytes.unwrap_or(u64::MAX))).unwrap_or(usize::MAX)
+}
+
+/// Refuses a body that is longer than its topic takes before it is read. What is short is read first, since some clients read no answer before
+/// they have sent everything.
+fn check_length(state: &AppState, topic: &TopicId, bytes: Option<u64>) -> Result<(), Problem> {
+    match bytes.filter(|bytes| *bytes > STEP_BYTES as u64) {
+        Some(bytes) => Ok(state.topics().admission().check_body(topic, bytes)?),
+        None => Ok(()),
     }
 }
 

@@ -310,6 +310,20 @@ impl JobView {
         self.job.as_ref().map(|job| &job.spec.topic).or_else(|| self.ended.as_ref().map(|ended| &ended.topic))
     }
 
+    /// What the store knows of it, without what its producer and its handler gave: body, checkpoint, failure and result.
+    #[must_use]
+    pub fn brief(&self) -> Self {
+        Self {
+            state: self.state.clone(),
+            behind: self.behind.clone(),
+            rate_of_key: self.rate_of_key,
+            waits_for: self.waits_for.clone(),
+            claimed_at: self.claimed_at,
+            progress: self.progress.clone(),
+            ..Self::over(self.id.clone(), self.attempts, self.ended.clone())
+        }
+    }
+
     /// Nothing of it but its id and the name of its state, for a client that may not read jobs.
     #[must_use]
     pub fn state_only(self) -> Self {

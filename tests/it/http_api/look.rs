@@ -17,6 +17,7 @@ on_both_stores! {
     a_wait_ends_with_a_job_of_which_nothing_is_kept
     a_wait_ends_by_itself
     an_event_stream_of_a_job_has_every_state_until_the_end
+    an_event_of_a_large_job_is_brief
     a_job_is_cancelled_once
     a_waiting_job_is_changed
     a_running_job_is_killed
@@ -79,6 +80,18 @@ async fn an_event_stream_of_a_job_has_every_state_until_the_end(runner: TestRunn
         .map(|data| serde_json::from_str::<Value>(data).unwrap()["state"].clone())
         .collect();
     assert_eq!((states.first(), states.last()), (Some(&json!("running")), Some(&json!("finished"))), "{text}");
+}
+
+async fn an_event_of_a_large_job_is_brief(runner: TestRunner) {
+    let body = "x".repeat(100_000);
+    let id = runner.client().post(NOBODY, &json!({ "body": body })).await.json()["id"].clone();
+    let request = Request::get(job_path(&id)).header("accept", "text/event-stream");
+    let mut response = runner.client().begin(request, Vec::new()).await;
+    let event = timeout(SOON, response.frame()).await.unwrap().unwrap().unwrap().into_data().unwrap();
+    let event: Value = serde_json::from_slice(event.strip_prefix(b"event: state\ndata: ").unwrap()).unwrap();
+    assert_eq!((&event["id"], &event["state"], &event["job"]), (&id, &json!("ready"), &json!(null)));
+    let whole = runner.client().get(&format!("{}?wait_ms=1", job_path(&id))).await.json();
+    assert!(!whole["job"].is_null(), "{whole}");
 }
 
 async fn a_job_is_cancelled_once(runner: TestRunner) {

@@ -27,7 +27,7 @@ use gristmill_store::{
 };
 
 const LOOK: &str = "The job. To `Accept: text/event-stream`: a `state` event with the job now and at each change that is \
-    seen, until it is over.";
+    seen, until it is over. Of a job that holds more than 64 KiB the event leaves out body, checkpoint, failure and result.";
 
 const TREE: &str = "With `tree=true`, about 1000 jobs in one request, those that wait for others first, so that none starts meanwhile. Until \
     the answer is `complete`, repeat the request; if it cancelled none, only running jobs remain: wait until some have ended.";
@@ -164,6 +164,9 @@ fn unknown(tenant: &Name, id: &JobId) -> Problem {
     Problem::new(Code::JobUnknown, format!("job {id} is not known to tenant `{tenant}`"))
 }
 
+/// A job that holds more is emitted in brief. Hundreds may follow a job, and each event waits for its reader.
+const EVENT_BYTES: usize = 64 << 10;
+
 /// A `state` event now, and one for each change that is seen, until the job is over, the server stops, or the client is gone.
 async fn emit(watch: Watch, first: JobView, events: Events, state: AppState) {
     tokio::select! {
@@ -178,17 +181,19 @@ async fn follow(mut watch: Watch, first: JobView, events: &Events) {
     let mut next = Some(first);
     let mut sent_at = Instant::now();
     while let Some(view) = next {
-        if emitted.as_ref().is_none_or(|emitted| differs(emitted, &view)) {
-            events.emit("state", &view).await;
+        let brief = view.brief();
+        if emitted.as_ref().is_none_or(|emitted| differs(emitted, &brief)) {
+            events.emit("state", if view.weight() > EVENT_BYTES { &brief } else { &view }).await;
             sent_at = Instant::now();
         } else if sent_at.elapsed() >= KEEP_ALIVE {
             events.keep_alive().await;
             sent_at = Instant::now();
         }
-        if is_over(&view) {
+        if is_over(&brief) {
             return;
         }
-        emitted = Some(view);
+        drop(view);
+        emitted = Some(brief);
         watch.may_have_changed().await;
         // While the store is unavailable, the job is as it was.
         next = match watch.look().await {

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -131,7 +131,7 @@ fn read(TlsSettings { certificate, key }: &TlsSettings) -> anyhow::Result<Certif
         .with_context(|| format!("{} and {} do not belong together", certificate.display(), key.display()))
 }
 
-fn bytes(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
+fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     read_regular(path, PEM_BYTES).with_context(|| format!("failed to read {}", path.display()))
 }
 

@@ -11,10 +11,13 @@ use crate::problem::Problem;
 use crate::state::AppState;
 use crate::stream::signal_hub::Listener;
 use gristmill_core::job::{JobId, Name};
-use gristmill_store::{JobState, JobView, Signal, StoreError, show_progress};
+use gristmill_store::{JobState, JobView, Signal, StoreError, Weigh, show_progress};
 
 /// Most changes are signalled, and a signal may be lost: a change without one is seen this much later.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same for a large job, of which each look reads all: so much later for each of these bytes, up to a bound.
+const LOOK_LATER: (Duration, usize) = (Duration::from_secs(1), 16 << 10);
+const LOOK_LATEST: Duration = Duration::from_secs(15);
 
 /// What it takes to watch a job of a tenant, before the job is known: a permit to wait, and the tenant's signals.
 #[derive(Debug)]
@@ -33,7 +36,9 @@ pub(crate) struct Watch {
     tenant: Name,
     id: JobId,
     hides_payloads: bool,
+    /// As it was seen last, in brief: hundreds may wait for a job of some megabytes.
     last: Option<JobView>,
+    look_after: Duration,
     _permit: Permit,
 }
 
@@ -60,7 +65,16 @@ impl Watch {
     /// From when the permit was taken.
     pub(crate) fn with(permit: WatchPermit, state: &AppState, id: JobId) -> Self {
         let WatchPermit { listener, tenant, hides_payloads, permit } = permit;
-        Self { state: state.clone(), listener, tenant, id, hides_payloads, last: None, _permit: permit }
+        Self {
+            state: state.clone(),
+            listener,
+            tenant,
+            id,
+            hides_payloads,
+            last: None,
+            look_after: LOOK_EVERY,
+            _permit: permit,
+        }
     }
 
     /// What is known of the job now. Of one that was there and of which nothing was kept, that it is over; none: it never
@@ -86,7 +100,10 @@ impl Watch {
         if self.hides_payloads {
             view.hide();
         }
-        self.last.clone_from(&view);
+        let (later, bytes) = LOOK_LATER;
+        let times = u32::try_from(view.weight() / bytes).unwrap_or(u32::MAX);
+        self.look_after = LOOK_EVERY.saturating_add(later.saturating_mul(times)).min(LOOK_LATEST);
+        self.last = view.as_ref().map(JobView::brief);
         Ok(view)
     }
 
@@ -106,7 +123,7 @@ impl Watch {
             }
         };
         // No signal in time: the caller looks at the job anyway.
-        drop(timeout(LOOK_EVERY, told).await);
+        drop(timeout(self.look_after, told).await);
     }
 
     /// What is known of the job at its end, or once `patience` or the server is at its end.
@@ -118,6 +135,7 @@ impl Watch {
             if view.as_ref().is_none_or(is_over) || Instant::now() >= until || stop.is_cancelled() {
                 return Ok(view);
             }
+            drop(view);
             tokio::select! {
                 _ = timeout_at(until, self.may_have_changed()) => {}
                 () = stop.cancelled() => {}
