@@ -32,47 +32,28 @@ var (
 // errRefused means that the server understood and said no: the same push will be refused again.
 var errRefused = errors.New("refused")
 
-type body struct {
-	Base64      []byte `json:"base64"` // encoding/json writes bytes as base64
-	ContentType string `json:"content_type"`
-}
-
 type unique struct {
 	Value        string `json:"value"`
 	WindowMillis int64  `json:"window_ms"`
 }
 
-type spec struct {
-	ID       string `json:"id"`
-	Tenant   string `json:"tenant"`
-	Topic    string `json:"topic"`
-	Body     body   `json:"body"`
-	Unique   unique `json:"unique"`
-	Priority string `json:"priority,omitempty"`
-}
-
-type due struct {
-	AfterMillis int64 `json:"after_ms"`
-}
-
 type job struct {
-	Spec spec `json:"spec"`
-	Due  due  `json:"due"`
+	Topic       string `json:"topic"`
+	ID          string `json:"id"`
+	Body        any    `json:"body"`
+	Unique      unique `json:"unique"`
+	Priority    string `json:"priority,omitempty"`
+	DelayMillis int64  `json:"delay_ms"`
 }
 
 // newJob makes a job for topic whose body is value as JSON.
 //
 // The id is made here, before anything is sent: a push whose answer got lost may then be repeated, and is stored once.
 // The id alone says so until the job is done; as a unique value with a window it does for as long as anybody retries.
-func newJob(topic string, value any, after time.Duration) (job, error) {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return job{}, err
-	}
+func newJob(topic string, value any, after time.Duration) job {
 	id := rand.Text()
-	s := spec{ID: id, Tenant: "default", Topic: topic, Body: body{data, "application/json"}}
-	s.Unique = unique{id, time.Hour.Milliseconds()}
-	return job{s, due{after.Milliseconds()}}, nil
+	once := unique{id, time.Hour.Milliseconds()}
+	return job{Topic: topic, ID: id, Body: value, Unique: once, DelayMillis: after.Milliseconds()}
 }
 
 // push tells what became of each job: "stored", "exists" (it was there already) or "duplicate" (another has its unique value).
@@ -86,7 +67,7 @@ func push(jobs []job) ([]string, error) {
 			return nil, err
 		}
 		for at, answer := range pushed {
-			if answer.Of == chunk[at].Spec.ID {
+			if answer.Of == chunk[at].ID {
 				answer.Status = "exists"
 			}
 			statuses = append(statuses, answer.Status)
@@ -145,22 +126,12 @@ func sendOnce(data []byte) ([]answer, time.Duration, error) {
 }
 
 func run(topic string) error {
-	first, err := newJob(topic, map[string]string{"hello": "now"}, 0)
-	if err != nil {
-		return err
-	}
-	later, err := newJob(topic, map[string]string{"hello": "later"}, time.Minute)
-	if err != nil {
-		return err
-	}
-	later.Spec.Priority = "low"
+	first := newJob(topic, map[string]string{"hello": "now"}, 0)
+	later := newJob(topic, map[string]string{"hello": "later"}, time.Minute)
+	later.Priority = "low"
 	var many []job
 	for number := range 2500 {
-		next, err := newJob(topic, map[string]int{"number": number}, 0)
-		if err != nil {
-			return err
-		}
-		many = append(many, next)
+		many = append(many, newJob(topic, map[string]int{"number": number}, 0))
 	}
 
 	for _, step := range []struct {

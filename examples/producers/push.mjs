@@ -18,10 +18,9 @@ class Refused extends Error {}
  * The id is made here, before anything is sent: a push whose answer got lost may then be repeated, and is stored once.
  * The id alone says so until the job is done; as a unique value with a window it does for as long as anybody retries.
  */
-function job(topic, value, { id = crypto.randomUUID(), after, ...spec } = {}) {
-  const body = { base64: Buffer.from(JSON.stringify(value)).toString('base64'), content_type: 'application/json' };
+function job(topic, value, { id = crypto.randomUUID(), after = 0, ...fields } = {}) {
   const unique = { value: id, window_ms: 3_600_000 };
-  return { spec: { id, tenant: 'default', topic, body, unique, ...spec }, due: after ? { after_ms: after } : 'now' };
+  return { topic, id, body: value, unique, delay_ms: after, ...fields };
 }
 
 /**
@@ -35,7 +34,7 @@ async function push(jobs) {
   for (let first = 0; first < jobs.length; first += JOBS_PER_REQUEST) {
     pushed.push(...(await send(jobs.slice(first, first + JOBS_PER_REQUEST))));
   }
-  return pushed.map(({ status, of }, at) => (of === jobs[at].spec.id ? 'exists' : status));
+  return pushed.map(({ status, of }, at) => (of === jobs[at].id ? 'exists' : status));
 }
 
 async function send(jobs) {

@@ -4,7 +4,6 @@
                               # and $GRISTMILL_TOKEN is the token to come in with, if it wants one
 """
 
-import base64
 import http.client
 import json
 import os
@@ -25,17 +24,15 @@ class Refused(Exception):
     """The server understood and said no: the same push will be refused again."""
 
 
-def job(topic, value, *, id=None, after=None, **spec):
+def job(topic, value, *, id=None, after=0, **fields):
     """A job for `topic` whose body is `value` as JSON, due `after` so many seconds.
 
     The id is made here, before anything is sent: a push whose answer got lost may then be repeated, and is stored once.
     The id alone says so until the job is done; as a unique value with a window it does for as long as anybody retries.
     """
     id = id or str(uuid.uuid4())
-    body = {"base64": base64.b64encode(json.dumps(value).encode()).decode(), "content_type": "application/json"}
     once = {"value": id, "window_ms": 3_600_000}
-    spec = {"id": id, "tenant": "default", "topic": topic, "body": body, "unique": once, **spec}
-    return {"spec": spec, "due": {"after_ms": round(after * 1000)} if after else "now"}
+    return {"topic": topic, "id": id, "body": value, "unique": once, "delay_ms": round(after * 1000), **fields}
 
 
 def push(jobs):
@@ -48,7 +45,7 @@ def push(jobs):
     for first in range(0, len(jobs), JOBS_PER_REQUEST):
         pushed += send(jobs[first : first + JOBS_PER_REQUEST])
     return [
-        "exists" if answer.get("of") == job["spec"]["id"] else answer["status"] for job, answer in zip(jobs, pushed)
+        "exists" if answer.get("of") == job["id"] else answer["status"] for job, answer in zip(jobs, pushed)
     ]
 
 

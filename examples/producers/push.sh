@@ -8,11 +8,11 @@ topic=$1
 url=${GRISTMILL_URL:-http://127.0.0.1:7331}
 prefix=$(date +%s)-$$   # of the ids, which are made before anything is sent: a push may then be repeated
 
-# job ID DUE BODY: one job, as JSON. The id alone makes a push repeatable until the job is done; as a unique value with a
+# job ID DELAY BODY: one job, as JSON, due in so many milliseconds. The id alone makes a push repeatable until the job is done; as a unique value with a
 # window it does for as long as anybody retries.
 job() {
-  printf '{"spec": {"id": "%s", "tenant": "default", "topic": "%s", "body": {"base64": "%s", "content_type": "application/json"}, "unique": {"value": "%s", "window_ms": 3600000}}, "due": %s}' \
-    "$1" "$topic" "$(printf %s "$3" | base64 | tr -d '\n')" "$1" "$2"
+  printf '{"topic": "%s", "id": "%s", "body": %s, "unique": {"value": "%s", "window_ms": 3600000}, "delay_ms": %s}' \
+    "$topic" "$1" "$3" "$1" "$2"
 }
 
 # push: jobs from standard input. Prints the answer: `stored`; or `exists`, or `duplicate` of its own id, if an earlier try got
@@ -24,14 +24,14 @@ push() {
   echo
 }
 
-echo "{\"jobs\": [$(job "$prefix-now" '"now"' '{"hello": "now"}')]}" | push
-echo "{\"jobs\": [$(job "$prefix-now" '"now"' '{"hello": "now"}')]}" | push     # the same again
-echo "{\"jobs\": [$(job "$prefix-later" '{"after_ms": 60000}' '{"hello": "later"}')]}" | push
+echo "{\"jobs\": [$(job "$prefix-now" 0 '{"hello": "now"}')]}" | push
+echo "{\"jobs\": [$(job "$prefix-now" 0 '{"hello": "now"}')]}" | push     # the same again
+echo "{\"jobs\": [$(job "$prefix-later" 60000 '{"hello": "later"}')]}" | push
 many=$(
-  printf '{"jobs": [%s' "$(job "$prefix-many-1" '"now"' '{"number": 1}')"
+  printf '{"jobs": [%s' "$(job "$prefix-many-1" 0 '{"number": 1}')"
   number=2
   while [ "$number" -le 1000 ]; do
-    printf ', %s' "$(job "$prefix-many-$number" '"now"' "{\"number\": $number}")"
+    printf ', %s' "$(job "$prefix-many-$number" 0 "{\"number\": $number}")"
     number=$((number + 1))
   done
   echo ']}'

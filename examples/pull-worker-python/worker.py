@@ -28,7 +28,8 @@ def claims(topic):  # of one job: with more, the leases of the last ones run out
 
 def do(claim):
     try:
-        result = work(base64.b64decode(claim["job"]["spec"]["body"]["base64"]))
+        body = claim["job"]["spec"]["body"]  # has `text`, or `base64` if it is none
+        result = work(body["text"].encode() if "text" in body else base64.b64decode(body["base64"]))
         end = {"ack": {"result": {"base64": base64.b64encode(result).decode(), "content_type": "text/plain"}}}
     except Exception as error:
         end = {"retry": {"error": {"code": type(error).__name__, "message": str(error)}}}

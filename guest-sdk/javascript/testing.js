@@ -24,7 +24,7 @@ export class Host {
     this.fuel = fuel;
     this.cancelled = cancelled;
     this.denied = denied;
-    this.state = state;
+    this.state = typeof state === 'string' ? new TextEncoder().encode(state) : state;
     this.stateLimit = stateLimit;
     this.fetch = fetch;
   }

@@ -19,8 +19,8 @@ export interface Given {
   cancelled?: boolean;
   /** Topics that may not be enqueued to. */
   denied?: string[];
-  /** Of the job's key. */
-  state?: Uint8Array | null;
+  /** Of the job's key: bytes or text. */
+  state?: Uint8Array | string | null;
   /** The most bytes that a state may have. */
   stateLimit?: number;
   /** Answers requests; without it, none is granted. */

@@ -9,7 +9,8 @@ const DEEPEST = 40
 
 export const decoded = (base64) => Uint8Array.from(atob(base64), (char) => char.charCodeAt(0))
 
-export const encoded = (text) => btoa(Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join(''))
+/** The bytes of a payload, which has `text` if they are one. */
+export const bytesOf = ({ text, base64 }) => (text === undefined ? decoded(base64) : new TextEncoder().encode(text))
 
 /** The bytes as a text, or null if they are none. */
 export function asText(bytes) {

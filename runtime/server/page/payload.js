@@ -1,6 +1,6 @@
 // @ts-check
 // Bytes of a job, as JSON, text or hexadecimal digits, and as a file.
-import { asHex, asJson, asText, decoded, SHOWN } from './bytes.js'
+import { asHex, asJson, asText, bytesOf, SHOWN } from './bytes.js'
 import { size } from './format.js'
 import { html } from './html.js'
 import { Button } from './parts.js'
@@ -12,17 +12,18 @@ const chosen = new Map()
 const known = new Map()
 
 /** What a payload can be shown as. */
-function forms(base64) {
-  const bytes = decoded(base64)
+function forms(payload) {
+  const bytes = bytesOf(payload)
   const text = asText(bytes)
   const cut = text !== null && text.length > SHOWN
   return { bytes, JSON: cut || text === null ? null : asJson(text), Text: cut ? text.slice(0, SHOWN) : text, Hex: asHex(bytes), cut }
 }
 
-function remembered(base64) {
-  const found = known.get(base64) ?? forms(base64)
-  if (!known.has(base64) && known.size > 8) known.clear()
-  known.set(base64, found)
+function remembered(payload) {
+  const key = payload.text === undefined ? `base64 ${payload.base64}` : `text ${payload.text}`
+  const found = known.get(key) ?? forms(payload)
+  if (!known.has(key) && known.size > 8) known.clear()
+  known.set(key, found)
   return found
 }
 
@@ -32,9 +33,9 @@ function save(bytes, name) {
   URL.revokeObjectURL(url)
 }
 
-/** @param {{ of: { base64: string, content_type: string | null }, name: string }} props */
+/** @param {{ of: { text?: string, base64?: string, content_type: string | null }, name: string }} props */
 export function Payload({ of, name }) {
-  const shown = /** @type {Record<string, any>} */ (remembered(of.base64))
+  const shown = /** @type {Record<string, any>} */ (remembered(of))
   const kinds = ['JSON', 'Text', 'Hex'].filter((kind) => shown[kind] !== null)
   const wanted = chosen.get(name) ?? ''
   const kind = kinds.includes(wanted) ? wanted : kinds[0]

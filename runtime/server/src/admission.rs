@@ -41,14 +41,26 @@ impl From<Refused> for Problem {
     }
 }
 
-/// For a job that is pushed by itself.
-pub(crate) fn alone(_: usize) -> String {
-    String::new()
+/// How a refusal names a job of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Not at all: it is the only one.
+    Alone,
+    /// By its index.
+    Listed,
+    /// By its line; the lines of all.
+    Lines(Vec<usize>),
 }
 
-/// For one of a list of jobs.
-pub(crate) fn listed(index: usize) -> String {
-    format!("jobs[{index}]: ")
+impl Place {
+    /// What the refusal of the job with this index begins with.
+    pub(crate) fn of(&self, index: usize) -> String {
+        match self {
+            Self::Alone => String::new(),
+            Self::Listed => format!("jobs[{index}]: "),
+            Self::Lines(numbers) => format!("line {}: ", numbers.get(index).copied().unwrap_or_default()),
+        }
+    }
 }
 
 impl AppState {
@@ -66,12 +78,12 @@ impl AppState {
 
     /// Holds new jobs to the rules of their topics and to the number of jobs and topics that their tenants may store. Every route that
     /// pushes calls it first. The runner looks after their tenants from now on, so that delayed jobs become due in time.
-    /// `place` names a job by its index, for the text of a refusal.
+    /// `place` names a job for the text of a refusal.
     ///
     /// # Errors
     /// What [`Admission::admit`](gristmill_config::Admission::admit) refuses, `too-many-jobs`, `too-many-bytes` or `too-many-topics`. Nothing is counted for
     /// tenants that come after the one that is full.
-    pub(crate) async fn admit(&self, jobs: Vec<NewJob>, place: fn(usize) -> String) -> Result<Admitted, Problem> {
+    pub(crate) async fn admit(&self, jobs: Vec<NewJob>, place: &Place) -> Result<Admitted, Problem> {
         let topics = self.topics();
         let (mut admitted, mut unknown) = (Vec::with_capacity(jobs.len()), BTreeMap::<TopicId, String>::new());
         let mut more: BTreeMap<Name, Added> = BTreeMap::new();
@@ -81,7 +93,7 @@ impl AppState {
             let admitting = if is_hinted { admission.admit(job) } else { admission.admit_without_hint(job) };
             let (job, warning) = admitting.map_err(|refused| {
                 let problem = Problem::from(refused);
-                Problem { detail: place(index) + &problem.detail, ..problem }
+                Problem { detail: place.of(index) + &problem.detail, ..problem }
             })?;
             let more = more.entry(job.spec.topic.tenant.clone()).or_default();
             more.add(&job);
@@ -101,7 +113,7 @@ impl AppState {
     ///
     /// # Errors
     /// Those of [`AppState::admit`], and `too-large`: the jobs take more than one step of the store.
-    pub(crate) async fn admit_whole(&self, jobs: Vec<NewJob>, place: fn(usize) -> String) -> Result<Admitted, Problem> {
+    pub(crate) async fn admit_whole(&self, jobs: Vec<NewJob>, place: &Place) -> Result<Admitted, Problem> {
         if !is_one_step(&jobs) {
             let detail = format!(
                 "the jobs of a request are stored all or none, so they have at most {STEP_BYTES} bytes together, metadata \

@@ -19,6 +19,14 @@ use crate::openapi::{Argument, Operation};
 use crate::problem::{Code, Problem};
 use gristmill_core::json::object::Object;
 
+/// The media type of documents on lines.
+pub(super) const LINES: &str = "application/x-ndjson";
+
+/// Whether a body of this media type says what the request wants, and is not a job's body itself.
+pub(super) fn is_document(media: &str) -> bool {
+    media == "application/json" || media == LINES
+}
+
 /// Documents of more bytes are read beside the threads that serve requests.
 const LONG_BYTES: u64 = 256 << 10;
 

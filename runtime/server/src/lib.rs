@@ -42,6 +42,7 @@ mod settings;
 mod state;
 mod stream;
 mod wire;
+mod wrong_document;
 
 #[cfg(test)]
 mod tests;
@@ -49,7 +50,7 @@ mod tests;
 pub use api::idempotency::idempotency_value;
 pub use api::workers::workers;
 pub use audit::{AuditLine, AuditLog};
-pub use client::{BadServerAddress, RemoteStore, ServerAddress, StreamedEvent};
+pub use client::{BadServerAddress, RemoteStore, ServerAddress, StreamedEvent, WrongRequest};
 pub use limits::HttpLimits;
 pub use openapi::{Requirement, Route};
 pub use serve::{HttpServer, ListenError, OpenError, listen, openapi, routes};

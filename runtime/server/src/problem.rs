@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::wrong_document::WrongDocument;
 use gristmill_core::json::at_most::TOO_LONG;
 use gristmill_store::StoreError;
 
@@ -243,11 +244,22 @@ impl From<JsonRejection> for Problem {
         let code = match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => return body_too_large(),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::MediaType,
-            _ if rejection.body_text().contains(TOO_LONG) => Code::TooLarge,
-            _ => Code::BadRequest,
+            _ => return WrongDocument::find(&rejection).map_or_else(|| bad(rejection.body_text()), Self::from),
         };
         Self::new(code, rejection.body_text())
     }
+}
+
+impl From<WrongDocument> for Problem {
+    fn from(wrong: WrongDocument) -> Self {
+        let detail = wrong.to_string();
+        let code = if detail.contains(TOO_LONG) { Code::TooLarge } else { Code::BadRequest };
+        Self::new(code, detail)
+    }
+}
+
+fn bad(detail: String) -> Problem {
+    Problem::new(Code::BadRequest, detail)
 }
 
 impl From<BytesRejection> for Problem {
@@ -267,6 +279,6 @@ impl From<PathRejection> for Problem {
 
 impl From<QueryRejection> for Problem {
     fn from(rejection: QueryRejection) -> Self {
-        Self::new(Code::BadRequest, rejection.body_text())
+        WrongDocument::find(&rejection).map_or_else(|| bad(rejection.body_text()), Self::from)
     }
 }

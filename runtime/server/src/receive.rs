@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::audit::Entry;
 use crate::auth::identity::{Identity, Scope};
 use crate::auth::origin::media_type;
+use crate::extract;
 use crate::limits::requests::{NoPermit, Permit};
 use crate::openapi::Requirement;
 use crate::problem::{Code, Problem, body_too_large};
@@ -145,7 +146,7 @@ fn unreadable(error: axum::Error) -> Problem {
 }
 
 fn is_document(headers: &HeaderMap) -> bool {
-    media_type(headers).is_none_or(|media| media == "application/json")
+    media_type(headers).is_none_or(|media| extract::is_document(&media))
 }
 
 /// The longest document: a job with the largest body that a topic takes, in base64.

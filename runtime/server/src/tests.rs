@@ -332,7 +332,7 @@ async fn another_sites_page_does_not_get_in() {
 #[tokio::test]
 async fn a_request_that_makes_no_sense_is_answered_with_a_problem() {
     let tested = TestServer::start().await;
-    let push = |spec: Value| json!({ "jobs": [{ "spec": spec }] }).to_string();
+    let push = |job: Value| json!({ "jobs": [job] }).to_string();
     let too_many = json!({ "ids": vec!["j"; 1001] }).to_string();
     let too_long = format!("{{\"ids\": [\"{}\"]}}", "x".repeat(1 << 20));
     let cases = [
@@ -344,7 +344,17 @@ async fn a_request_that_makes_no_sense_is_answered_with_a_problem() {
         ("GET", "/v1/tenants/acme/topics/a/dead?limit=1001", "", 413, "too-large", "1000"),
         ("GET", "/v1/tenants/acme/topics/a/dead?limit=1&x=1", "", 400, "bad-request", "x"),
         ("GET", "/v1/signals?tenants=a,,b", "", 400, "bad-request", "no name"),
-        ("POST", "/v1/jobs", "{", 400, "bad-request", ""),
+        ("POST", "/v1/jobs", "{", 400, "bad-request", "no JSON"),
+        ("POST", "/v1/tenants/a/topics/t/jobs", r#"{"bdy": 1}"#, 400, "bad-request", "there is no field `bdy`"),
+        (
+            "POST",
+            "/v1/tenants/a/topics/t/jobs",
+            r#"[{}, {"delay_ms": "5s"}]"#,
+            400,
+            "bad-request",
+            "jobs[1].delay_ms: expected a whole number",
+        ),
+        ("POST", "/v1/tenants/a/topics/t/jobs", r#"{"topic": "u"}"#, 400, "bad-request", "said already"),
         ("POST", "/v1/jobs", &push(json!({ "id": "j", "tenant": "a" })), 400, "bad-request", "topic"),
         (
             "POST",
@@ -357,7 +367,7 @@ async fn a_request_that_makes_no_sense_is_answered_with_a_problem() {
         (
             "POST",
             "/v1/jobs",
-            &push(json!({ "id": "j", "tenant": "a", "topic": "t", "body": { "base64": "?" } })),
+            &push(json!({ "id": "j", "tenant": "a", "topic": "t", "body_base64": "?" })),
             400,
             "bad-request",
             "base64",

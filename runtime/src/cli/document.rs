@@ -1,7 +1,5 @@
 //! What `--json` writes. Names are stable: fields are added, never renamed. Times are milliseconds since the Unix epoch.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -10,16 +8,9 @@ use gristmill_core::outcome::Failure;
 use gristmill_core::time::millis;
 use gristmill_store::{DeadJob, JobView, ResultView, TopicCounts};
 
-/// UTF-8 as it is in `text`, anything else in `base64`.
+/// As the HTTP API writes it, and how many bytes it has.
 pub(super) fn payload(payload: &Payload) -> Value {
-    let mut object = Map::new();
-    object.insert("content_type".into(), payload.content_type.clone().into());
-    object.insert("bytes".into(), payload.data.len().into());
-    match std::str::from_utf8(&payload.data) {
-        Ok(text) => object.insert("text".into(), text.into()),
-        Err(_) => object.insert("base64".into(), STANDARD.encode(&payload.data).into()),
-    };
-    object.into()
+    with(object(payload).into(), [("bytes", payload.data.len().into())])
 }
 
 /// An object with more fields.

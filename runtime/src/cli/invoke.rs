@@ -53,7 +53,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = |text: &str| units::SIZE.parse(text))]
     memory: Option<u64>,
     /// Wall clock, such as 30s
-    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = some_time)]
     timeout: Option<Duration>,
     /// Which attempt it is, from 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -64,6 +64,14 @@ pub(super) struct Args {
     /// A setting that the handler sees, over the topic's; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     config: Vec<(String, String)>,
+}
+
+/// As in the manifest.
+fn some_time(text: &str) -> Result<Duration, String> {
+    match units::duration(text).map_err(|wrong| wrong.to_string())? {
+        Duration::ZERO => Err("a timeout is at least 1ms".into()),
+        timeout => Ok(timeout),
+    }
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {

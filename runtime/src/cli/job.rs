@@ -281,7 +281,13 @@ fn about_waits_for(WaitsFor { open, total, ended, failed, jobs }: &WaitsFor) -> 
 
 fn state(view: &JobView, now: Timestamp) -> String {
     match &view.state {
-        JobState::Ready => "ready: waits for a free runner".into(),
+        JobState::Ready => match view.behind.as_ref().map(|behind| behind.holders.first()) {
+            Some(Some(holder)) => {
+                format!("ready: waits for job {holder}, which has the slot of its key; see `gristmill job why`")
+            }
+            Some(None) => "ready: waits for the slot of its key".into(),
+            None => "ready: waits for a free runner".into(),
+        },
         JobState::Delayed { until } => format!("delayed until {until} ({})", distance(*until, now)),
         JobState::Waiting => "waiting for other jobs".into(),
         JobState::Running { worker, lease_until, cancelled, .. } => {
@@ -383,6 +389,18 @@ mod tests {
         let (early, late) = (Timestamp::from_millis(1000), Timestamp::from_millis(91_000));
         assert_eq!(distance(late, early), "in 1m30s");
         assert_eq!(distance(early, late), "1m30s ago");
+    }
+
+    #[test]
+    fn a_job_that_waits_for_its_key_says_for_which_job() {
+        let now = Timestamp::from_millis(0);
+        let nothing = serde_json::Value::Null;
+        let view = json!({ "id": "later", "state": "ready", "attempts": 0, "job": nothing, "last_failure": nothing, "result": nothing });
+        let mut view: JobView = serde_json::from_value(view).unwrap();
+        assert_eq!(state(&view, now), "ready: waits for a free runner");
+        view.behind = Some(gristmill_store::BehindKey { holders: vec!["first".parse().unwrap()], ahead: 0 });
+        let said = state(&view, now);
+        assert!(said.starts_with("ready: waits for job first, which has the slot of its key"), "{said}");
     }
 
     #[test]

@@ -128,27 +128,34 @@ impl Outcome {
         }
         match self {
             Self::DryRun => {
-                let jobs = format!("{ready} ready, {delayed} delayed and {dead} dead jobs");
+                let word = if (*ready, *delayed, *dead) == (0, 0, 1) { "job" } else { "jobs" };
+                let jobs = format!("{ready} ready, {delayed} delayed and {dead} dead {word}");
                 screen::line(&format!("would remove {jobs} of `{topic}`, and the topic"))
             }
             Self::Running => {
+                let jobs = jobs(*running);
                 screen::note(&format!(
-                    "`{topic}` has {running} running jobs: pause the topic and wait for them, or cancel them"
+                    "`{topic}` has {running} running {jobs}: pause the topic and wait for the end, or cancel what runs"
                 ));
                 Ok(())
             }
             Self::Purged { .. } => {
-                let jobs = if removed == 1 { "job" } else { "jobs" };
+                let jobs = jobs(removed);
                 screen::line(&format!("removed {removed} {jobs} of `{topic}`, and the topic"))?;
                 screen::note(STAYS);
                 Ok(())
             }
             Self::HasJobs { .. } => {
+                let jobs = jobs(removed);
                 screen::note(&format!(
-                    "removed {removed} jobs of `{topic}`, but it has got or begun others: pause the topic and repeat"
+                    "removed {removed} {jobs} of `{topic}`, but it has got or begun others: pause the topic and repeat"
                 ));
                 Ok(())
             }
         }
     }
+}
+
+const fn jobs(count: u64) -> &'static str {
+    if count == 1 { "job" } else { "jobs" }
 }

@@ -18,6 +18,7 @@ use gristmill_config::{Admission, units};
 use gristmill_core::admission::Rules;
 use gristmill_core::job::{AfterFailed, Due, JobId, JobSpec, Links, Name, NewJob, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
+use gristmill_server::WrongRequest;
 use gristmill_store::{Pushed, StoreError};
 
 /// Jobs made and sent at once, so that a large `--count` needs little memory.
@@ -239,7 +240,7 @@ pub(super) async fn store(
 ) -> anyhow::Result<Stored> {
     let (mut admitted, mut warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
     if let Some(server) = &reached.server {
-        let (pushed, warnings) = server.push_with_warnings(&jobs).await?;
+        let (pushed, warnings) = server.push_with_warnings(&jobs).await.map_err(as_without_server)?;
         return Ok(Stored { jobs, pushed, warnings });
     }
     for job in jobs {
@@ -254,6 +255,14 @@ pub(super) async fn store(
     }
     let pushed = reached.store.push(&admitted).await?;
     Ok(Stored { jobs: admitted, pushed, warnings })
+}
+
+/// A job that the server refuses is refused in the words, and with the exit code, that it has without a server.
+fn as_without_server(error: StoreError) -> anyhow::Error {
+    match error {
+        StoreError::Refused { source, .. } if source.is::<WrongRequest>() => Usage(source.to_string()).into(),
+        other => other.into(),
+    }
 }
 
 /// What became of some jobs.
@@ -337,7 +346,7 @@ async fn push_and_wait(
         (Err(StoreError::Refused { .. }), Some(server)) => {
             let (is_named, jobs) = (plan.own_id || plan.spec.unique.is_some(), plan.jobs(1));
             let Some(job) = jobs.first() else { return Ok(Exit::Failed) };
-            let (id, view) = server.push_and_wait(job, is_named, patience).await?;
+            let (id, view) = server.push_and_wait(job, is_named, patience).await.map_err(as_without_server)?;
             let end = view.map_or(wait::End::Gone, |view| wait::end_of(view).unwrap_or(wait::End::TimedOut));
             return wait::show(global, topic, &id, &end);
         }

@@ -1,6 +1,5 @@
 //! `gristmill push --from-job`: a new job like one that the store has, perhaps edited before.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -9,7 +8,7 @@ use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Serialize, Serializer};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use tempfile::TempPath;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -24,9 +23,6 @@ use gristmill_server::new_job;
 use gristmill_store::look_up;
 
 const JSON: &str = "application/json";
-/// The body as text, which only this command knows.
-const TEXT: &str = "body_text";
-const BASE64: &str = "body_base64";
 /// The exit code of a command that Ctrl-C has ended: 128 + SIGINT, as shells have it.
 const INTERRUPTED: i32 = 130;
 
@@ -106,7 +102,7 @@ pub(super) async fn draft(
         }
         return Ok(None);
     };
-    match read(&text, &topic) {
+    match new_job(&text, &topic) {
         Ok(job) => Ok(Some(Draft { job, file: Some(file) })),
         Err(problem) => {
             Err(Usage(format!("what was saved is no job, and nothing is pushed: {problem}\n{}", kept(file))).into())
@@ -142,24 +138,6 @@ fn write(spec: &JobSpec) -> anyhow::Result<String> {
         keep_result_ms: spec.keep_result.map(millis),
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
-}
-
-/// # Errors
-/// In words: what is wrong with it.
-fn read(text: &str, topic: &TopicId) -> Result<NewJob, String> {
-    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    if let Some(body) = fields.remove(TEXT) {
-        let body: String = serde_json::from_str(body.get()).map_err(|_| format!("`{TEXT}` is no text"))?;
-        let encoded = to_raw_value(&STANDARD.encode(body)).map_err(|error| error.to_string())?;
-        if fields.insert(BASE64.to_owned(), encoded).is_some() {
-            return Err(format!("`{TEXT}` and `{BASE64}` are two bodies: leave one of them out"));
-        }
-    }
-    let document = serde_json::to_string(&fields).map_err(|error| error.to_string())?;
-    // The columns are those of another text.
-    let without_column =
-        |problem: String| problem.rsplit_once(" in column ").map_or(problem.clone(), |(text, _)| text.into());
-    new_job(&document, topic).map_err(without_column)
 }
 
 /// What a person made of a text, and the file with it. `None` if it is empty or the same.
@@ -217,7 +195,7 @@ mod tests {
 
     fn again(spec: &JobSpec) -> JobSpec {
         let text = write(spec).unwrap();
-        JobSpec { id: spec.id.clone(), ..read(&text, &spec.topic).unwrap().spec }
+        JobSpec { id: spec.id.clone(), ..new_job(&text, &spec.topic).unwrap().spec }
     }
 
     #[test]
@@ -251,11 +229,11 @@ mod tests {
 
     #[test]
     fn what_is_no_job_is_named() {
-        let problem = |text: &str| read(text, &"mail".parse().unwrap()).unwrap_err();
-        assert_eq!(problem("{\n  \"body\": }"), "expected value at line 2 column 11");
-        assert!(problem(r#"{"bdoy": 1}"#).starts_with("unknown field `bdoy`"), "{}", problem(r#"{"bdoy": 1}"#));
-        assert_eq!(problem(r#"{"body_text": 1}"#), "`body_text` is no text");
-        assert!(problem(r#"{"body_text": "a", "body_base64": "YQ=="}"#).contains("two bodies"));
-        assert!(problem(r#"{"body_text": "a", "body": 1}"#).contains("two bodies"));
+        let problem = |text: &str| new_job(text, &"mail".parse().unwrap()).unwrap_err();
+        assert_eq!(problem("{\n  \"body\": }"), "body: this is no JSON: expected value (line 2, column 11)");
+        assert!(problem(r#"{"bdoy": 1}"#).starts_with("there is no field `bdoy`"), "{}", problem(r#"{"bdoy": 1}"#));
+        assert!(problem(r#"{"body_text": 1}"#).starts_with("body_text: expected a text, not 1"));
+        assert!(problem(r#"{"body_text": "a", "body_base64": "YQ=="}"#).contains("different bodies"));
+        assert!(problem(r#"{"body_text": "a", "body": 1}"#).contains("different bodies"));
     }
 }

@@ -54,6 +54,9 @@ fn listen(begin: impl FnOnce() -> Option<LastResort> + Send + 'static) -> std::i
         };
         next().await;
         let last_resort = begin();
+        if has_terminal && last_resort.is_some() {
+            tracing::info!("Ctrl-C again stops at once: what runs is given back, and no attempt is used");
+        }
         first.cancel();
         next().await;
         if let Some(last_resort) = last_resort {

@@ -1,5 +1,7 @@
 //! Why a store did not do what it was asked.
 
+use std::net::SocketAddr;
+
 /// The store did not answer, or refused. A job that fails is never one of these.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message names its fields")]
@@ -38,14 +40,29 @@ pub enum StoreError {
         source: anyhow::Error,
     },
     /// A store that has one owner at a time has another one.
-    #[error("the store at {store} belongs to process {owner}: ask that process, or end it")]
-    Owned { store: String, owner: u32 },
+    #[error("the store at {store} belongs to process {owner}{}", whom_to_ask(*http))]
+    Owned {
+        store: String,
+        /// The process id.
+        owner: u32,
+        /// Where it answers, if it says so.
+        http: Option<SocketAddr>,
+    },
     /// What is stored cannot be read: a newer version wrote it, or something else did.
     #[error("job {job} in {store} cannot be read: {problem}")]
     Unreadable { store: String, job: String, problem: String },
     /// The store's address or settings make no sense.
     #[error("`{address}` is no address of a store: {problem}")]
     BadAddress { address: String, problem: String },
+}
+
+fn whom_to_ask(http: Option<SocketAddr>) -> String {
+    match http {
+        Some(http) => {
+            format!(", which serves it at http://{http}: send commands there with `--server`, or end that process")
+        }
+        None => ": wait for its end, or end it".into(),
+    }
 }
 
 impl StoreError {

@@ -249,7 +249,7 @@ async fn purged(project: TestProject) {
     })
     .await;
     let said = project.run(&["topics", "purge", "puppet", "--yes"]);
-    assert!(said.ended(1).err.contains("`puppet` has 1 running jobs"), "{}", said.err);
+    assert!(said.ended(1).err.contains("`puppet` has 1 running job: "), "{}", said.err);
     project.run(&["job", "cancel", "runs"]).done();
 }
 

@@ -95,6 +95,8 @@ async fn limits_on_the_command_line_are_those_of_the_attempt() {
     for (said, outcome) in cases {
         assert!(said.ended(4).err.starts_with(&format!("outcome  {outcome}: ")), "{}", said.err);
     }
+    let none = play(&project, &spin, &["--timeout", "0s"]);
+    assert!(none.ended(2).err.contains("at least 1ms"), "{}", none.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

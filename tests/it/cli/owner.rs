@@ -83,7 +83,7 @@ async fn a_second_run_on_the_same_file_is_refused_by_name() {
     let runner = project.serve().await;
     let said = project.run(&["run"]);
     let pid = format!("belongs to process {}", runner.pid());
-    assert!(said.ended(3).err.contains(&pid), "{}", said.err);
+    assert!(said.ended(3).err.contains(&pid) && said.err.contains("serves it at http://127.0.0.1:"), "{}", said.err);
     assert_eq!(project.run(&["push", "echo", "--data", "still here", "--wait"]).done(), "still here");
 }
 

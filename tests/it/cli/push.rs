@@ -177,7 +177,8 @@ async fn a_wrong_line_is_named_and_those_before_it_are_pushed() {
         lines.extend([r#"{"bdy": 1}"#.to_owned(), r#"{"id": "last"}"#.to_owned()]);
         let push = |lines: &[String]| project.pipe(lines.join("\n").as_bytes(), &["push", "parking", "--jsonl", "-"]);
         let said = push(&lines);
-        let named = "error: failed to push line 601 of standard input (lines 1 to 600 are pushed): unknown field `bdy`";
+        let named =
+            "error: failed to push line 601 of standard input (lines 1 to 600 are pushed): there is no field `bdy`";
         assert!(said.ended(2).err.contains(named), "{}", said.err);
         assert_eq!(said.text().lines().count(), 600);
 
@@ -320,7 +321,7 @@ async fn a_job_is_edited_before_it_is_pushed_again() {
     let too_long = format!(r#"sed -i -e s/ada/{}/ -e 's/"u"/"w"/'"#, "x".repeat(200));
     // What was written is kept wherever it is not pushed.
     for (editor, expected_code, problem, written) in [
-        ("sed -i s/body_text/bdoy/", 2, "unknown field `bdoy`", "bdoy"),
+        ("sed -i s/body_text/bdoy/", 2, "there is no field `bdoy`", "bdoy"),
         ("f() { sed -i s/ada/eve/ $1; false; }; f", 1, "the editor ended with", "to eve"),
         ("sed -i s/ada/eve/", 0, "has the same unique value", "to eve"),
         (too_long.as_str(), 2, "payload-limit", "xxx"),

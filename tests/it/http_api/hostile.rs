@@ -152,10 +152,11 @@ async fn compressed_bodies_are_held_to_the_limits_they_inflate_to(runner: TestRu
 
 async fn lists_of_documents_end_at_their_limit_while_they_are_read(runner: TestRunner) {
     let tenant = |rest: &str| format!("/v1/tenants/default/{rest}");
-    let job = r#"{"spec":{"id":"a","tenant":"default","topic":"t"}}"#;
-    let after = r#"{"jobs":[{"spec":{"id":"a","tenant":"default","topic":"t","after":["#;
+    let job = r#"{"id":"a","tenant":"default","topic":"t"}"#;
+    let after = r#"{"jobs":[{"id":"a","tenant":"default","topic":"t","after":["#;
     let lists = [
         ("/v1/jobs".to_owned(), r#"{"jobs":["#, job, 1000),
+        (NOBODY.to_owned(), "[", r#"{"body":1}"#, 1000),
         ("/v1/jobs".to_owned(), after, r#""a""#, 1000),
         (tenant("cancel"), r#"{"ids":["#, r#""a""#, 1000),
         (tenant("change"), r#"{"due":"now","ids":["#, r#""a""#, 1000),

@@ -16,6 +16,7 @@ on_both_stores! {
     every_field_of_a_job_reaches_the_handler
     bytes_of_any_other_media_type_are_the_job
     many_jobs_are_answered_one_by_one
+    a_list_and_lines_are_many_jobs
     jobs_that_cannot_be_stored_all_or_none_are_refused
     a_body_at_the_limit_is_taken_and_one_byte_more_is_not
     a_push_that_waits_is_answered_with_the_result
@@ -106,6 +107,39 @@ async fn many_jobs_are_answered_one_by_one(runner: TestRunner) {
     assert_eq!(runner.client().get("/v1/tenants/default/jobs/c").await.status, 404);
 }
 
+async fn a_list_and_lines_are_many_jobs(runner: TestRunner) {
+    const LINES: &str = "application/x-ndjson";
+    let list = r#" [{"id": "a", "body": 1.50}, {"id": "b", "unique": "u", "delay_ms": 5}, {"id": "b"}]"#;
+    let lines = "{\"id\": \"c\", \"body\": 1.50}\n\n{\"id\": \"d\", \"unique\": \"v\"}\r\n{\"id\": \"d\"}";
+    for (media, written, ids) in [("application/json", list, ["a", "b", "b"]), (LINES, lines, ["c", "d", "d"])] {
+        let answer = raw(&runner, NOBODY, media, written.as_bytes()).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        let jobs = answer.json()["jobs"].as_array().unwrap().clone();
+        assert_eq!(jobs.iter().map(|job| job["id"].as_str().unwrap()).collect::<Vec<_>>(), ids);
+        assert_eq!(jobs[2]["status"], "exists", "one job is stored once");
+        let first = runner.store.job(&tenant(), &ids[0].parse().unwrap()).await.unwrap().unwrap();
+        assert_eq!(first.job.unwrap().spec.body.data, b"1.50");
+    }
+    // The first mistake is named, and nothing is stored.
+    let mistakes = [
+        ("application/json", r#"[{"id": "e"}, {"bdy": 1}]"#, "jobs[1]: there is no field `bdy`"),
+        ("application/json", r#"[{"id": "e"}, {"delay_ms": 1, "at_ms": 1}]"#, "jobs[1]: "),
+        (LINES, "{\"id\": \"e\"}\n\n{\"bdy\": 1}", "line 3"),
+        (LINES, "{\"id\": \"e\"}\n\n{\"delay_ms\": 1, \"at_ms\": 1}", "line 3: "),
+        (LINES, "{\"id\": \"e\"}\n[]", "line 2"),
+    ];
+    for (media, written, named) in mistakes {
+        let said = refused(&raw(&runner, NOBODY, media, written.as_bytes()).await, 400, "bad-request");
+        assert!(said.contains(named) && !said.contains("deserialize"), "{written}: {said}");
+    }
+    assert_eq!(runner.client().get("/v1/tenants/default/jobs/e").await.status, 404);
+    for (media, count, status) in [(LINES, 1000, 201), (LINES, 1001, 413), ("application/json", 1001, 413)] {
+        let written = if media == LINES { "{}\n".repeat(count) } else { format!("[{}{{}}]", "{},".repeat(count - 1)) };
+        assert_eq!(raw(&runner, NOBODY, media, written.as_bytes()).await.status, status, "{media} {count}");
+    }
+    refused(&raw(&runner, &format!("{ECHO}?wait_ms=1"), LINES, b"{}").await, 400, "bad-request");
+}
+
 async fn jobs_that_cannot_be_stored_all_or_none_are_refused(runner: TestRunner) {
     let of = |count: usize| json!({ "jobs": vec![json!({ "body": "x".repeat(900 << 10) }); count] });
     let too_many = runner.client().post(NOBODY, &of(5)).await;
@@ -129,7 +163,8 @@ async fn a_push_that_waits_is_answered_with_the_result(runner: TestRunner) {
     let answer = runner.client().post(&format!("{ECHO}?wait_ms=60000"), &json!({ "body": { "a": 1 } })).await.json();
     assert_eq!((&answer["status"], &answer["job"]["state"]), (&json!("stored"), &json!("finished")));
     assert_eq!(answer["job"]["result"]["outcome"], "complete");
-    assert_eq!(answer["job"]["result"]["output"]["base64"], STANDARD.encode(r#"{"a":1}"#));
+    let output = &answer["job"]["result"]["output"];
+    assert_eq!((&output["text"], output.get("base64")), (&json!(r#"{"a":1}"#), None), "{output}");
     // Nobody does this one.
     let answer = runner.client().post(&format!("{NOBODY}?wait_ms=1"), &json!({})).await.json();
     assert_eq!((&answer["job"]["state"], &answer["job"]["result"]), (&json!("ready"), &Value::Null));
@@ -151,8 +186,7 @@ async fn an_id_or_a_unique_value_that_is_there_stores_nothing(runner: TestRunner
 async fn delayed_jobs_of_a_tenant_outside_the_manifest_become_due(runner: TestRunner) {
     let answer = runner.client().post("/v1/tenants/visitor/topics/t/jobs", &json!({ "delay_ms": 50 })).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
-    let due =
-        json!({ "jobs": [{ "spec": { "id": "j", "tenant": "guest", "topic": "t" }, "due": { "after_ms": 50 } }] });
+    let due = json!({ "jobs": [{ "id": "j", "tenant": "guest", "topic": "t", "delay_ms": 50 }] });
     assert_eq!(runner.client().post("/v1/jobs", &due).await.status, 200);
     for tenant in ["visitor", "guest"] {
         until(format!("the job of {tenant} to be due"), SOON, async || {

@@ -147,8 +147,18 @@ async fn an_async_handler_needs_no_grants_until_a_timer_has_to_wait() {
 
 #[test]
 fn urls_are_what_node_makes_of_them() {
+    passes("javascript/url.test.mjs");
+}
+
+#[test]
+fn the_fake_takes_a_state_as_text_or_as_bytes() {
+    passes("javascript/fake.test.mjs");
+}
+
+/// What runs without a component.
+fn passes(script: &str) {
     require(&["node"]);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("javascript/url.test.mjs");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
     let test = std::process::Command::new("node").arg("--test").arg(script).output().unwrap();
     assert!(test.status.success(), "{}", String::from_utf8_lossy(&test.stdout));
 }

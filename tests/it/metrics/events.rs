@@ -45,8 +45,8 @@ on_both_stores! {
 /// Pushes through the door.
 async fn push(runner: &TestRunner, topic: &str, id: &str, script: &Script) -> JobId {
     let (tenant, topic) = topic.split_once('/').unwrap_or(("default", topic));
-    let body = json!({ "base64": base64(&script.to_json()) });
-    let document = json!({ "jobs": [{ "spec": { "id": id, "tenant": tenant, "topic": topic, "body": body } }] });
+    let body = base64(&script.to_json());
+    let document = json!({ "jobs": [{ "id": id, "tenant": tenant, "topic": topic, "body_base64": body }] });
     let answer = runner.client().post("/v1/jobs", &document).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     id.parse().unwrap()
@@ -239,8 +239,7 @@ async fn a_slow_reader_gets_the_number_of_missed_events_and_delays_no_other() {
     let mut jobs = 0;
     // More than waits for it, here and in the sockets on the way.
     until("the reader to be too slow", 4 * SOON, async || {
-        let job =
-            |number| json!({ "spec": { "id": format!("{jobs}-{number}"), "tenant": "default", "topic": "sink" } });
+        let job = |number| json!({ "id": format!("{jobs}-{number}"), "topic": "sink" });
         let document = json!({ "jobs": (0..1000).map(job).collect::<Vec<_>>() });
         assert_eq!(runner.client().post("/v1/jobs", &document).await.status, 200);
         jobs += 1000;

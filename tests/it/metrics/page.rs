@@ -175,7 +175,7 @@ async fn calls_and_requests_are_counted_by_name_and_template(runner: TestRunner)
         assert_eq!(runner.client().get(&format!("/v1/tenants/default/jobs/{id}")).await.status, 404);
     }
     assert_eq!(runner.client().get("/no/such/path-1").await.status, 404);
-    let document = json!({ "jobs": [{ "spec": { "id": "a", "tenant": "default", "topic": "sink" } }] });
+    let document = json!({ "jobs": [{ "id": "a", "topic": "sink" }] });
     assert_eq!(runner.client().post("/v1/jobs", &document).await.status, 200);
 
     let calls = |operation| {
@@ -228,7 +228,7 @@ async fn topics_beyond_the_bound_share_a_series() {
     const BOUND: usize = 1000;
     let runner = runner(On::Memory).await;
     let jobs = |numbers: std::ops::Range<usize>| {
-        let job = |number| json!({ "spec": { "tenant": "many", "topic": format!("t{number:04}"), "id": format!("j{number}") } });
+        let job = |number| json!({ "tenant": "many", "topic": format!("t{number:04}"), "id": format!("j{number}") });
         json!({ "jobs": numbers.map(job).collect::<Vec<_>>() })
     };
     // Three that the page has met before are of the manifest.

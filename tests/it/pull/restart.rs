@@ -27,7 +27,7 @@ async fn client(server: &Process, nth: usize) -> HttpClient {
 }
 
 async fn push(client: &HttpClient, name: &str) {
-    let job = json!({ "spec": { "id": name, "tenant": "default", "topic": "print" } });
+    let job = json!({ "id": name, "topic": "print" });
     assert_eq!(client.post("/v1/jobs", &json!({ "jobs": [job] })).await.status, 200);
 }
 

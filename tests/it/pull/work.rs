@@ -50,7 +50,7 @@ async fn a_worker_claims_a_job_and_its_result_is_kept(runner: TestRunner) {
     let pushed = runner.push("print", b"hello").await;
     let claim = claim_one(&client, "print").await;
     assert_eq!((id(&claim), &claim["attempt"], &claim["attempts_max"]), (pushed.clone(), &json!(1), &json!(3)));
-    assert_eq!(claim["job"]["spec"]["body"]["base64"], BODY);
+    assert_eq!(claim["job"]["spec"]["body"]["text"], "hello");
     let ack = json!({ "result": { "base64": BODY, "content_type": "text/plain" } });
     assert_eq!(settle(&client, json!([{ "lease": claim["lease"], "ack": ack }])).await, json!(["done"]));
     let view = view(&runner, &pushed).await.unwrap();
@@ -317,7 +317,7 @@ async fn follow_ups_appear_with_the_ack(runner: TestRunner) {
     let client = runner.client();
     runner.push("print", b"x").await;
     let claim = claim_one(&client, "print").await;
-    let follow_up = |topic: &str| json!({ "spec": { "id": "next", "tenant": "default", "topic": topic } });
+    let follow_up = |topic: &str| json!({ "id": "next", "topic": topic });
     let settlement = |topic| json!([{ "lease": claim["lease"], "ack": {}, "follow_ups": [follow_up(topic)] }]);
     let refused = json!({ "settlements": settlement("nowhere") });
     assert_eq!(client.post("/v1/tenants/default/leases/settle", &refused).await.status, 400);
@@ -385,14 +385,14 @@ async fn a_malformed_settle_is_refused_and_settles_nothing(runner: TestRunner) {
         json!({ "lease": claim["lease"], "ack": {}, "release": {} }),
         json!({ "lease": claim["lease"], "ack": result(1025) }),
         json!({ "lease": claim["lease"], "release": {}, "follow_ups": [
-            { "spec": { "id": "next", "tenant": "default", "topic": "post" } }
+            { "id": "next", "tenant": "default", "topic": "post" }
         ] }),
         json!({ "lease": claim["lease"], "ack": {}, "follow_ups": [
-            { "spec": { "id": "next", "tenant": "other", "topic": "post" } }
+            { "id": "next", "tenant": "other", "topic": "post" }
         ] }),
         json!({ "lease": claim["lease"], "ack": {}, "follow_ups": [
-            { "spec": { "id": "first", "tenant": "default", "topic": "post" } },
-            { "spec": { "id": "next", "tenant": "default", "topic": "post", "batch": "first" } }
+            { "id": "first", "topic": "post" },
+            { "id": "next", "topic": "post", "batch": "first" }
         ] }),
     ] {
         let refused = client.post("/v1/tenants/default/leases/settle", &json!({ "settlements": [good, bad] })).await;

@@ -105,7 +105,7 @@ async fn a_tenants_limit_of_stored_jobs_refuses_the_next_push(runner: TestRunner
     let jobs = push_of("acme", 3, "");
     assert_eq!(client.post("/v1/jobs", &jobs).await.status, 200);
     assert_wait(&client.post("/v1/jobs", &push_of("acme", 1, "")).await, "too-many-jobs");
-    let (acme, id) = ("acme".parse().unwrap(), jobs["jobs"][0]["spec"]["id"].as_str().unwrap().parse().unwrap());
+    let (acme, id) = ("acme".parse().unwrap(), jobs["jobs"][0]["id"].as_str().unwrap().parse().unwrap());
     runner.store.cancel(&acme, &[id]).await.unwrap();
     let one = push_of("acme", 1, "");
     until("the place to be free", SOON, async || (client.post("/v1/jobs", &one).await.status == 200).then_some(()))

@@ -117,7 +117,7 @@ async fn only_who_may_do_everything_sees_what_a_tenant_hides() {
     assert!(told >= 10, "the operator saw it in {told} answers");
 
     let job = own.get(&format!("{TENANT}/jobs/ready")).await.json();
-    assert_eq!(job["job"]["spec"]["body"], json!({ "base64": "", "content_type": "application/x-hidden" }));
+    assert_eq!(job["job"]["spec"]["body"], json!({ "text": "", "content_type": "application/x-hidden" }));
     assert_eq!(job["job"]["spec"]["metadata"], json!([["told", "hidden"]]));
     // What a producer waits for.
     let again = json!({ "id": "done", "body": {} });

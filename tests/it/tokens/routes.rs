@@ -45,7 +45,7 @@ const fn route(method: &'static str, path: &'static str, body: &'static str, nee
     Route { method, path, body, needs }
 }
 
-const JOBS: &str = r#"{"jobs":[{"spec":{"id":"{job}","tenant":"{tenant}","topic":"{topic}"}}]}"#;
+const JOBS: &str = r#"{"jobs":[{"id":"{job}","tenant":"{tenant}","topic":"{topic}"}]}"#;
 const IDS: &str = r#"{"ids":["{job}"]}"#;
 const CHANGE: &str = r#"{"due":"now"}"#;
 const CHANGE_IDS: &str = r#"{"ids":["{job}"],"due":"now"}"#;
@@ -203,7 +203,7 @@ impl Route {
 pub(super) fn push_of(tenant: &str, count: usize, body: &str) -> Value {
     let job = |n| {
         let id = format!("{n}-{}", gristmill::job::JobId::generate());
-        json!({ "spec": { "id": id, "tenant": tenant, "topic": "mail", "body": { "base64": body } } })
+        json!({ "id": id, "tenant": tenant, "topic": "mail", "body_base64": body })
     };
     json!({ "jobs": (0..count).map(job).collect::<Vec<_>>() })
 }

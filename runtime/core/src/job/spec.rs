@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::Error;
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::links::{AFTER, AfterFailed, Links};
 use super::names::{JobId, Name, TopicId};
@@ -12,22 +14,75 @@ use crate::json::{self, at_most, json_and_stored};
 use crate::time::Timestamp;
 
 /// Bytes and the format they are in. Opaque to the host.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Payload {
     /// The bytes, which the host never looks into.
-    #[schemars(rename = "base64", with = "json::Base64")]
     pub data: Vec<u8>,
     /// A media type such as `application/json`; none means opaque octets.
     pub content_type: Option<String>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Payload", deny_unknown_fields)]
-struct JsonPayload {
-    #[serde(rename = "base64", with = "json::Base64")]
-    data: Vec<u8>,
+impl Payload {
+    /// The bytes as a text that people can read: UTF-8 without control characters besides tabs and ends of lines. With others it would take
+    /// six times the room in JSON.
+    pub fn as_text(&self) -> Option<&str> {
+        let is_control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r');
+        std::str::from_utf8(&self.data).ok().filter(|text| !text.as_bytes().iter().any(is_control))
+    }
+}
+
+json::schema!(named Payload: {
+    "type": "object",
+    "description": "Bytes and their media type. An answer has `text` if they are one, else `base64`; a request may have either.",
+    "properties": {
+        "text": { "type": "string", "description": "UTF-8." },
+        "base64": { "type": "string", "contentEncoding": "base64", "format": "byte", "description": "Any bytes." },
+        "content_type": { "type": ["string", "null"], "description": "A media type such as `application/json`." }
+    },
+    "additionalProperties": false,
+    "oneOf": [{ "required": ["text"] }, { "required": ["base64"] }]
+});
+
+/// [`Payload`] in JSON: what can be read as text is written as it is, and other bytes in base64.
+struct JsonPayload;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PayloadFields {
+    text: Option<String>,
+    base64: Option<Base64Bytes>,
     content_type: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Base64Bytes(#[serde(with = "json::Base64")] Vec<u8>);
+
+impl JsonPayload {
+    fn serialize<S: Serializer>(payload: &Payload, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct InBase64<'a>(#[serde(with = "json::Base64")] &'a [u8]);
+        let mut fields = to.serialize_struct("Payload", 2)?;
+        match payload.as_text() {
+            Some(text) => fields.serialize_field("text", text)?,
+            None => fields.serialize_field("base64", &InBase64(&payload.data))?,
+        }
+        fields.serialize_field("content_type", &payload.content_type)?;
+        fields.end()
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Payload, D::Error> {
+        let PayloadFields { text, base64, content_type } = PayloadFields::deserialize(from)?;
+        let data = match (text, base64) {
+            (Some(text), None) => text.into_bytes(),
+            (None, Some(Base64Bytes(bytes))) => bytes,
+            (Some(_), Some(_)) => {
+                return Err(D::Error::custom("`text` and `base64` are two payloads: leave one of them out"));
+            }
+            (None, None) => return Err(D::Error::custom("a payload has `text` or `base64`")),
+        };
+        Ok(Payload { data, content_type })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -315,12 +370,28 @@ mod tests {
 
     #[test]
     fn a_job_in_json_is_as_the_http_api_documents_it() {
-        let text = r#"{"spec":{"id":"j","tenant":"acme","topic":"mail","body":{"base64":"aGk=","content_type":null},"metadata":[["k","v"]],"key":null,"priority":"low","unique":{"value":"u","window_ms":2},"attempts_max":3,"ttl_ms":null,"keep_result_ms":60000},"due":{"after_ms":5}}"#;
+        let text = r#"{"spec":{"id":"j","tenant":"acme","topic":"mail","body":{"text":"hi","content_type":null},"metadata":[["k","v"]],"key":null,"priority":"low","unique":{"value":"u","window_ms":2},"attempts_max":3,"ttl_ms":null,"keep_result_ms":60000},"due":{"after_ms":5}}"#;
         let job: NewJob = serde_json::from_str(text).unwrap();
         assert_eq!((&*job.spec.body.data, job.due), (&b"hi"[..], Due::After(Duration::from_millis(5))));
         assert_eq!(serde_json::to_string(&job).unwrap(), text);
         let least: NewJob = serde_json::from_str(r#"{"spec":{"id":"j","tenant":"acme","topic":"mail"}}"#).unwrap();
         assert_eq!((least.due, least.spec.body), (Due::Now, Payload::default()));
+    }
+
+    #[test]
+    fn a_payload_in_json_is_text_where_it_is_one() {
+        let forms: [(&[u8], &str); 5] = [
+            (b"{\"n\":1}\n", r#"{"text":"{\"n\":1}\n","content_type":null}"#),
+            ("gr\u{fc}n".as_bytes(), "{\"text\":\"gr\u{fc}n\",\"content_type\":null}"),
+            (b"", r#"{"text":"","content_type":null}"#),
+            (b"\xff\xd8", r#"{"base64":"/9g=","content_type":null}"#),
+            (b"\x01", r#"{"base64":"AQ==","content_type":null}"#),
+        ];
+        for (bytes, written) in forms {
+            let payload = Payload { data: bytes.to_vec(), content_type: None };
+            assert_eq!(serde_json::to_string(&payload).unwrap(), written);
+            assert_eq!(serde_json::from_str::<Payload>(written).unwrap(), payload);
+        }
     }
 
     #[test]
@@ -335,6 +406,8 @@ mod tests {
             r#","topic":"k""#,
             r#","body":["aGk=",null]"#,
             r#","body":{"base64":"aGk=","x":1}"#,
+            r#","body":{"base64":"aGk=","text":"hi"}"#,
+            r#","body":{"content_type":"text/plain"}"#,
             r#","unique":["u",1]"#,
             r#","unique":{"value":"u","x":1}"#,
         ] {

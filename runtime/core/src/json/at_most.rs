@@ -51,6 +51,12 @@ impl Drop for Reading {
     }
 }
 
+/// Reads several documents of a request as one: together their lists take no more memory than those of one may.
+pub fn together<T>(read: impl FnOnce() -> T) -> T {
+    let _reading = Reading::begin();
+    read()
+}
+
 /// Counts an entry of a list.
 fn count<T, E: Error>() -> Result<(), E> {
     let Some(left) = LEFT.get() else { return Ok(()) };
@@ -202,5 +208,7 @@ mod tests {
         assert_eq!(read(&document(entries)).unwrap().large.len(), entries);
         assert!(read(&document(entries + 1)).unwrap_err().starts_with(TOO_LONG));
         assert_eq!(read(&document(entries)).unwrap().large.len(), entries, "each document begins anew");
+        let both = together(|| read(&document(entries)).and_then(|_| read(&document(1))));
+        assert!(both.unwrap_err().starts_with(TOO_LONG), "documents of one request count together");
     }
 }

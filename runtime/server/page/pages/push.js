@@ -1,7 +1,7 @@
 // @ts-check
 // A form for a new job, empty or filled with what another job has.
 import { get, inTenant, post } from '../api.js'
-import { asJson, asText, decoded, encoded } from '../bytes.js'
+import { asJson, asText, bytesOf } from '../bytes.js'
 import { html } from '../html.js'
 import { Choice, Field, Form, JobLink, PRIORITIES } from '../parts.js'
 import { toJob, trailOf } from '../route.js'
@@ -12,7 +12,7 @@ const BLANK = { kind: 'json', body: '{}', type: '', metadata: [], priority: 'nor
 
 /** The same of a job's spec. */
 function filled(spec) {
-  const text = asText(decoded(spec.body.base64))
+  const text = asText(bytesOf(spec.body))
   const json = text === null || (spec.body.content_type ?? 'application/json') !== 'application/json' ? null : asJson(text)
   const [kind, body] = json !== null ? ['json', json] : text !== null ? ['text', text] : ['base64', spec.body.base64]
   const { metadata, priority, key, attempts_max: attempts } = spec
@@ -22,7 +22,7 @@ function filled(spec) {
 /** The body's members of a push. JSON goes as it is written, to the last digit. */
 function members(kind, body) {
   if (kind === 'base64') return `"body_base64":${JSON.stringify(body.trim())}`
-  if (kind === 'text') return `"body_base64":${JSON.stringify(encoded(body))}`
+  if (kind === 'text') return `"body_text":${JSON.stringify(body)}`
   JSON.parse(body)
   return `"body":${body}`
 }

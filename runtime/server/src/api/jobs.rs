@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 
-use crate::admission::{self, Admitted};
+use crate::admission::{Admitted, Place};
 use crate::api::push::{context, keep_context};
 use crate::auth::allowed::{Allowed, AllowedDocument, scope};
 use crate::extract::Document;
@@ -34,7 +34,9 @@ async fn push(
 ) -> Result<Json<wire::PushAnswer>, Problem> {
     let wire::Push { mut jobs } = push;
     keep_context(&mut jobs, context(&state, traceparent.as_ref()).as_ref());
-    let Admitted { jobs, warnings } = state.admit(jobs, admission::listed).await?;
+    // What a command pushes by itself is named by the command.
+    let place = if jobs.len() == 1 { Place::Alone } else { Place::Listed };
+    let Admitted { jobs, warnings } = state.admit(jobs, &place).await?;
     Ok(Json(wire::PushAnswer { pushed: state.store.push(&jobs).await?, warnings }))
 }
 

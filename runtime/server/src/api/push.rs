@@ -6,33 +6,35 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use serde::de::DeserializeOwned;
+use serde_json::json;
 
-use crate::admission::{self, Admitted};
+use crate::admission::{Admitted, Place};
 use crate::api::idempotency::{Idempotency, REPLAYED};
 use crate::api::jobs::PUSH_BYTES;
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
 use crate::auth::origin::media_type;
-use crate::extract::{Document, Head, RequestOf, aside};
+use crate::extract::{Document, Head, LINES, RequestOf, aside, is_document};
 use crate::limits::requests::NoPermit;
-use crate::openapi::AnyOf;
+use crate::openapi::{AnyOf, Argument, Operation};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::stream::watch::{Watch, WatchPermit};
-use crate::wire::push::{Accepted, AcceptedAll, Answered, Bulk, Job, Probe, Status, Waiting};
+use crate::wire::BATCH;
+use crate::wire::push::{Accepted, AcceptedAll, Answered, Bulk, Job, List, Probe, Status, Waiting};
+use crate::wrong_document::{WrongDocument, read, read_any};
 use gristmill_core::job::{NewJob, TopicId};
-use gristmill_core::json::object::Object;
+use gristmill_core::json::at_most::{self, TOO_LONG};
 use gristmill_core::trace::{TRACEPARENT, TraceContext};
 use gristmill_store::Pushed;
 
 /// How much longer than the wait the end of a job is kept for a client that waits for it.
 const ANSWER_GRACE: Duration = Duration::from_secs(60);
 
-const PUSH: &str = "With `Content-Type: application/json` the body is a document: one job, or many in `jobs`. With any other \
-    the request's bytes are the job's body, and its options are query parameters of the same names (`unique` is the value, \
-    `unique_window_ms` its window; no `metadata`).";
+const PUSH: &str = "With `Content-Type: application/json` the body is a document: one job, or a list of jobs, by itself or in \
+    `jobs`. With `application/x-ndjson` it has a job on each line. With any other the request's bytes are the job's body, and its \
+    options are query parameters of the same names (`unique` is the value, `unique_window_ms` its window; no `metadata`).";
 
 pub(crate) fn routes() -> Routes {
     Routes::of("jobs")
@@ -46,13 +48,21 @@ pub(crate) fn routes() -> Routes {
 }
 
 /// What a request may bring.
-type Pushing = (Document<AnyOf<Job, Bulk>>, (Head<Query<Waiting>>, Idempotency));
+type Pushing = ((Document<AnyOf<Job, AnyOf<Bulk, List>>>, Lines), (Head<Query<Waiting>>, Idempotency));
+
+/// The other form of many jobs.
+struct Lines;
+
+impl Argument for Lines {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.body(LINES, json!({ "type": "string", "description": "A `PushJob` on each line." }));
+    }
+}
 
 /// What a request wants to have pushed.
 struct Order {
     jobs: Vec<NewJob>,
-    /// One job was asked for by itself, not in a list.
-    alone: bool,
+    place: Place,
     idempotency: Option<Idempotency>,
     patience: Option<Duration>,
 }
@@ -105,7 +115,7 @@ async fn push(
 
 async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: Request) -> Result<Stored, Problem> {
     let context = context(state, request.headers().get(TRACEPARENT));
-    let Order { mut jobs, alone, idempotency, patience } = read(topic.clone(), request).await?;
+    let Order { mut jobs, place, idempotency, patience } = ordered(topic.clone(), request).await?;
     keep_context(&mut jobs, context.as_ref());
     let mut wait = None;
     if let Some(patience) = patience {
@@ -115,8 +125,8 @@ async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: 
             job.spec.keep_result = job.spec.keep_result.max(Some(patience + ANSWER_GRACE));
         }
     }
-    let place = if alone { admission::alone } else { admission::listed };
-    let Admitted { jobs, warnings } = state.admit_whole(jobs, place).await?;
+    let Admitted { jobs, warnings } = state.admit_whole(jobs, &place).await?;
+    let alone = place == Place::Alone;
     let pushed = state.store.push(&jobs).await?;
     let may_read = identity.may(Scope::Read, &topic.tenant).is_ok();
     let (mut answers, mut replayed) = (Vec::with_capacity(pushed.len()), false);
@@ -141,7 +151,7 @@ async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: 
     Ok(Stored { answers, warnings, alone, replayed, wait })
 }
 
-async fn read(topic: TopicId, request: Request) -> Result<Order, Problem> {
+async fn ordered(topic: TopicId, request: Request) -> Result<Order, Problem> {
     let (headers, uri) = (request.headers().clone(), request.uri().clone());
     let media = media_type(&headers).ok_or_else(|| {
         Problem::new(
@@ -155,32 +165,66 @@ async fn read(topic: TopicId, request: Request) -> Result<Order, Problem> {
 
 fn understand(topic: &TopicId, media: &str, headers: &HeaderMap, uri: &Uri, body: Bytes) -> Result<Order, Problem> {
     let idempotency = Idempotency::of(headers, &[media.as_bytes(), asked(uri).as_bytes(), &body])?;
-    if media != "application/json" {
+    if !is_document(media) {
         let written = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or(media);
         let options = uri.query().unwrap_or_default();
         let (job, wait_ms) = Job::of_bytes(body.into(), written.into(), options).map_err(bad)?;
         let job = sign(job, topic, idempotency.as_ref(), 0).map_err(bad)?;
-        return Ok(Order { jobs: vec![job], alone: true, idempotency, patience: wait_ms.patience() });
+        return Ok(Order { jobs: vec![job], place: Place::Alone, idempotency, patience: wait_ms.patience() });
     }
     let Query(Waiting { wait_ms }) = Query::try_from_uri(uri)?;
-    let Probe { jobs } = of(&body)?;
-    let alone = jobs.is_none();
-    let written = if alone { vec![of(&body)?] } else { of::<Bulk>(&body)?.jobs };
+    let written = at_most::together(|| written(media, &body))?;
     let patience = wait_ms.patience();
-    if patience.is_some() && !alone {
+    if patience.is_some() && written.place != Place::Alone {
         return Err(bad("`wait_ms` waits for one job: push it by itself".into()));
     }
-    let place = if alone { admission::alone } else { admission::listed };
-    let numbered = written.into_iter().enumerate();
+    let Written { jobs, place } = written;
+    let numbered = jobs.into_iter().enumerate();
     let jobs = numbered.map(|(index, job)| {
-        sign(job, topic, idempotency.as_ref(), index).map_err(|wrong| bad(format!("{}{wrong}", place(index))))
+        sign(job, topic, idempotency.as_ref(), index).map_err(|wrong| bad(format!("{}{wrong}", place.of(index))))
     });
-    Ok(Order { jobs: jobs.collect::<Result<_, _>>()?, alone, idempotency, patience })
+    Ok(Order { jobs: jobs.collect::<Result<_, _>>()?, place, idempotency, patience })
 }
 
-fn of<T: DeserializeOwned>(document: &[u8]) -> Result<T, Problem> {
-    let Json(Object(of)) = Json::from_bytes(document)?;
-    Ok(of)
+/// Jobs as a request has them.
+struct Written {
+    jobs: Vec<Job>,
+    place: Place,
+}
+
+fn written(media: &str, body: &[u8]) -> Result<Written, Problem> {
+    if media == LINES {
+        return lines(body);
+    }
+    if body.trim_ascii_start().starts_with(b"[") {
+        let List(jobs) = read_any(body).map_err(|wrong: WrongDocument| wrong.within("jobs"))?;
+        return Ok(Written { jobs, place: Place::Listed });
+    }
+    let Probe { jobs } = read(body)?;
+    Ok(match jobs {
+        None => Written { jobs: vec![read(body)?], place: Place::Alone },
+        Some(_) => Written { jobs: read::<Bulk>(body)?.jobs, place: Place::Listed },
+    })
+}
+
+/// A job on each line. Empty lines count, and are no jobs.
+fn lines(body: &[u8]) -> Result<Written, Problem> {
+    let (mut jobs, mut numbers) = (Vec::new(), Vec::new());
+    for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
+        let (line, number) = (line.trim_ascii(), index + 1);
+        if line.is_empty() {
+            continue;
+        }
+        if jobs.len() == BATCH {
+            return Err(Problem::new(
+                Code::TooLarge,
+                format!("{TOO_LONG}at most {BATCH} jobs are allowed (line {number})"),
+            ));
+        }
+        jobs.push(read(line).map_err(|wrong| wrong.on_line(number))?);
+        numbers.push(number);
+    }
+    Ok(Written { jobs, place: Place::Lines(numbers) })
 }
 
 fn sign(job: Job, topic: &TopicId, idempotency: Option<&Idempotency>, index: usize) -> Result<NewJob, String> {

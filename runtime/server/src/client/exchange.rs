@@ -36,6 +36,12 @@ pub(super) struct Server {
     pub(super) meant: Option<StoreId>,
 }
 
+/// What was asked for makes no sense, or is larger than allowed: the source of a [`StoreError::Refused`]. No repetition helps, and nothing is
+/// wrong with the store.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongRequest(pub String);
+
 /// A request.
 #[derive(Debug)]
 pub(super) struct Question {
@@ -192,6 +198,7 @@ impl Server {
             Code::TokenMissing | Code::TokenInvalid => {
                 anyhow!("{} (commands say one with --token or GRISTMILL_TOKEN)", problem.detail)
             }
+            Code::BadRequest | Code::TooLarge => anyhow::Error::new(WrongRequest(problem.detail.clone())),
             _ => anyhow!("{}", problem.detail),
         };
         StoreError::Refused { store, doing, source }

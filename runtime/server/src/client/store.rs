@@ -15,6 +15,7 @@ use super::exchange::{Question, Server};
 use super::stream;
 use crate::problem::Code;
 use crate::wire::dead::Groups;
+use crate::wire::push::{Bulk, Job};
 use crate::wire::topic::{TopicSeen, TopicServing, TopicsSeen};
 use crate::wire::worker::{Worker, WorkerKind, Workers};
 use crate::wire::{self, BATCH};
@@ -110,7 +111,7 @@ impl RemoteStore {
         const DOING: &str = "push jobs";
         let (mut all, mut all_warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
         for chunk in chunks(jobs) {
-            let push = wire::Push { jobs: chunk.to_vec() };
+            let push = Bulk { jobs: chunk.iter().map(Job::addressed).collect() };
             let question = Question::post("/v1/jobs".into(), &push, DOING);
             let wire::PushAnswer { pushed, warnings } = self.server.ask(question).await?;
             all.extend(self.complete(chunk.len(), DOING, pushed)?);

@@ -20,7 +20,7 @@ use super::query::Query;
 use super::refusal::Refusal;
 use super::request::RequestContext;
 use super::throttle::{Action, Counted};
-use crate::admission::{self, Admitted};
+use crate::admission::{Admitted, Place};
 use crate::extract::aside;
 use crate::limits::requests::{NoPermit, Permit};
 use gristmill_core::admission::{ATTEMPTS, LONGEST};
@@ -185,7 +185,7 @@ async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
 async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> Result<Vec<JobId>, Refusal> {
     let topic_ttl = api.state.topics().admission().rules(&queue.topic).ttl;
     let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, topic_ttl, body)).collect();
-    let Admitted { jobs, warnings } = api.state.admit_whole(jobs.ok_or(Refusal::Internal)?, admission::alone).await?;
+    let Admitted { jobs, warnings } = api.state.admit_whole(jobs.ok_or(Refusal::Internal)?, &Place::Alone).await?;
     for warning in warnings.iter().filter(|_| api.should_warn(&queue.topic)) {
         tracing::warn!(target: "gristmill::lmstfy", "{warning}");
     }

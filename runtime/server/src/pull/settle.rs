@@ -87,7 +87,7 @@ async fn settle(
         let lease = lease::read(&tenant, &asked.lease).map_err(named)?;
         let entry = topics.get(&lease.claim.lease.topic);
         let limits = entry.map_or_else(Limits::default, |entry| entry.topic.limits);
-        let (outcome, follow_ups) = read(asked, &limits).map_err(named)?;
+        let (outcome, follow_ups) = read(asked, &limits, &tenant).map_err(named)?;
         let follow_ups = admit_follow_ups(&lease.claim, entry, follow_ups).map_err(named)?;
         let claim = claim_to_settle(&*state.store, lease, &outcome).await?;
         decided.push(decide(&claim, entry.map(|entry| &entry.topic), outcome, follow_ups));
@@ -126,7 +126,7 @@ async fn claim_to_settle(store: &dyn Store, lease: WorkerLease, outcome: &Outcom
 }
 
 /// How the attempt ended, as the worker says, and the jobs that follow from it.
-fn read(asked: wire::Settlement, limits: &Limits) -> Result<(Outcome, Vec<NewJob>), Problem> {
+fn read(asked: wire::Settlement, limits: &Limits, tenant: &Name) -> Result<(Outcome, Vec<NewJob>), Problem> {
     let outcome = match (asked.ack, asked.retry, asked.snooze_ms, asked.bury, asked.release) {
         (Some(ack), None, None, None, None) => {
             let result = ack.result;
@@ -150,7 +150,11 @@ fn read(asked: wire::Settlement, limits: &Limits) -> Result<(Outcome, Vec<NewJob
     if !(takes_follow_ups || asked.follow_ups.is_empty()) {
         return Err(Problem::new(Code::BadRequest, "`follow_ups` go with `ack` and `snooze_ms` only"));
     }
-    Ok((outcome, asked.follow_ups))
+    let follow_ups = asked.follow_ups.into_iter().enumerate().map(|(index, job)| {
+        let wrong = |wrong: String| Problem::new(Code::BadRequest, format!("follow_ups[{index}]: {wrong}"));
+        job.into_addressed(tenant).map_err(wrong)
+    });
+    Ok((outcome, follow_ups.collect::<Result<_, _>>()?))
 }
 
 fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Problem> {

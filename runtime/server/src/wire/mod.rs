@@ -92,13 +92,23 @@ pub(super) struct Tenants {
     pub(super) tenants: Vec<Name>,
 }
 
-/// Jobs of any tenants.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// Jobs of any topics, as they are written: each names its own.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "push::Bulk")]
 pub(super) struct Push {
-    #[serde(deserialize_with = "at_most::objects::<BATCH, _, _>")]
-    #[schemars(length(max = BATCH))]
     pub(super) jobs: Vec<NewJob>,
+}
+
+impl TryFrom<push::Bulk> for Push {
+    type Error = String;
+
+    fn try_from(push::Bulk { jobs }: push::Bulk) -> Result<Self, String> {
+        let tenant = Name::default_tenant();
+        let named = |(index, job): (usize, push::Job)| {
+            job.into_addressed(&tenant).map_err(|wrong| format!("jobs[{index}]: {wrong}"))
+        };
+        Ok(Self { jobs: jobs.into_iter().enumerate().map(named).collect::<Result<_, _>>()? })
+    }
 }
 
 /// What became of each job, in the order of the request.

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BATCH, Base64, Nothing};
-use gristmill_core::job::{Job, Name, NewJob, Payload};
+use super::{BATCH, Base64, Nothing, push};
+use gristmill_core::job::{Job, Name, Payload};
 use gristmill_core::json::{at_most, object};
 use gristmill_core::outcome::{Reason, Settled};
 use gristmill_core::time::Timestamp;
@@ -146,7 +146,7 @@ pub(crate) struct Settlement {
     /// `follow-ups`.
     #[serde(default, deserialize_with = "at_most::objects::<FOLLOW_UPS, _, _>")]
     #[schemars(length(max = FOLLOW_UPS))]
-    pub(crate) follow_ups: Vec<NewJob>,
+    pub(crate) follow_ups: Vec<push::Job>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,6 +1,7 @@
 //! Jobs as people write them: `{"body": {"to": "ada"}, "delay_ms": 5000}`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -11,33 +12,46 @@ use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use super::{BATCH, Base64, JobView};
+use crate::wrong_document::{read, sentence};
 use gristmill_core::admission::LATEST;
 use gristmill_core::job::{
-    AFTER, AfterFailed, Due, JobId, JobSpec, Links, NewJob, PAIRS, Payload, Priority, TopicId, Unique,
+    AFTER, AfterFailed, Due, JobId, JobSpec, Links, Name, NewJob, PAIRS, Payload, Priority, TopicId, Unique,
 };
-use gristmill_core::json::object::{self, Object};
 use gristmill_core::json::{self, at_most};
 use gristmill_core::time::Timestamp;
 
 const JSON: &str = "application/json";
-/// Fields of a document that the body of another request stands for.
-const BODY: [&str; 4] = ["body", "body_base64", "content_type", "metadata"];
+/// Fields of a document that the body and the path of another request stand for.
+const NOT_IN_QUERY: [&str; 7] = ["body", "body_text", "body_base64", "content_type", "metadata", "tenant", "topic"];
 
 /// A job to push.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "PushJob", extend("allOf" = [{"not": {"required": ["body", "body_base64"]}}, {"not": {"required": ["delay_ms", "at_ms"]}}]))]
+#[schemars(rename = "PushJob", extend("allOf" = [
+    {"not": {"required": ["body", "body_base64"]}}, {"not": {"required": ["body", "body_text"]}},
+    {"not": {"required": ["body_text", "body_base64"]}}, {"not": {"required": ["delay_ms", "at_ms"]}},
+]))]
 pub(crate) struct Job {
+    /// Where the path names no topic: the job's. It is needed there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    topic: Option<Name>,
+    /// Where the path names no tenant: the job's. `default` if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenant: Option<Name>,
     /// Any JSON, kept as it is written, to the last digit of a number. Its media type is `application/json` unless
     /// `content_type` says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "written")]
     #[schemars(with = "Value")]
     body: Option<Box<RawValue>>,
+    /// A text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body_text: Option<String>,
     /// Any bytes.
     body_base64: Option<Base64>,
     content_type: Option<String>,
-    /// At most one job of the topic holds this value: until it is over, or for `window_ms`.
-    #[serde(default, deserialize_with = "object::maybe")]
+    /// At most one job of the topic holds this value: until it is over, or for `window_ms`. A text is the value alone.
+    #[serde(default, deserialize_with = "unique")]
+    #[schemars(with = "Option<UniqueOrText>")]
     unique: Option<Unique>,
     /// For the handler. Names may repeat.
     #[serde(default, deserialize_with = "at_most::pairs::<PAIRS, _>", serialize_with = "as_object")]
@@ -77,13 +91,33 @@ pub(crate) struct Job {
 }
 
 /// Jobs to push.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PushJobs")]
 pub(crate) struct Bulk {
     #[serde(deserialize_with = "at_most::objects::<BATCH, _, _>")]
     #[schemars(length(max = BATCH))]
     pub(crate) jobs: Vec<Job>,
+}
+
+/// The same as a list alone.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(crate) struct List(
+    #[serde(deserialize_with = "at_most::objects::<BATCH, _, _>")]
+    #[schemars(length(max = BATCH))]
+    pub(crate) Vec<Job>,
+);
+
+/// A value, or a value and how long it is held.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "describes what `unique` reads")]
+enum UniqueOrText {
+    Text(String),
+    Unique(Unique),
 }
 
 /// Tells one job from many.
@@ -169,23 +203,40 @@ impl WaitMs {
 }
 
 fn text(error: serde_json::Error) -> String {
-    error.to_string()
+    sentence(&error.to_string())
 }
 
 /// Reads a job as a push over HTTP has it, such as `{"body": {"to": "ada"}, "delay_ms": 5000}`. It gets a new id if it has none.
 ///
 /// # Errors
-/// In words: what is wrong with the document, and in which column.
+/// In words: what is wrong with the document, and where.
 pub fn new_job(document: &str, topic: &TopicId) -> Result<NewJob, String> {
-    let Object(job): Object<Job> = serde_json::from_str(document).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        let text = error.to_string();
-        match text.strip_suffix(&format!(" at line {line} column {column}")) {
-            Some(text) => format!("{text} in column {column}"),
-            None => text,
+    read::<Job>(document.as_bytes()).map_err(|wrong| wrong.to_string())?.into_new(topic.clone())
+}
+
+/// A text is the value of a unique without a window.
+fn unique<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Unique>, D::Error> {
+    struct Either;
+    impl<'de> de::Visitor<'de> for Either {
+        type Value = Option<Unique>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a text, or an object with `value`")
         }
-    })?;
-    job.into_new(topic.clone())
+
+        fn visit_str<E: de::Error>(self, value: &str) -> Result<Self::Value, E> {
+            Ok(Some(Unique { value: value.to_owned(), window: None }))
+        }
+
+        fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+            Unique::deserialize(de::value::MapAccessDeserializer::new(map)).map(Some)
+        }
+
+        fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+    }
+    from.deserialize_any(Either)
 }
 
 /// Also `null`, which is a body like any other.
@@ -208,7 +259,10 @@ impl Job {
             Due::At(at) => (None, Some(at)),
         };
         Self {
+            topic: None,
+            tenant: None,
             body: None,
+            body_text: None,
             body_base64: Some(Base64(spec.body.data)),
             content_type: spec.body.content_type,
             unique: spec.unique.filter(|_| is_named),
@@ -226,6 +280,12 @@ impl Job {
             batch: spec.links.batch,
             open: spec.links.open,
         }
+    }
+
+    /// The document of a job for a path that names no topic.
+    pub(crate) fn addressed(job: &NewJob) -> Self {
+        let TopicId { tenant, topic } = job.spec.topic.clone();
+        Self { topic: Some(topic), tenant: Some(tenant), ..Self::of(job, true) }
     }
 
     /// The job whose body is `data`. Its options are in the query, under the names that a document has for them; `unique`
@@ -246,8 +306,8 @@ impl Job {
             } else {
                 Value::from(text)
             };
-            if BODY.contains(&&*name) {
-                return Err(format!("`{name}`: the request's body is the job's"));
+            if NOT_IN_QUERY.contains(&&*name) {
+                return Err(format!("`{name}`: the request's body is the job's, and its path names the topic"));
             }
             if options.insert(name.to_string(), value).is_some() {
                 return Err(format!("`{name}` is given twice"));
@@ -270,20 +330,32 @@ impl Job {
         self.id.is_some()
     }
 
+    /// The job, for the topic that it names. `tenant` is meant where it names none.
+    ///
+    /// # Errors
+    /// In words: what is missing, or does not go together.
+    pub(crate) fn into_addressed(mut self, tenant: &Name) -> Result<NewJob, String> {
+        let topic = self.topic.take().ok_or("`topic` is missing")?;
+        let tenant = self.tenant.take().unwrap_or_else(|| tenant.clone());
+        self.into_new(TopicId { tenant, topic })
+    }
+
     /// # Errors
     /// In words: what does not go together.
     pub(crate) fn into_new(self, topic: TopicId) -> Result<NewJob, String> {
-        let body = match (self.body, self.body_base64) {
-            (Some(_), Some(_)) => return Err("`body` and `body_base64` are two bodies: leave one of them out".into()),
-            (Some(written), None) => {
+        if self.topic.is_some() || self.tenant.is_some() {
+            return Err("`topic` and `tenant` are said already: leave them out".into());
+        }
+        let (data, content_type) = match (self.body, self.body_text, self.body_base64) {
+            (Some(written), None, None) => {
                 let content_type = self.content_type.or_else(|| Some(JSON.into()));
-                Payload { data: Box::<str>::from(written).into_string().into_bytes(), content_type }
+                (Box::<str>::from(written).into_string().into_bytes(), content_type)
             }
-            (None, bytes) => {
-                let data = bytes.map(|Base64(bytes)| bytes).unwrap_or_default();
-                Payload { data, content_type: self.content_type }
-            }
+            (None, Some(text), None) => (text.into_bytes(), self.content_type),
+            (None, None, bytes) => (bytes.map(|Base64(bytes)| bytes).unwrap_or_default(), self.content_type),
+            _ => return Err("`body`, `body_text` and `body_base64` are different bodies: say one of them".into()),
         };
+        let body = Payload { data, content_type };
         let due = match (self.delay, self.at_ms) {
             (None, None) => Due::Now,
             (Some(delay), None) => Due::After(delay),
@@ -311,11 +383,11 @@ impl Job {
 mod tests {
     use super::*;
 
-    /// What a job is written as between servers reads as the same job.
+    /// What a command sends to a server reads as the same job.
     fn check(job: Result<NewJob, String>) -> Result<(bool, bool), String> {
         let job = job?;
-        let again: NewJob = serde_json::from_slice(&serde_json::to_vec(&job).unwrap()).unwrap();
-        assert_eq!(again, job);
+        let sent: Job = read(&serde_json::to_vec(&Job::addressed(&job)).unwrap()).unwrap();
+        assert_eq!(sent.into_addressed(&"other".parse().unwrap()), Ok(job.clone()));
         Ok((job.due == Due::Now, job.spec.unique.is_some()))
     }
 
@@ -324,11 +396,26 @@ mod tests {
         let whole = br#"{"body": {"to": [1.50, "ada"]}, "unique": {"value": "u", "window_ms": 5}, "metadata": {"a": "b", "a": "c"},
             "id": "j1", "delay_ms": 5000, "priority": "low", "attempts_max": 3, "ttl_ms": 9, "keep_result_ms": 1, "key": "k",
             "after": ["a"], "after_failed": "run", "batch": "b", "open": true}"#;
-        let known: [&[u8]; 3] =
-            [whole, br#"{"body_base64": "AAEC", "content_type": "a/b", "at_ms": 1795176246000}"#, b"{}"];
+        let known: [&[u8]; 4] = [
+            whole,
+            br#"{"body_base64": "AAEC", "content_type": "a/b", "at_ms": 1795176246000}"#,
+            br#"{"body_text": "hi", "unique": "u"}"#,
+            b"{}",
+        ];
         gristmill_fuzz::check("push-document", &known, |input| {
             check(new_job(&String::from_utf8_lossy(input), &"acme/mail".parse().unwrap()))
         });
+    }
+
+    #[test]
+    fn a_unique_value_may_be_a_text() {
+        let job = |unique: &str| new_job(&format!(r#"{{"unique": {unique}}}"#), &"mail".parse().unwrap());
+        let unique = |text: &str| job(text).map(|job| job.spec.unique);
+        assert_eq!(unique(r#""u2""#), unique(r#"{"value": "u2"}"#));
+        assert_eq!(unique("null"), Ok(None));
+        for wrong in ["2", "[\"u2\", 1]"] {
+            assert!(unique(wrong).unwrap_err().starts_with("unique: expected a text, or an object"), "{wrong}");
+        }
     }
 
     #[test]

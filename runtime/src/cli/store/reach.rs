@@ -123,7 +123,7 @@ impl Way {
             match owner(path) {
                 Ok(None) => {}
                 Ok(Some(Owner { http: None, pid, .. })) => {
-                    return Ok(Err(StoreError::Owned { store: path.display().to_string(), owner: pid }));
+                    return Ok(Err(StoreError::Owned { store: path.display().to_string(), owner: pid, http: None }));
                 }
                 Ok(Some(owner)) => return Ok(self.owners_server(path, owner).await.map(Reached::from)),
                 Err(problem) => return Ok(Err(problem)),

@@ -241,7 +241,7 @@ pub(super) fn is_taken(error: &StoreError) -> bool {
 
 fn not_taken(path: &Path, problem: NotTaken) -> StoreError {
     let error = match problem {
-        NotTaken::Owned(owner) => return StoreError::Owned { store: name(path), owner: owner.pid },
+        NotTaken::Owned(owner) => return StoreError::Owned { store: name(path), owner: owner.pid, http: owner.http },
         NotTaken::OwnerFileReplaced => {
             return StoreError::Refused { store: name(path), doing: DOING, source: OwnerFileReplaced.into() };
         }

@@ -10,6 +10,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
+
 use crate::{ServerName, StoreError};
 use gristmill_core::token::TokenText;
 use parking_lot::Mutex;
@@ -36,7 +38,19 @@ pub struct Owner {
 /// [`StoreError::Unavailable`]: the file beside the database cannot be read.
 pub fn owner(path: &Path) -> Result<Option<Owner>, StoreError> {
     let file = beside(path);
-    look(&file).map_err(|error| away(&file, error))
+    look(&file).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => not_ours(path, &file, &error),
+        _ => away(&file, error),
+    })
+}
+
+fn not_ours(path: &Path, file: &Path, error: &io::Error) -> StoreError {
+    let source = anyhow!(
+        "failed to read {}, which says who owns it: {error}\nRun the command as that file's user, or ask the store's server: \
+         `--server http://ADDRESS`, with a token if it wants one.",
+        file.display()
+    );
+    StoreError::Unavailable { store: path.display().to_string(), source }
 }
 
 /// The lock, held until this is dropped.
@@ -106,8 +120,8 @@ impl Announcement {
             Ok(announcement)
         });
         begun.map_err(|problem| match problem {
-            NotTaken::Owned(owner) => StoreError::Owned { store: "memory".into(), owner: owner.pid },
-            NotTaken::OwnerFileReplaced => StoreError::Owned { store: "memory".into(), owner: UNKNOWN.pid },
+            NotTaken::Owned(owner) => StoreError::Owned { store: "memory".into(), owner: owner.pid, http: owner.http },
+            NotTaken::OwnerFileReplaced => StoreError::Owned { store: "memory".into(), owner: UNKNOWN.pid, http: None },
             NotTaken::Io(error) => away(&beside(path), error),
         })
     }
@@ -201,4 +215,17 @@ pub(super) fn real(path: &Path) -> PathBuf {
 
 fn away(path: &Path, error: io::Error) -> StoreError {
     StoreError::Unavailable { store: path.display().to_string(), source: error.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_users_store_is_named_with_the_way_to_its_server() {
+        let error = io::Error::from(io::ErrorKind::PermissionDenied);
+        let said = format!("{:#}", anyhow::Error::new(not_ours(Path::new("g.db"), Path::new("g.db.owner"), &error)));
+        assert!(said.starts_with("the store at g.db is unavailable: failed to read g.db.owner"), "{said}");
+        assert!(said.contains("--server http://ADDRESS"), "{said}");
+    }
 }

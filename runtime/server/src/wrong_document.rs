@@ -1,0 +1,207 @@
+//! What is wrong with a document, for people: which field, what is expected there, and where it stands. What serde says is for programmers.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+
+use gristmill_core::json::object::Object;
+
+/// Why a document cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct WrongDocument {
+    /// The field, such as `jobs[3].delay_ms`. Empty: the document.
+    place: String,
+    sentence: String,
+    /// The line, unless it is the first one, and the column.
+    at: Option<(Option<usize>, usize)>,
+}
+
+/// Reads a document that is an object.
+///
+/// # Errors
+/// It is none, or says what no field takes.
+pub(crate) fn read<T: DeserializeOwned>(document: &[u8]) -> Result<T, WrongDocument> {
+    read_any::<Object<T>>(document).map(|Object(read)| read)
+}
+
+/// Reads a document of any form.
+///
+/// # Errors
+/// It is none, or says what no field takes.
+pub(crate) fn read_any<T: DeserializeOwned>(document: &[u8]) -> Result<T, WrongDocument> {
+    let mut from = serde_json::Deserializer::from_slice(document);
+    let read = serde_path_to_error::deserialize(&mut from).map_err(|wrong| WrongDocument::of(&wrong))?;
+    from.end().map_err(|wrong| WrongDocument::at("", &wrong))?;
+    Ok(read)
+}
+
+impl WrongDocument {
+    /// What made a reader of ours, or of a library, give up.
+    pub(crate) fn find(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(wrong) = error.downcast_ref() {
+                return Some(Self::of(wrong));
+            }
+            if let Some(wrong) = error.downcast_ref::<serde_json::Error>() {
+                return Some(Self::at("", wrong));
+            }
+            // Of a query: without line and column.
+            if let Some(wrong) = error.downcast_ref::<serde_path_to_error::Error<serde::de::value::Error>>() {
+                return Some(Self::saying(&wrong.path().to_string(), &wrong.inner().to_string(), None));
+            }
+            cause = error.source();
+        }
+        None
+    }
+
+    fn of(wrong: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        Self::at(&wrong.path().to_string(), wrong.inner())
+    }
+
+    fn at(path: &str, wrong: &serde_json::Error) -> Self {
+        let (line, column) = (wrong.line(), wrong.column());
+        let said = wrong.to_string();
+        let message = said.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&said);
+        let is_none = matches!(wrong.classify(), Category::Syntax | Category::Eof);
+        let message = if is_none { Cow::from(format!("this is no JSON: {message}")) } else { message.into() };
+        Self::saying(path, &message, (line > 0).then_some(((line > 1).then_some(line), column)))
+    }
+
+    fn saying(path: &str, message: &str, at: Option<(Option<usize>, usize)>) -> Self {
+        let path = if path == "." { "" } else { path };
+        // A field that should not be there is named by the sentence.
+        let named = ["unknown field `", "duplicate field `"].iter().find_map(|begin| message.strip_prefix(begin));
+        let field = named.and_then(|rest| rest.split_once('`')).map_or("", |(field, _)| field);
+        let place = path.strip_suffix(field).unwrap_or(path).trim_end_matches('.');
+        Self { place: place.into(), sentence: sentence(message), at }
+    }
+
+    /// The same of a part of something larger, such as `jobs`.
+    pub(crate) fn within(self, whole: &str) -> Self {
+        Self { place: format!("{whole}{}", self.place), ..self }
+    }
+
+    /// The same of a line of a request that has a document in each.
+    pub(crate) fn on_line(self, line: usize) -> Self {
+        Self { at: self.at.map(|(_, column)| (Some(line), column)), ..self }
+    }
+}
+
+impl fmt::Display for WrongDocument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.place.is_empty() {
+            write!(f, "{}: ", self.place)?;
+        }
+        f.write_str(&self.sentence)?;
+        match self.at {
+            Some((Some(line), column)) => write!(f, " (line {line}, column {column})"),
+            Some((None, column)) => write!(f, " (column {column})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What serde says, in words. What our own types say stays as it is.
+pub(crate) fn sentence(message: &str) -> String {
+    let quoted = |rest: &str| rest.split_once('`').map(|(name, rest)| (name.to_owned(), rest.to_owned()));
+    if let Some((field, rest)) = message.strip_prefix("unknown field `").and_then(quoted) {
+        return match rest.strip_prefix(", expected ") {
+            Some(fields) => format!("there is no field `{field}`, only {}", fields.trim_start_matches("one of ")),
+            None => format!("there is no field `{field}`"),
+        };
+    }
+    if let Some((field, _)) = message.strip_prefix("missing field `").and_then(quoted) {
+        return format!("`{field}` is missing");
+    }
+    if let Some((field, _)) = message.strip_prefix("duplicate field `").and_then(quoted) {
+        return format!("`{field}` is there twice");
+    }
+    if let Some((word, rest)) = message.strip_prefix("unknown variant `").and_then(quoted) {
+        let words = rest.trim_start_matches(", expected ").trim_start_matches("one of ");
+        return format!("`{word}` is none of {words}");
+    }
+    let mismatch = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    match mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
+        Some((found, expected)) => format!("expected {}, not {}", expectation(expected), finding(found)),
+        None => message.into(),
+    }
+}
+
+fn expectation(serde: &str) -> &str {
+    match serde {
+        "a string" | "a borrowed string" | "string" => "a text",
+        "u64" | "u32" | "u16" | "u8" | "usize" | "i64" | "i32" => "a whole number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        "unit" => "null",
+        named if named.starts_with("struct ") => "an object",
+        other => other,
+    }
+}
+
+fn finding(serde: &str) -> String {
+    let bare = |number: &str| number.trim_matches('`').to_owned();
+    match serde.split_once(' ') {
+        Some(("string", text)) => format!("the text {text}"),
+        Some(("integer" | "boolean", value)) => bare(value),
+        Some(("floating", rest)) => bare(rest.trim_start_matches("point ")),
+        _ => match serde {
+            "sequence" => "a list".into(),
+            "map" => "an object".into(),
+            "null" | "unit value" => "null".into(),
+            other => other.into(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_core::json::object;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only read")]
+    struct Fields {
+        wait_ms: Option<u64>,
+        name: Option<String>,
+        #[serde(default, deserialize_with = "object::maybe")]
+        inner: Option<Inner>,
+        jobs: Option<Vec<Object<Inner>>>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only read")]
+    struct Inner {
+        to: String,
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_document_is_said_in_words_and_where() {
+        let cases = [
+            (r#"{"wait_ms": "5s"}"#, "wait_ms: expected a whole number, not the text \"5s\" (column 16)"),
+            (r#"{"wait_ms": -1}"#, "wait_ms: expected a whole number, not -1 (column 14)"),
+            (r#"{"wait_ms": 1.5}"#, "wait_ms: expected a whole number, not 1.5 (column 15)"),
+            (r#"{"name": [1]}"#, "name: expected a text, not a list (column 9)"),
+            (r#"{"inner": 1}"#, "inner: expected an object, not 1 (column 11)"),
+            (r#"{"inner": {}}"#, "inner: `to` is missing (column 12)"),
+            ("{\n\"inner\": {\"ot\": 1}}", "inner: there is no field `ot`, only `to` (line 2, column 14)"),
+            (r#"{"jobs": [{"to": "a"}, {"to": null}]}"#, "jobs[1].to: expected a text, not null (column 34)"),
+            (r#"{"nmae": 1}"#, "there is no field `nmae`, only `wait_ms`, `name`, `inner`, `jobs` (column 7)"),
+            (r#"{"name": "a", "name": "b"}"#, "`name` is there twice (column 20)"),
+            ("[]", "expected an object, not a list (column 0)"),
+            ("{", "this is no JSON: EOF while parsing an object (column 1)"),
+            ("{} x", "this is no JSON: trailing characters (column 4)"),
+        ];
+        for (document, words) in cases {
+            assert_eq!(read::<Fields>(document.as_bytes()).unwrap_err().to_string(), words, "{document}");
+        }
+    }
+}
