@@ -137,7 +137,7 @@ async fn started(manifest: &Path) -> Process {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_twenty_times_it_loses_nothing_and_acks_everything_once() {
     let kills = kills(20);
-    let jobs = kills * 500;
+    let jobs = kills * 200;
     let mut random = seeded();
     let load = Load::of(jobs as usize).await;
     let mut in_flight = 0;
@@ -190,7 +190,7 @@ const NOTICED: &str = "running attempts go on";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_redis_comes_back_the_work_goes_on() {
-    const JOBS: usize = 10_000;
+    const JOBS: usize = 4_000;
     // A machine that stands still delays one of them, not all.
     const OUTAGES: usize = 3;
     let mut load = Load::of(JOBS).await;

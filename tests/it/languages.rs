@@ -1,6 +1,19 @@
 //! Every language: a new project as `gristmill new` writes it is tested, built and run, and all of them make the same of
 //! the same jobs (`tests/welcome-cases.json`).
 
+/// A test of this function in each language.
+macro_rules! each_language {
+    ($function:ident) => {
+        each_language! { $function: rust javascript typescript python go c assemblyscript zig }
+    };
+    ($function:ident: $($name:ident)+) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            $function(crate::languages::language(stringify!($name))).await;
+        }
+    )+};
+}
+
 mod cases;
 mod fakes;
 mod forgotten;
@@ -17,7 +30,7 @@ mod starlingmonkey;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Output;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gristmill::config::Manifest;
 use gristmill::job::{JobSpec, Payload};
@@ -25,6 +38,7 @@ use gristmill::outcome::Outcome;
 use gristmill::sandbox::{Attempt, Component, LogSink};
 use gristmill::topic::Topic;
 use gristmill_tests::process::{Process, command, program};
+use gristmill_tests::test_project::TestProject;
 use gristmill_tests::test_runner::sandbox;
 use gristmill_tests::wait::{SOON, until};
 use parking_lot::Mutex;
@@ -39,6 +53,99 @@ pub(crate) fn require(programs: &[&str]) {
             "`{missing}` is missing: `scripts/setup.sh --tests` installs it (then put target/tools/bin on the PATH); \
              `scripts/test.sh --quick` leaves out the tests that need it"
         );
+    }
+}
+
+/// A language, and a handler in it that does what the tests of all languages ask for.
+struct Language {
+    name: &'static str,
+    /// What its tools need on the path.
+    programs: &'static [&'static str],
+    /// Where a project has its handler.
+    file: &'static str,
+    /// In `tests/handlers`.
+    handler: &'static str,
+    component: OnceLock<Vec<u8>>,
+}
+
+static LANGUAGES: [Language; 8] = [
+    Language::new("rust", &["cargo"], "src/lib.rs", "handler.rs"),
+    Language::new("javascript", &["node", "npm"], "handler.js", "handler.js"),
+    Language::new("typescript", &["node", "npm"], "handler.ts", "handler.js"),
+    Language::new("python", &["python3"], "handler.py", "handler.py"),
+    Language::new("go", &["go"], "handler.go", "handler.go"),
+    Language::new("c", &["clang", "wasm-ld"], "handler.c", "handler.c"),
+    Language::new("assemblyscript", &["node", "npm"], "assembly/handler.ts", "handler.as.ts"),
+    Language::new("zig", &["zig"], "handler.zig", "handler.zig"),
+];
+
+/// For a topic `welcome`, to which lines may be added: what the handlers of all languages import, but for HTTP.
+const GRANTS: &str = r#"
+[handlers]
+compile-timeout = "30m"
+
+[topics.welcome]
+clock = true
+random = true
+state = true
+"#;
+
+/// The language of this name, whose tools are there.
+fn language(name: &str) -> &'static Language {
+    let language = LANGUAGES.iter().find(|language| language.name == name).unwrap();
+    require(language.programs);
+    language
+}
+
+impl Language {
+    const fn new(
+        name: &'static str,
+        programs: &'static [&'static str],
+        file: &'static str,
+        handler: &'static str,
+    ) -> Self {
+        Self { name, programs, file, handler, component: OnceLock::new() }
+    }
+
+    /// The text of the handler. That of TypeScript is JavaScript's, with types.
+    fn source(&self) -> String {
+        let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("handlers").join(self.handler);
+        let text = std::fs::read_to_string(text).unwrap();
+        let typed = if self.name == "typescript" { "(calls: number): number =>" } else { "(calls) =>" };
+        text.replace("(calls) =>", typed)
+    }
+
+    /// The component of the handler. It is built for the first who asks: building and compiling take most of the time of all its tests.
+    fn component(&self) -> &[u8] {
+        self.component.get_or_init(|| {
+            let folder = unbuilt_project(self.name);
+            let project = folder.path().join("welcome");
+            let manifest = format!("{GRANTS}[topics.welcome.http]\nallow = [\"example.org\"]\n");
+            for (file, text) in [(self.file, self.source()), ("gristmill.toml", manifest)] {
+                std::fs::write(project.join(file), text).unwrap();
+            }
+            if self.name == "python" {
+                let (file, package) = ("requirements.txt", "--editable ./gristmill-guest");
+                replace(&project, file, package, &format!("{package}\nrequests==2.34.2"));
+            }
+            build(&project, &[]);
+            std::fs::read(project.join("handlers/welcome.wasm")).unwrap()
+        })
+    }
+
+    /// The component, and a topic with these lines below [`GRANTS`].
+    async fn with(&self, more: &str) -> (Component, Topic) {
+        let topic = topic(&format!("{GRANTS}{more}"));
+        (sandbox().load(self.component()).await.unwrap(), topic)
+    }
+
+    /// A running server of the component, whose topic has these lines below [`GRANTS`].
+    async fn served(&self, more: &str) -> (TestProject, Process) {
+        let manifest = format!("{GRANTS}{more}[topics.welcome.http]\nallow = [\"example.org\"]\n");
+        let project = TestProject::new(&manifest, &[]).await;
+        project.drop_in("welcome", self.component());
+        let runner = project.serve().await;
+        (project, runner)
     }
 }
 
@@ -64,23 +171,6 @@ fn unbuilt_project(language: &str) -> TempDir {
     let patient = format!("[handlers]\ncompile-timeout = \"10m\"\n\n{}", std::fs::read_to_string(&manifest).unwrap());
     std::fs::write(&manifest, patient).unwrap();
     folder
-}
-
-/// A project with this handler in a file of it, built, with what this manifest grants it.
-async fn built(language: &str, file: &str, handler: &str, manifest: &str) -> (TempDir, Component, Topic) {
-    adapted(language, &[(file, handler)], manifest).await
-}
-
-/// A project with these files in it, built, with what this manifest grants it.
-async fn adapted(language: &str, files: &[(&str, &str)], manifest: &str) -> (TempDir, Component, Topic) {
-    let folder = unbuilt_project(language);
-    let project = folder.path().join("welcome");
-    for (file, text) in files.iter().chain(&[("gristmill.toml", manifest)]) {
-        std::fs::write(project.join(file), text).unwrap();
-    }
-    build(&project, &[]);
-    let (component, topic) = loaded(&project).await;
-    (folder, component, topic)
 }
 
 /// The first attempt at a job with this body.
@@ -127,8 +217,8 @@ fn replace(project: &Path, file: &str, from: &str, to: &str) {
     std::fs::write(project.join(file), text.replace(from, to)).unwrap();
 }
 
-async fn tried(language: &str) {
-    let folder = new_project(language);
+async fn tried(language: &Language) {
+    let folder = new_project(language.name);
     let project = folder.path().join("welcome");
     let (component, topic) = loaded(&project).await;
     assert_eq!(topic.lacks(component.demands()), [], "its manifest grants what it imports");
@@ -140,9 +230,14 @@ async fn tried(language: &str) {
 
 async fn loaded(project: &Path) -> (Component, Topic) {
     let wasm = std::fs::read(project.join("handlers/welcome.wasm")).unwrap();
-    let manifest = Manifest::load(&project.join("gristmill.toml")).unwrap();
-    let topic = manifest.topics.values().next().expect("its manifest has its topic").clone();
+    let topic = topic(&std::fs::read_to_string(project.join("gristmill.toml")).unwrap());
     (sandbox().load(&wasm).await.unwrap(), topic)
+}
+
+/// The topic of a manifest.
+fn topic(manifest: &str) -> Topic {
+    let manifest = Manifest::parse(manifest, Path::new("gristmill.toml")).unwrap_or_else(|error| panic!("{error}"));
+    manifest.topics.values().next().expect("its manifest has its topic").clone()
 }
 
 /// `gristmill run` and `gristmill push --wait` in the project's folder.
@@ -205,23 +300,4 @@ fn list(root: &Path, below: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-macro_rules! languages {
-    ($($name:ident: $($program:literal)+;)*) => {$(
-        #[tokio::test(flavor = "multi_thread")]
-        async fn $name() {
-            require(&[$($program),+]);
-            tried(stringify!($name)).await;
-        }
-    )*};
-}
-
-languages! {
-    rust: "cargo";
-    javascript: "node" "npm";
-    typescript: "node" "npm";
-    python: "python3";
-    go: "go";
-    c: "clang" "wasm-ld";
-    assemblyscript: "node" "npm";
-    zig: "zig";
-}
+each_language!(tried);

@@ -1,10 +1,10 @@
 //! A real Chromium without a window, driven over WebDriver.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -27,33 +27,51 @@ const FLAGS: [&str; 9] = [
 /// Where `scripts/setup.sh --tests` puts axe, which looks for mistakes in accessibility.
 const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tools/axe/node_modules/axe-core/axe.min.js");
 
-/// A browser with one empty tab and an empty profile. It ends when dropped.
+/// A browser with one empty tab and no data. Starting one takes seconds, so the next test gets it when it is dropped, with another tab.
 #[derive(Debug)]
-pub struct Browser {
+pub struct Browser(Option<Running>);
+
+/// A browser that no test has.
+static IDLE: Mutex<Vec<Running>> = Mutex::new(Vec::new());
+
+/// A browser and its driver. Both end when it is dropped.
+#[derive(Debug)]
+struct Running {
     driver: HttpClient,
     session: String,
-    process: Child,
+    _process: Child,
     _output: BufReader<ChildStdout>,
-    _profile: TempDir,
+    _end: Child,
 }
 
 impl Browser {
     pub async fn start() -> Self {
-        let mut command = Command::new("chromedriver");
-        let started = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut process = started.expect("chromedriver: run scripts/setup.sh --tests");
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let port = port_of(&mut output);
-        let driver = HttpClient::new(SocketAddr::from(([127, 0, 0, 1], port)));
-        let profile = TempDir::with_prefix("gristmill-browser-").unwrap();
-        let flags = FLAGS.iter().map(|flag| (*flag).to_owned());
-        let flags: Vec<_> = flags.chain([format!("--user-data-dir={}", profile.path().display())]).collect();
-        let wanted = json!({ "goog:chromeOptions": { "args": flags }, "goog:loggingPrefs": { "browser": "ALL" } });
-        let answer = driver.post("/session", &json!({ "capabilities": { "alwaysMatch": wanted } })).await.json();
-        let session = answer["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
-        let browser = Self { driver, session, process, _output: output, _profile: profile };
+        let idle = IDLE.lock().pop();
+        if let Some(running) = idle {
+            let browser = Self(Some(running));
+            browser.forget().await;
+            return browser;
+        }
+        let browser = Self(Some(Running::start().await));
         browser.command("timeouts", &json!({ "script": 120_000, "pageLoad": 120_000 })).await;
         browser
+    }
+
+    fn running(&self) -> &Running {
+        self.0.as_ref().expect("it is not dropped yet")
+    }
+
+    /// Leaves nothing of an earlier test: what it set for its tab goes with the tab.
+    async fn forget(&self) {
+        let Running { driver, session, .. } = self.running();
+        let tab = self.command("window/new", &json!({ "type": "tab" })).await;
+        driver.delete(&format!("/session/{session}/window")).await;
+        self.command("window", &json!({ "handle": tab["handle"] })).await;
+        self.devtools("Page.bringToFront", &json!({})).await;
+        self.devtools("Network.clearBrowserCookies", &json!({})).await;
+        self.devtools("Network.clearBrowserCache", &json!({})).await;
+        self.devtools("Storage.clearDataForOrigin", &json!({ "origin": "*", "storageTypes": "all" })).await;
+        self.errors().await;
     }
 
     /// A command of this session; what it returns.
@@ -62,7 +80,8 @@ impl Browser {
     }
 
     async fn try_command(&self, name: &str, arguments: &Value) -> Result<Value, Value> {
-        let answer = self.driver.post(&format!("/session/{}/{name}", self.session), arguments).await;
+        let Running { driver, session, .. } = self.running();
+        let answer = driver.post(&format!("/session/{session}/{name}"), arguments).await;
         let value = answer.json()["value"].take();
         if answer.status == 200 { Ok(value) } else { Err(value) }
     }
@@ -194,16 +213,35 @@ fn port_of(output: &mut BufReader<ChildStdout>) -> u16 {
     panic!("chromedriver does not say on which port it listens");
 }
 
+impl Running {
+    async fn start() -> Self {
+        let mut command = Command::new("chromedriver");
+        let started = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut process = started.expect("chromedriver: run scripts/setup.sh --tests");
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let port = port_of(&mut output);
+        let driver = HttpClient::new(SocketAddr::from(([127, 0, 0, 1], port)));
+        let profile = TempDir::with_prefix("gristmill-browser-").unwrap().keep();
+        let flags = FLAGS.iter().map(|flag| (*flag).to_owned());
+        let flags: Vec<_> = flags.chain([format!("--user-data-dir={}", profile.display())]).collect();
+        let wanted = json!({ "goog:chromeOptions": { "args": flags }, "goog:loggingPrefs": { "browser": "ALL" } });
+        let answer = driver.post("/session", &json!({ "capabilities": { "alwaysMatch": wanted } })).await.json();
+        let session = answer["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+        let pid = answer["value"]["capabilities"]["goog:processID"].as_u64().unwrap_or_else(|| panic!("{answer}"));
+        // Ends all of it when this process has ended, too, however it did: what is static is not dropped.
+        let mut end = Command::new("sh");
+        let script = "read -r _; kill -9 $1 $2; until rm -rf \"$3\"; do sleep 0.1; done";
+        end.args(["-c", script, "sh", &process.id().to_string(), &pid.to_string()]).arg(profile);
+        let _end = end.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Self { driver, session, _process: process, _output: output, _end }
+    }
+}
+
 impl Drop for Browser {
-    /// The driver ends the browser with the session; a driver that is killed leaves it behind.
+    /// A test that failed may have left anything.
     fn drop(&mut self) {
-        if let Ok(mut stream) = TcpStream::connect(self.driver.address) {
-            let request = format!("DELETE /session/{} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", self.session);
-            let _sent = stream.write_all(request.as_bytes());
-            let _set = stream.set_read_timeout(Some(Duration::from_secs(20)));
-            let _answered = stream.read(&mut [0; 64]);
+        if !std::thread::panicking() {
+            IDLE.lock().extend(self.0.take());
         }
-        let _killed = self.process.kill();
-        let _ended = self.process.wait();
     }
 }

@@ -21,10 +21,10 @@ use probe::Latency;
 /// Names the length of each measurement in seconds, in the environment.
 const SECONDS: &str = "GRISTMILL_ADVERSARY_SECONDS";
 
-/// How long each measurement takes: a second in a run of the tests.
+/// How long each measurement takes: half a second in a run of the tests.
 fn length() -> Duration {
     let seconds = std::env::var(SECONDS).ok().map(|text| text.parse().expect("a number of seconds"));
-    Duration::from_secs(seconds.unwrap_or(1))
+    seconds.map_or(Duration::from_millis(500), Duration::from_secs)
 }
 
 /// Whether the experiments are to take longer than in a run of the tests.

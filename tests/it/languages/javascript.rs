@@ -9,15 +9,9 @@ use gristmill::topic::Topic;
 use gristmill_tests::server::{Answer, Server};
 use serde_json::{Value, json};
 
-use super::{built, ended, job, require};
+use super::{Language, build, ended, job, loaded, require, unbuilt_project};
 
-const GRANTS: &str = r#"
-[handlers]
-compile-timeout = "10m"
-
-[topics.welcome]
-clock = true
-random = true
+const MORE: &str = r#"
 fuel = "100G"
 
 [topics.welcome.http]
@@ -51,11 +45,8 @@ fn answer(request: &str) -> Answer {
     }
 }
 
-async fn web(language: &str) {
-    require(&["node", "npm"]);
-    let handler = include_str!("../../javascript/handler.js");
-    let file = if language == "typescript" { "handler.ts" } else { "handler.js" };
-    let (_folder, component, topic) = built(language, file, handler, GRANTS).await;
+async fn has_promises_timers_and_the_webs_names(language: &Language) {
+    let (component, topic) = language.with(MORE).await;
     assert_eq!(topic.lacks(component.demands()), []);
     let server = Server::start(answer).await;
     let results: BTreeMap<String, Value> = serde_json::from_str(include_str!("../../javascript/results.json")).unwrap();
@@ -75,7 +66,7 @@ async fn web(language: &str) {
         assert!(detail.message.contains(message), "{mode}: {detail:?}");
         assert_eq!(log.contains("uncaught exception"), !is_final, "{mode}: {log}");
         if ["deep down", "SyntaxError"].contains(&message) {
-            let place = format!("{file}:");
+            let place = format!("{}:", language.file);
             let stack = String::from_utf8(detail.context.clone().unwrap().data).unwrap();
             assert!(stack.contains(&place) && detail.message.contains(&place), "{mode}: {detail:?} {stack}");
             // What parses JSON is the engine's own.
@@ -100,15 +91,7 @@ fn failures() -> [(&'static str, &'static str, &'static str, bool); 7] {
     ]
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn javascript_has_promises_timers_and_the_webs_names() {
-    web("javascript").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn typescript_has_promises_timers_and_the_webs_names() {
-    web("typescript").await;
-}
+each_language! { has_promises_timers_and_the_webs_names: javascript typescript }
 
 /// Only what a handler mentions is imported, and so has to be granted.
 #[tokio::test(flavor = "multi_thread")]
@@ -128,8 +111,11 @@ async fn an_async_handler_needs_no_grants_until_a_timer_has_to_wait() {
           await sleep(job.json());
           return [jobs];
         });";
-    let manifest = "[handlers]\ncompile-timeout = \"10m\"\n[topics.welcome]\n";
-    let (_folder, component, topic) = built("javascript", "handler.js", handler, manifest).await;
+    let folder = unbuilt_project("javascript");
+    let project = folder.path().join("welcome");
+    std::fs::write(project.join("handler.js"), handler).unwrap();
+    build(&project, &[]);
+    let (component, topic) = loaded(&project).await;
     assert_eq!(component.demands().grants, []);
     assert_eq!(result(&component, &topic, &json!(0)).await, json!([1]));
     // A kept instance has nothing left of the timers of its earlier jobs.

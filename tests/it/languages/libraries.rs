@@ -1,7 +1,6 @@
 //! Ordinary libraries for HTTP, as a handler's author knows them, send through the runner: its grants hold for them, too. (JavaScript's
 //! `fetch`: `javascript`.)
 
-use gristmill::config::Manifest;
 use gristmill::outcome::Outcome;
 use gristmill::sandbox::Component;
 use gristmill::topic::Topic;
@@ -9,16 +8,9 @@ use gristmill_tests::guests;
 use gristmill_tests::server::{Answer, Server};
 use gristmill_tests::test_runner::sandbox;
 
-use super::{adapted, ended, require};
+use super::{GRANTS, ended, language, topic};
 
-const GRANTS: &str = r#"
-[handlers]
-compile-timeout = "30m"
-
-[topics.welcome]
-clock = true
-random = true
-
+const HTTP: &str = r#"
 [topics.welcome.http]
 allow = ["http://127.0.0.1:*", "http://10.0.0.1"]
 networks = ["127.0.0.1"]
@@ -58,13 +50,7 @@ async fn sends_what_is_granted(component: &Component, topic: &Topic, server: &Se
 
 #[tokio::test(flavor = "multi_thread")]
 async fn urllib_http_client_and_requests_of_python() {
-    require(&["python3"]);
-    let source = include_str!("../../requests/libraries.py");
-    let files = [
-        ("handler.py", source),
-        ("requirements.txt", "componentize-py==0.25.1\n--editable ./gristmill-guest\nrequests==2.34.2\n"),
-    ];
-    let (_folder, component, topic) = adapted("python", &files, GRANTS).await;
+    let (component, topic) = language("python").with(HTTP).await;
     assert_eq!(topic.lacks(component.demands()), []);
     let server = Server::start(answer).await;
     for library in ["urllib", "client", "requests"] {
@@ -91,9 +77,7 @@ async fn urllib_http_client_and_requests_of_python() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn net_http_of_go() {
-    require(&["go"]);
-    let files = [("handler.go", include_str!("../../requests/libraries.go"))];
-    let (_folder, component, topic) = adapted("go", &files, GRANTS).await;
+    let (component, topic) = language("go").with(HTTP).await;
     let server = Server::start(answer).await;
     sends_what_is_granted(&component, &topic, &server, "net/http").await;
     let (outcome, _) = ended(&component, &topic, "net/http http://127.0.0.1:1/").await;
@@ -106,9 +90,7 @@ async fn net_http_of_go() {
 async fn a_crate_for_wasi_http_in_rust() {
     let wasm = std::fs::read(guests::WASI_CLIENT).unwrap();
     let component = sandbox().load(&wasm).await.unwrap();
-    let manifest = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
-    std::fs::write(manifest.path(), GRANTS).unwrap();
-    let topic = Manifest::load(manifest.path()).unwrap().topics.values().next().unwrap().clone();
+    let topic = topic(&format!("{GRANTS}{HTTP}"));
     assert_eq!(topic.lacks(component.demands()), []);
     let server = Server::start(answer).await;
     let (outcome, log) = ended(&component, &topic, &server.url("/echo")).await;

@@ -1,18 +1,39 @@
 //! What a build says of packages that a component cannot load, without the seconds of a whole build.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use super::{require, unbuilt_project};
 
-/// What the line of the build says that looks at the handler before `componentize-py` does. None: it found nothing.
-fn said(project: &Path, handler: &str) -> Option<String> {
+/// Runs the line of the build that looks at the handler before `componentize-py` does.
+fn check(project: &Path, handler: &str) -> Output {
     let handler = format!("{handler}\nfrom gristmill_guest import handler\n\n@handler\ndef go(job):\n    pass\n");
     std::fs::write(project.join("handler.py"), handler).unwrap();
     let check = ["-B", "-m", "gristmill_guest.check", "handler"];
-    let output =
-        Command::new("python3").args(check).env("PYTHONPATH", "gristmill-guest").current_dir(project).output().unwrap();
+    Command::new("python3").args(check).env("PYTHONPATH", "gristmill-guest").current_dir(project).output().unwrap()
+}
+
+/// What it says. None: it found nothing.
+fn said(project: &Path, handler: &str) -> Option<String> {
+    let output = check(project, handler);
     (!output.status.success()).then(|| String::from_utf8(output.stderr).unwrap())
+}
+
+/// Whatever a component imports its topic has to grant.
+#[test]
+fn a_component_is_built_for_the_world_that_has_what_its_handler_imports_and_no_more() {
+    require(&["python3"]);
+    let folder = unbuilt_project("python");
+    let project = folder.path().join("welcome");
+    for (handler, world) in [
+        ("", "job-handler\n"),
+        ("from gristmill_guest import http", "job-handler-http\n"),
+        ("import urllib.request", "job-handler-http\n"),
+        ("from gristmill_guest import state", "job-handler-state\n"),
+        ("from gristmill_guest import http, state", "job-handler-all\n"),
+    ] {
+        assert_eq!(String::from_utf8_lossy(&check(&project, handler).stdout), world, "{handler}");
+    }
 }
 
 #[test]

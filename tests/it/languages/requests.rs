@@ -3,16 +3,9 @@
 use gristmill::outcome::{FailureDetail, Outcome};
 use gristmill_tests::server::{Answer, Server};
 
-use super::{built, ended, require};
+use super::{Language, ended};
 
-const GRANTS: &str = r#"
-[handlers]
-compile-timeout = "10m"
-
-[topics.welcome]
-clock = true
-random = true
-
+const HTTP: &str = r#"
 [topics.welcome.http]
 allow = ["http://127.0.0.1:*"]
 networks = ["127.0.0.1"]
@@ -35,8 +28,10 @@ fn answer(request: &str) -> Answer {
     }
 }
 
-async fn tried(language: &str, file: &str, handler: &str) {
-    let (_folder, component, topic) = built(language, file, handler, GRANTS).await;
+each_language!(makes_the_same_of_the_same_answers);
+
+async fn makes_the_same_of_the_same_answers(language: &Language) {
+    let (component, topic) = language.with(HTTP).await;
     assert_eq!(topic.lacks(component.demands()), []);
     let server = Server::start(answer).await;
     for (body, expected) in [("POST", "201 b 1, 2 hello"), ("GET", "404  ")] {
@@ -69,25 +64,4 @@ fn failed(outcome: &Outcome, expected: &str, is_final: bool) {
     };
     assert_eq!((code.as_str(), was_final), (expected, is_final), "{outcome:?}");
     assert!(!message.is_empty() && (expected != "http-denied" || message.contains("example.org")), "{outcome:?}");
-}
-
-macro_rules! languages {
-    ($($name:ident: $file:literal, $handler:literal, $($program:literal)+;)*) => {$(
-        #[tokio::test(flavor = "multi_thread")]
-        async fn $name() {
-            require(&[$($program),+]);
-            tried(stringify!($name), $file, include_str!(concat!("../../requests/", $handler))).await;
-        }
-    )*};
-}
-
-languages! {
-    rust: "src/lib.rs", "handler.rs", "cargo";
-    javascript: "handler.js", "handler.js", "node" "npm";
-    typescript: "handler.ts", "handler.js", "node" "npm";
-    python: "handler.py", "handler.py", "python3";
-    go: "handler.go", "handler.go", "go";
-    c: "handler.c", "handler.c", "clang" "wasm-ld";
-    assemblyscript: "assembly/handler.ts", "handler.as.ts", "node" "npm";
-    zig: "handler.zig", "handler.zig", "zig";
 }

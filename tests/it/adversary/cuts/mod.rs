@@ -5,6 +5,7 @@
 
 mod cutter;
 mod file;
+mod operators;
 mod redis;
 mod scenario;
 mod server;

@@ -6,16 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gristmill::bill::{BillLine, Cost, Day};
 use gristmill::job::{Claim, Due, JobChange, JobId, NewJob, Priority, WorkerId};
 use gristmill::outcome::{Reason, Verdict};
 use gristmill::schedule::{Schedule, ScheduleId};
 use gristmill::store::{
-    BillEntry, ClaimFrom, DeadLimits, Placement, PlacementRegistry, PollTenant, ScheduleChange, Settled, Settlement,
-    StateFilter, StoreError, StoredWindow, TakenBill, Transfer, Uniques,
+    ClaimFrom, DeadLimits, PlacementRegistry, PollTenant, ScheduleChange, Settled, Settlement, StateFilter, StoreError,
+    Transfer, Uniques,
 };
-use gristmill::time::Timestamp;
-use gristmill::token::{NewToken, Scope, TokenLimits, TokenText};
 use gristmill_tests::test_store::{
     DEAD_AFTER, LEASE, delayed, failure, ids, job, of_priority, retry, tenant, topic, unique, worker,
 };
@@ -25,6 +22,21 @@ use super::server::Server;
 /// The topics of the scenario. Jobs of `next` are follow-ups, those of `raw` are adopted.
 const TOPICS: [&str; 6] = ["mail", "next", "moved", "keyed", "limited", RAW];
 const RAW: &str = "raw";
+
+/// What the scenario consists of.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part {
+    Attempts,
+    Changes,
+    Waits,
+    Workers,
+    Moves,
+    Looks,
+    Operators,
+}
+
+pub(super) const PARTS: [Part; 7] =
+    [Part::Attempts, Part::Changes, Part::Waits, Part::Workers, Part::Moves, Part::Looks, Part::Operators];
 
 /// A call fails once at most, and the connection is made anew once.
 const TRIES: usize = 5;
@@ -143,19 +155,38 @@ impl World {
 
     /// Every operation of a job's life, and of those who look after jobs.
     pub(super) async fn play(&mut self) {
-        self.attempts().await;
-        self.dead_jobs().await;
-        self.changes_and_cancels().await;
-        self.schedules().await;
-        self.workflows().await;
-        self.keys_and_limits().await;
-        self.workers().await;
-        self.moves().await;
-        self.raw_jobs().await;
-        self.looks().await;
-        self.topics_and_tokens().await;
-        self.placements().await;
-        self.bill().await;
+        for part in PARTS {
+            self.play_part(part).await;
+        }
+    }
+
+    /// A part of it, which needs no other part.
+    pub(super) async fn play_part(&mut self, part: Part) {
+        match part {
+            Part::Attempts => {
+                self.attempts().await;
+                self.dead_jobs().await;
+            }
+            Part::Changes => {
+                self.changes_and_cancels().await;
+                self.schedules().await;
+            }
+            Part::Waits => {
+                self.workflows().await;
+                self.keys_and_limits().await;
+            }
+            Part::Workers => self.workers().await,
+            Part::Moves => {
+                self.moves().await;
+                self.raw_jobs().await;
+            }
+            Part::Looks => self.looks().await,
+            Part::Operators => {
+                self.topics_and_tokens().await;
+                self.placements().await;
+                self.bill().await;
+            }
+        }
     }
 
     async fn attempts(&mut self) {
@@ -220,6 +251,7 @@ impl World {
         for id in ids(&waiting) {
             self.note_ended(&id);
         }
+        self.push(&[job("mail")]).await;
         if let Some(claim) = self.claim(&worker(), "mail", 1).await.first() {
             let id = claim.lease.job.clone();
             self.ask(async |store| store.cancel(&tenant(), std::slice::from_ref(&id)).await).await;
@@ -250,7 +282,7 @@ impl World {
     }
 
     async fn workers(&mut self) {
-        self.push(&[job("mail"), job("mail")]).await;
+        self.push(&[job("mail"), job("mail"), job("mail")]).await;
         let other = WorkerId::new("host-2-def");
         self.ask(async |store| store.heartbeat(&other).await).await;
         if let Some(server) = &self.server {
@@ -259,6 +291,7 @@ impl World {
             server.set_memory(0).await;
         }
         self.claim(&other, "mail", 1).await;
+        self.claim(&worker(), "mail", 1).await;
         // What a runner does after an outage: it gives back what it does not know of.
         let unknown = self.ask(async |store| store.claims_of(&tenant(), &worker(), &HashSet::new()).await).await;
         for lease in unknown {
@@ -307,7 +340,7 @@ impl World {
 
     /// What operators and metrics ask, while a job runs.
     async fn looks(&mut self) {
-        self.push(&[job("mail")]).await;
+        self.push(&[job("mail"), job("mail")]).await;
         let running = self.claim(&worker(), "mail", 1).await;
         for of in TOPICS {
             for place in [StateFilter::Ready, StateFilter::Delayed, StateFilter::Running, StateFilter::Dead] {
@@ -329,35 +362,6 @@ impl World {
         }
     }
 
-    async fn placements(&self) {
-        let other = "other".parse().unwrap();
-        let placement = Placement { store: other, from: None, formerly: Vec::new(), generation: 1 };
-        // The reply may have been lost: then it is written, and not once more.
-        self.ask(async |store| store.write_placement(&tenant(), &placement).await).await;
-        let written = self.ask(async |store| store.placements().await).await;
-        assert_eq!(written.get(&tenant()), Some(&placement));
-        assert!(self.ask(async |store| store.lock_move(&tenant(), &worker(), LEASE).await).await);
-    }
-
-    /// What is added to a bill is added once, however often it was sent, and taken out of it once.
-    async fn bill(&self) {
-        const MARK: u64 = 5;
-        let day = Day::of(Timestamp::now());
-        let line = BillLine { topic: topic("mail"), day, cost: Cost::of_amounts([1; 7]) };
-        for number in [1, 2] {
-            let (lines, keep) = (vec![line.clone()], Duration::from_secs(3650 * 86_400));
-            let entries = [BillEntry { tenant: tenant(), writer: worker(), number, lines, keep, used_us: 3 }];
-            self.ask(async |store| store.add_to_bills(&entries).await?.remove(0)).await;
-        }
-        let bill = self.ask(async |store| store.bill(&tenant(), &(day..=day)).await).await;
-        let sum = BillLine { cost: Cost::of_amounts([2; 7]), ..line };
-        assert_eq!(bill, std::slice::from_ref(&sum));
-        let taken = self.ask(async |store| store.take_bills(&tenant(), &(day..=day), MARK).await).await;
-        assert_eq!(taken, [TakenBill { day, mark: MARK, lines: vec![sum] }]);
-        self.ask(async |store| store.drop_taken_bill(&tenant(), day, MARK).await).await;
-        assert_eq!(self.ask(async |store| store.take_bills(&tenant(), &(day..=day), MARK).await).await, []);
-    }
-
     /// Those of the jobs that wait in the topic.
     async fn listed(&self, of: &str, ids: &[JobId]) -> Vec<JobId> {
         let mut found = Vec::new();
@@ -367,36 +371,6 @@ impl World {
         }
         found.retain(|id| ids.contains(id));
         found
-    }
-
-    async fn topics_and_tokens(&mut self) {
-        self.ask(async |store| store.set_paused(&topic("mail"), true).await).await;
-        self.ask(async |store| store.set_paused(&topic("mail"), false).await).await;
-        self.ask(async |store| store.set_paused(&topic("empty"), true).await).await;
-        self.ask(async |store| store.forget_topic(&topic("empty")).await).await;
-        let windows =
-            [StoredWindow { value: "kept".into(), holder: "over".parse().unwrap(), ttl: Duration::from_secs(60) }];
-        self.ask(async |store| store.import_windows(&topic("mail"), &windows).await).await;
-        self.ask(async |store| store.free_unique(&topic("mail"), "kept").await).await;
-        self.ask(async |store| store.import_windows(&topic("mail"), &windows).await).await;
-        self.ask(async |store| store.remove_windows(&topic("mail"), &windows).await).await;
-        let text = TokenText::generate().unwrap();
-        let new = NewToken {
-            hash: text.hash(),
-            tenant: Some(tenant()),
-            scopes: BTreeSet::from([Scope::Read]),
-            description: String::new(),
-            limits: TokenLimits::default(),
-            expires_in: None,
-            made_by: None,
-        };
-        self.ask(async |store| store.add_token(&new).await).await;
-        let tokens = self.ask(async |store| store.tokens(Some(&tenant())).await).await;
-        assert_eq!(tokens.len(), 1, "one token, however often it was asked for");
-        let id = tokens[0].id.clone();
-        self.ask(async |store| store.set_token_limits(&id, TokenLimits::default()).await).await;
-        self.ask(async |store| store.revoke_token(&id).await).await;
-        self.ask(async |store| store.lift_token_requirement().await).await;
     }
 
     /// Brings every job to its end, and holds the store to what it acknowledged up to `mark`.

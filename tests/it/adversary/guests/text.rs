@@ -53,12 +53,15 @@ const TRAP: &[&str] = &["trap"];
 const REFUSED: &[&str] = &["handler-refused"];
 
 /// Name, component, and the verdicts that are right.
-pub(super) fn all() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
-    [running(), trapping(), refused()].concat()
+type Hostile = (&'static str, Vec<u8>, &'static [&'static str]);
+
+/// Of each topic.
+pub(super) fn all() -> [(&'static str, Vec<Hostile>); 3] {
+    [("endless", running()), ("text", trapping()), ("text", refused())]
 }
 
 /// What only its deadline ends.
-fn running() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
+fn running() -> Vec<Hostile> {
     let newlines = "(memory.fill (i32.const 65536) (i32.const 10) (i32.const 1048576))
         (i32.store (i32.const 4000) (i32.const 65536)) (i32.store (i32.const 4004) (i32.const 1048576))";
     let print = for_ever("(drop (call $fd_write (i32.const 1) (i32.const 4000) (i32.const 1) (i32.const 5000)))");
@@ -91,7 +94,7 @@ fn running() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
     ]
 }
 
-fn trapping() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
+fn trapping() -> Vec<Hostile> {
     let recursion = "(type $t (func)) (table 1 funcref) (elem (i32.const 0) $r)
         (func $r (call_indirect (type $t) (i32.const 0)) (call_indirect (type $t) (i32.const 0)))";
     let long_result = "(i32.store (i32.const 1040) (i32.const 1)) (i32.store (i32.const 1044) (i32.const 4096))
@@ -121,7 +124,7 @@ fn trapping() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
 }
 
 /// What must not become a handler.
-fn refused() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
+fn refused() -> Vec<Hostile> {
     let nested = |depth: usize| {
         let text = format!("{}{}", "(component ".repeat(depth), ")".repeat(depth));
         wat::parse_str(text).unwrap()

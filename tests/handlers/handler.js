@@ -1,6 +1,7 @@
-// What a handler may do beside the contract: `tests/it/languages/javascript.rs` says what each of these comes to.
+// What the tests of all languages ask for, by the body: a batch of jobs, a request over HTTP, the state of a key and bad ends. A body of JSON
+// asks for what a handler may do beside the contract: `tests/it/languages/javascript.rs` says what each of these comes to.
 import 'gristmill-guest/clock';
-import { handle, log } from 'gristmill-guest';
+import { checkpoint, enqueue, handle, log, progress, Reject, Retry, state } from 'gristmill-guest';
 
 const sleep = (millis) => new Promise((done) => setTimeout(done, millis));
 const atBuildTime = (async () => {
@@ -166,7 +167,53 @@ async function deep() {
   throw new RangeError('deep down');
 }
 
+function link(job, body) {
+  const { topic } = job;
+  switch (body) {
+    case 'fan': {
+      const batch = enqueue({ topic, body: 'gather', afterJobs: [job.id], afterFailed: 'run', open: true });
+      const bad = enqueue({ topic, body: 'bad', batch });
+      enqueue({ topic, body: 'good', afterJobs: [bad], batch });
+      return batch;
+    }
+    case 'gather':
+      return job.meta('predecessors');
+    case 'wrong':
+      return enqueue({ topic, batch: 'no id!' });
+    default:
+      throw new Reject('bad', 'as requested');
+  }
+}
+
+// Sends the request that the body names, such as `GET http://…`; the result is what came back.
+async function request(body) {
+  const [method, url] = body.split(' ');
+  const more = { POST: { method, headers: [['x-kept', '1'], ['x-kept', '2']], body: 'hello' }, SLOW: { signal: AbortSignal.timeout(50) } };
+  const answer = await fetch(url, more[method]);
+  return `${answer.status} ${answer.headers.get('X-A') ?? ''} ${await answer.text()}`;
+}
+
+const recurse = (calls) => recurse(calls + 1) + 1;
+
+// Counts the jobs of a key in its state.
+function keep(job, body) {
+  if (body === 'progress') return progress(0.5, 'half');
+  if (body === 'crash') throw new Error('on purpose');
+  if (body === 'deep') return String(recurse(0));
+  for (const all = []; body === 'hoard'; ) all.push(new Uint8Array(1 << 20));
+  if (body === 'large') checkpoint('x'.repeat(2000));
+  const seen = (state.json() ?? 0) + 1;
+  state.setJson(seen);
+  if (body === 'fail' && job.attempt === 1) throw new Retry('later', 'after the state was set');
+  return String(seen);
+}
+
 export const handler = handle((job) => {
-  const { mode, ...given } = job.json();
-  return modes[mode](given);
+  const body = job.text();
+  if (body.startsWith('{')) {
+    const { mode, ...given } = job.json();
+    return modes[mode](given);
+  }
+  if (['fan', 'gather', 'wrong', 'bad', 'good'].includes(body)) return link(job, body);
+  return body.includes(' ') ? request(body) : keep(job, body);
 });
