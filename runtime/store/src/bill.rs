@@ -20,13 +20,15 @@ use gristmill_core::job::{Name, TopicId, WorkerId};
 pub(crate) const KNOWN_FOR: Duration = Duration::from_secs(3600);
 
 operations! {
+    parts:
     /// What is asked of bills.
     pub trait Bills {
         /// What the tenant's attempts of these days cost: a line for each topic and day with costs, in order of day and topic.
         /// Lines are gone when the [time](crate::BillEntry::keep) is over that was named last for them.
         ///
         /// If a part of the bill is unavailable, so is all of it.
-        async fn bill(&self, tenant: &Name, days: &RangeInclusive<Day>) -> Result<Vec<BillLine>, StoreError>;
+        async fn bill(&self, tenant: &Name, days: &RangeInclusive<Day>) -> Result<Vec<BillLine>, StoreError>
+            [partitions current; all tenant: bill];
     }
 }
 
@@ -125,16 +127,6 @@ impl Open {
     fn put_aside(&mut self, BillLine { topic, day, cost }: BillLine) {
         *self.others.entry(topic).or_default().entry(day).or_default() += cost;
     }
-}
-
-/// Lines of several parts of a store as one bill, in order.
-#[cfg(feature = "sharding")]
-pub(crate) fn joined(parts: impl IntoIterator<Item = BillLine>) -> Vec<BillLine> {
-    let mut lines: BTreeMap<(Day, TopicId), Cost> = BTreeMap::new();
-    for BillLine { topic, day, cost } in parts {
-        *lines.entry((day, topic)).or_default() += cost;
-    }
-    lines.into_iter().map(|((day, topic), cost)| BillLine { topic, day, cost }).collect()
 }
 
 #[cfg(test)]

@@ -86,10 +86,12 @@ operations! {
 }
 
 operations! {
+    parts:
     /// What the jobs of a key leave for each other: bytes for each key of a topic. [`Settlement::state`](crate::Settlement::state) writes them.
     pub trait States {
         /// The state of a key; `None` if there is none, or its time is over.
-        async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError>;
+        async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError>
+            [partitions by hand; current topic];
 
         /// Deletes the state of a key: any, or only this version of it. A job of the key that runs may set it again.
         async fn delete_state(
@@ -97,7 +99,7 @@ operations! {
             topic: &TopicId,
             key: &str,
             version: Option<u64>,
-        ) -> Result<StateDeleted, StoreError>;
+        ) -> Result<StateDeleted, StoreError> [partitions by hand; current topic];
     }
 }
 
@@ -124,6 +126,7 @@ pub enum StateDeleted {
 }
 
 operations! {
+    parts:
     /// What a worker does with its leases.
     pub trait Leases {
         /// Prolongs leases to `lease` from now. False: that lease is lost. Answers in the order given.
@@ -143,7 +146,7 @@ operations! {
             tenant: &Name,
             worker: &WorkerId,
             except: &HashSet<JobId>,
-        ) -> Result<Vec<Lease>, StoreError>;
+        ) -> Result<Vec<Lease>, StoreError> [poll tenant: concat];
     }
 }
 
@@ -169,6 +172,7 @@ operations! {
 }
 
 operations! {
+    parts:
     /// When there is work.
     pub trait FindWork {
         /// Wakes a worker that runs jobs of these topics, from now until the receiver is dropped: for [`Signal::Ready`], of
@@ -189,7 +193,8 @@ operations! {
 
         /// Says whether the tenant has as much in the store as it may: from then on, ticks of its schedules make no jobs where this process fires
         /// them, and their records say so.
-        async fn set_full(&self, tenant: &Name, is_full: bool) -> Result<(), StoreError>;
+        async fn set_full(&self, tenant: &Name, is_full: bool) -> Result<(), StoreError>
+            [partitions by hand; poll tenant: done];
 
         /// Fires the tenant's schedules that are due, and moves at most `limit` due jobs of the tenant from delayed to ready: of each
         /// topic in the order in which they came due, those of one millisecond by id. Where `limit` is too small for all, topics share
@@ -207,10 +212,12 @@ operations! {
 }
 
 operations! {
+    parts:
     /// Dropping what has outlived its limits.
     pub trait Sweep {
         /// Finds the tenant's topics of which something may have outlived its limits. Changes nothing.
-        async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError>;
+        async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError>
+            [partitions by hand; poll tenant: sweepable];
 
         /// Drops what has outlived its limits, a bounded number of each kind a call: dead jobs over age or number, counted as
         /// `discarded`, and whatever else the store keeps for a time only. Returns, for each entry of `limits`, how many dead jobs
@@ -229,15 +236,16 @@ operations! {
 }
 
 operations! {
+    parts:
     /// How much room tenants take.
     pub trait Usage {
         /// About how many bytes the tenant has in the store: bodies, headers, failures and checkpoints of its jobs, and unique
         /// values, and results. A SQLite file is counted, which takes time in proportion to the number of jobs. Redis estimates
         /// by a thousand entries of each key and by some thousand of all keys, with what it needs to keep them.
-        async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError>;
+        async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError> [ask tenant: sum];
 
         /// How full the store is that takes the tenant's new jobs, whichever tenants fill it.
-        async fn store_size(&self, tenant: &Name) -> Result<StoreSize, StoreError>;
+        async fn store_size(&self, tenant: &Name) -> Result<StoreSize, StoreError> [current tenant];
     }
 }
 

@@ -21,22 +21,27 @@ use gristmill_core::time::Timestamp;
 pub const AHEAD: u64 = 10_000;
 
 operations! {
+    parts:
     /// What is known about jobs, topics and tenants.
     pub trait Query {
         /// Every topic of the tenant that ever held a job or is paused, with its counts, ordered by name.
-        async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError>;
+        async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError>
+            [shards by hand; ask tenant: counts];
 
         /// The job and where it is. A finished one only as long as its result is kept; none: unknown or gone.
-        async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
+        async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>
+            [shards by hand; ask tenant: prefer];
 
         /// A job that is over, with how and when it ended ([`JobView::ended`]) and its attempts: as long as that is remembered, which is not
         /// less than [`REMEMBERED`](crate::REMEMBERED) jobs of a topic with ids as long as ours, for as long as its settlement said. One that was cancelled
         /// while it waited, and a dead one that was deleted, for [`ENDED_RETENTION`](gristmill_core::topic::ENDED_RETENTION). `None`: it never
         /// was, it is not over, or it is no longer remembered. Looks at what is remembered of all topics of the tenant.
-        async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>;
+        async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>
+            [ask tenant: latest_end];
 
         /// The jobs of the topic that [`Query::ended`] knows, the latest first, at most `limit`: one that ended twice may be listed twice.
-        async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError>;
+        async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError>
+            [ask topic: latest_ends(limit)];
 
         /// How far the attempts at these deliveries are, as their handlers last said. `None`: they have said nothing, or more than a day ago, or the
         /// attempt is over. Answers in the order given. A store by way of a server says it with [`Query::job`] alone.
@@ -44,7 +49,7 @@ operations! {
             &self,
             tenant: &Name,
             deliveries: &[(JobId, u64)],
-        ) -> Result<Vec<Option<Progress>>, StoreError>;
+        ) -> Result<Vec<Option<Progress>>, StoreError> [ask tenant: first_of_each];
 
         /// The ready and running jobs of the topic with this key, by id: those that hold its slots or wait for one. Jobs in other states that hold a slot are
         /// among them, such as those that wait for their next attempt. `None`: there are more than `limit`, or the store cannot look them up.
@@ -53,17 +58,18 @@ operations! {
             topic: &TopicId,
             key: &str,
             limit: usize,
-        ) -> Result<Option<Vec<JobId>>, StoreError>;
+        ) -> Result<Option<Vec<JobId>>, StoreError> [ask topic: at_most(limit)];
 
         /// The job that holds a unique value of the topic, or held it last, as long as the store knows that. Others may have the same value: dead jobs, and those
         /// whose window is over.
-        async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError>;
+        async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError>
+            [ask topic: first];
 
         /// How many ready jobs of the topic claims take before this one, by the [turns](gristmill_core::job::Priority::TURNS) of the priorities, if none
         /// comes meanwhile.
         ///
         /// Returns `None` if more than [`AHEAD`] do, or the job is not ready in this topic, or waits for its key ([`JobView::behind`]).
-        async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError>;
+        async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> [ask topic: first];
 
         /// Every tenant that has or had jobs, ordered by name. For moving a store; may look at every key of it.
         async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
@@ -107,6 +113,7 @@ operations! {
 }
 
 operations! {
+    parts:
     /// What an operator does with dead jobs.
     pub trait DeadJobs {
         /// Dead jobs of a topic, the latest first (those of one millisecond by id, the greatest first), from the `skip`th on, at
@@ -116,24 +123,29 @@ operations! {
         /// Makes dead jobs ready again, with all their attempts before them, due now, their failures and results forgotten. Their
         /// checkpoints stay, and deliveries go on counting. Tells for each whether it was dead; false, too, if another job
         /// holds its unique value.
-        async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> => announce respawned;
+        async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>
+            [partitions by hand; change topic: any_of_each] => announce respawned;
 
         /// Deletes dead jobs. Tells for each whether it was dead.
-        async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> => announce deleted;
+        async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>
+            [change topic: any_of_each] => announce deleted;
     }
 }
 
 operations! {
+    parts:
     /// Cancelling and changing jobs, and pausing topics.
     pub trait Control {
         /// Cancels jobs: waiting ones are gone at once, counted as `cancelled`, their results kept and their waiters told as
         /// with every other end; running ones are marked, and their workers told. Answers in the order given.
-        async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> => announce cancelled;
+        async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError>
+            [change tenant: ended_of_each] => announce cancelled;
 
         /// Cancels jobs as [`Control::cancel`] does, and ends the attempts at running ones: their runners are asked to stop them now. A
         /// job that a pull worker holds, which nothing can stop, is gone at once: the worker's lease is lost, as if it had been
         /// released. Answers in the order given.
-        async fn kill(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> => announce killed;
+        async fn kill(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError>
+            [partitions by hand; change tenant: ended_of_each] => announce killed;
 
         /// Changes when jobs are due, and their priorities, while they wait. Answers in the order given; each job is one step. Whatever else
         /// there is of a job stays: attempts, failure, checkpoint, unique value, links.
@@ -149,7 +161,7 @@ operations! {
             tenant: &Name,
             ids: &[JobId],
             change: &gristmill_core::job::JobChange,
-        ) -> Result<Vec<crate::JobChanged>, StoreError> => announce changed;
+        ) -> Result<Vec<crate::JobChanged>, StoreError> [change tenant: most_of_each] => announce changed;
 
         /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
         /// due jobs become ready, running jobs go on. Tells whether it was otherwise before. Of a topic that was not paused before, it is noted by whom

@@ -1,19 +1,120 @@
 //! What several stores know of the same jobs, as if they were one.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::answers::Sweepable;
 use super::batch::ByteBudget;
+use super::counts::TopicCounts;
 use super::error::StoreError;
-use super::inspect::{DeadJob, JobState, JobView};
+use super::inspect::{Cancelled, DeadJob, JobChanged, JobState, JobView};
 use super::list::PAGE_BYTES;
+use super::schedules::StoredSchedule;
 use super::weight::Weigh;
-use gristmill_core::job::Progress;
+use super::workflows::BatchSealed;
+use gristmill_core::bill::{BillLine, Cost, Day};
+use gristmill_core::job::{JobId, Progress, TopicId};
 
-/// Of two views of one job, the one to show: the second, unless it is finished and the first is not.
-pub(crate) fn prefer(one: JobView, other: JobView) -> JobView {
+/// Nothing: all have done it.
+pub(crate) fn done(_: Vec<()>) {}
+
+/// One answer after the other.
+pub(crate) fn concat<A>(answers: Vec<Vec<A>>) -> Vec<A> {
+    answers.into_iter().flatten().collect()
+}
+
+/// The first answer of one that knows something.
+pub(crate) fn first<A>(answers: Vec<Option<A>>) -> Option<A> {
+    answers.into_iter().flatten().next()
+}
+
+/// How many there are in all.
+pub(crate) fn sum(answers: Vec<u64>) -> u64 {
+    answers.into_iter().sum()
+}
+
+/// Whether one says so.
+pub(crate) fn any(answers: Vec<bool>) -> bool {
+    answers.contains(&true)
+}
+
+/// For each item, whether one says so.
+pub(crate) fn any_of_each(answers: Vec<Vec<bool>>) -> Vec<bool> {
+    each(answers, |one, other| one | other)
+}
+
+/// For each item, the progress that one knows.
+pub(crate) fn first_of_each(answers: Vec<Vec<Option<Progress>>>) -> Vec<Option<Progress>> {
+    each(answers, Option::or)
+}
+
+/// For each job the greatest change. One that is in two stores for a moment is changed in both.
+pub(crate) fn most_of_each(answers: Vec<Vec<JobChanged>>) -> Vec<JobChanged> {
+    each(answers, Ord::max)
+}
+
+/// For each job, what the store did that has it: of two, what ended it.
+pub(crate) fn ended_of_each(answers: Vec<Vec<Cancelled>>) -> Vec<Cancelled> {
+    each(answers, |one, other| if one == Cancelled::TooLate || other == Cancelled::Gone { other } else { one })
+}
+
+/// The answers of all, item by item.
+fn each<A>(answers: Vec<Vec<A>>, join: impl Fn(A, A) -> A) -> Vec<A> {
+    let join_all =
+        |one: Vec<A>, other: Vec<A>| one.into_iter().zip(other).map(|(one, other)| join(one, other)).collect();
+    answers.into_iter().reduce(join_all).unwrap_or_default()
+}
+
+/// What the store did that has the batch.
+pub(crate) fn sealed(answers: Vec<BatchSealed>) -> BatchSealed {
+    answers.into_iter().find(|answer| *answer != BatchSealed::NotWaiting).unwrap_or(BatchSealed::NotWaiting)
+}
+
+/// Jobs, by id; `None` if there are more than `limit`, or one store does not say.
+pub(crate) fn at_most(answers: Vec<Option<Vec<JobId>>>, limit: usize) -> Option<Vec<JobId>> {
+    let all: BTreeSet<JobId> = answers.into_iter().collect::<Option<Vec<_>>>()?.into_iter().flatten().collect();
+    (all.len() <= limit).then(|| all.into_iter().collect())
+}
+
+/// Schedules, by id: of one that is in two stores for a moment, the last one.
+pub(crate) fn by_id(answers: Vec<Vec<StoredSchedule>>) -> Vec<StoredSchedule> {
+    let by_id = concat(answers).into_iter().map(|found| (found.id.clone(), found));
+    by_id.collect::<BTreeMap<_, _>>().into_values().collect()
+}
+
+/// The lines of bills as one bill, in order.
+pub(crate) fn bill(answers: Vec<Vec<BillLine>>) -> Vec<BillLine> {
+    let mut lines: BTreeMap<(Day, TopicId), Cost> = BTreeMap::new();
+    for BillLine { topic, day, cost } in concat(answers) {
+        *lines.entry((day, topic)).or_default() += cost;
+    }
+    lines.into_iter().map(|((day, topic), cost)| BillLine { topic, day, cost }).collect()
+}
+
+/// What is to be swept in all.
+pub(crate) fn sweepable(answers: Vec<Sweepable>) -> Sweepable {
+    let mut all = Sweepable::default();
+    answers.into_iter().for_each(|answer| all.add(answer));
+    all
+}
+
+/// The counts of each topic, by name.
+pub(crate) fn counts(answers: Vec<Vec<TopicCounts>>) -> Vec<TopicCounts> {
+    let mut topics: BTreeMap<TopicId, TopicCounts> = BTreeMap::new();
+    for counts in answers.into_iter().flatten() {
+        match topics.get_mut(&counts.topic) {
+            Some(known) => known.add(counts),
+            None => drop(topics.insert(counts.topic.clone(), counts)),
+        }
+    }
+    topics.into_values().collect()
+}
+
+/// Of views of one job, the one to show: the last one, but for those that are finished where another is not.
+pub(crate) fn prefer(views: Vec<Option<JobView>>) -> Option<JobView> {
     let is_alive = |view: &JobView| view.state != JobState::Finished;
-    if is_alive(&other) || !is_alive(&one) { other } else { one }
+    let prefer = |one, other| if is_alive(&other) || !is_alive(&one) { other } else { one };
+    views.into_iter().flatten().reduce(prefer)
 }
 
 /// The first `end` dead jobs, given a function that reads them from one to another.
@@ -33,34 +134,26 @@ pub(crate) async fn dead_until<F: Future<Output = Result<Vec<DeadJob>, StoreErro
 }
 
 /// The dead jobs of several stores in the order of one, without those that are in two of them: as many as a page has room for.
-pub(crate) fn dead_between(dead: impl Iterator<Item = DeadJob>, skip: usize, limit: usize) -> Vec<DeadJob> {
+pub(crate) fn dead_between(dead: Vec<Vec<DeadJob>>, skip: usize, limit: usize) -> Vec<DeadJob> {
     let mut seen = BTreeSet::new();
-    let mut dead: Vec<DeadJob> = dead.filter(|dead| seen.insert(dead.job.spec.id.clone())).collect();
+    let mut dead: Vec<DeadJob> =
+        dead.into_iter().flatten().filter(|dead| seen.insert(dead.job.spec.id.clone())).collect();
     dead.sort_by_key(|dead| Reverse((dead.since, dead.job.spec.id.clone())));
     let mut room = ByteBudget::of(PAGE_BYTES);
     let has_room = |dead: &DeadJob| room.take(dead.weight());
     dead.into_iter().skip(skip).take(limit).take_while(has_room).collect()
 }
 
-/// Of two views of one job that is over, the one that ended later.
-pub(crate) fn latest_end(one: JobView, other: JobView) -> JobView {
+/// Of views of one job that is over, the one that ended last.
+pub(crate) fn latest_end(views: Vec<Option<JobView>>) -> Option<JobView> {
     let at = |view: &JobView| view.ended.as_ref().map(|ended| ended.at);
-    if at(&one) > at(&other) { one } else { other }
+    views.into_iter().flatten().reduce(|one, other| if at(&one) > at(&other) { one } else { other })
 }
 
-/// The jobs of several stores that ended last, the latest first.
-pub(crate) fn latest_ends(all: impl Iterator<Item = JobView>, limit: usize) -> Vec<JobView> {
-    let mut all: Vec<JobView> = all.collect();
+/// The jobs that ended last, the latest first.
+pub(crate) fn latest_ends(views: Vec<Vec<JobView>>, limit: usize) -> Vec<JobView> {
+    let mut all = concat(views);
     all.sort_by_key(|view| Reverse(view.ended.as_ref().map(|ended| ended.at)));
     all.truncate(limit);
     all
-}
-
-/// For each of so many deliveries the progress that one of several stores knows.
-pub(crate) fn first_known(deliveries: usize, answers: Vec<Vec<Option<Progress>>>) -> Vec<Option<Progress>> {
-    let mut known = vec![None; deliveries];
-    for answer in answers {
-        known.iter_mut().zip(answer).for_each(|(known, here)| *known = known.take().or(here));
-    }
-    known
 }

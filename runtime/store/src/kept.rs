@@ -7,6 +7,7 @@ use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
 operations! {
+    parts:
     /// Results, to look through and to forget.
     pub trait Results {
         /// A page of jobs that are over and whose results are kept, in no order: at most `limit`, and about 4 MiB. `after` is the
@@ -14,19 +15,22 @@ operations! {
         async fn results(&self, tenant: &Name, after: Option<&str>, limit: usize) -> Result<ResultsPage, StoreError>;
 
         /// Forgets the results that are kept of jobs. Returns for each whether there was one.
-        async fn forget_results(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+        async fn forget_results(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<bool>, StoreError>
+            [ask tenant: any_of_each];
     }
 }
 
 operations! {
+    parts:
     /// Unique values.
     pub trait Uniques {
         /// Who holds a unique value of a topic; `None` if it is free.
-        async fn unique_hold(&self, topic: &TopicId, value: &str) -> Result<Option<UniqueHold>, StoreError>;
+        async fn unique_hold(&self, topic: &TopicId, value: &str) -> Result<Option<UniqueHold>, StoreError>
+            [ask topic: first];
 
         /// Frees a unique value that is held for a time, before that is over. Returns whether it was held so: one that a job holds until it is
         /// done stays held.
-        async fn free_unique(&self, topic: &TopicId, value: &str) -> Result<bool, StoreError>;
+        async fn free_unique(&self, topic: &TopicId, value: &str) -> Result<bool, StoreError> [ask topic: any];
     }
 }
 

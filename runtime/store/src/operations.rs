@@ -6,6 +6,13 @@
 /// From the rows follow the trait and its implementations for [`Timed`](crate::Timed) and for a
 /// [`Shard`](crate::sharded::Shard), which asks its store unless that is unavailable. With `primary shard:` in front, the
 /// implementation for [`ShardedStore`](crate::sharded::ShardedStore) follows, too: it asks the primary shard.
+///
+/// With `parts:` in front, the implementations for the stores that are made of several follow, too, `ShardedStore` and
+/// [`RedisStore`](crate::redis::RedisStore): a row says in brackets which [`Parts`](crate::parts::Parts) are asked, and how
+/// their answers are [joined](crate::joined). `[ask topic: first]` asks those that may hold something of the argument `topic`
+/// and answers with the first answer; `[current tenant]` asks one, as do those stores of which it says `shards current` or
+/// `partitions current`. Without brackets, and where it says `shards by hand` or
+/// `partitions by hand`, the store has a method of the same name that does it.
 macro_rules! operations {
     (
         primary shard:
@@ -33,6 +40,50 @@ macro_rules! operations {
                 $(
                     $(#[$doc])*
                     async fn $name(&self $(, $arg: $type)*) -> Result<$Answer, StoreError>;
+                )*
+            }
+        }
+    };
+
+    (
+        parts:
+        $(#[$about:meta])*
+        pub trait $Trait:ident $(: $Super:ident)? {
+            $(
+                $(#[$doc:meta])*
+                async fn $name:ident(&self $(, $arg:ident: $type:ty)* $(,)?) -> Result<$Answer:ty, StoreError>
+                    $([$($how:tt)*])? $(=> announce $announce:ident)?;
+            )*
+        }
+    ) => {
+        #[cfg(feature = "sharding")]
+        #[async_trait::async_trait]
+        impl $Trait for crate::sharded::ShardedStore {
+            $(
+                async fn $name(&self $(, $arg: $type)*) -> Result<$Answer, StoreError> {
+                    operations!(@ask shards, self, $name($($arg),*), [$($($how)*)?])
+                }
+            )*
+        }
+
+        #[cfg(feature = "redis")]
+        #[async_trait::async_trait]
+        impl $Trait for crate::redis::RedisStore {
+            $(
+                async fn $name(&self $(, $arg: $type)*) -> Result<$Answer, StoreError> {
+                    operations!(@ask partitions, self, $name($($arg),*), [$($($how)*)?])
+                }
+            )*
+        }
+
+        $(operations!(@own $name, [$($($how)*)?]);)*
+
+        operations! {
+            $(#[$about])*
+            pub trait $Trait $(: $Super)? {
+                $(
+                    $(#[$doc])*
+                    async fn $name(&self $(, $arg: $type)*) -> Result<$Answer, StoreError> $(=> announce $announce)?;
                 )*
             }
         }
@@ -79,6 +130,63 @@ macro_rules! operations {
             )*
         }
     };
+
+    (@ask $parts:ident, $self:ident, $name:ident($($arg:ident),*), []) => {
+        $self.$name($($arg),*).await
+    };
+    (@ask shards, $self:ident, $name:ident $args:tt, [shards by hand; $($how:tt)*]) => {
+        operations!(@ask shards, $self, $name $args, [])
+    };
+    (@ask partitions, $self:ident, $name:ident $args:tt, [partitions by hand; $($how:tt)*]) => {
+        operations!(@ask partitions, $self, $name $args, [])
+    };
+    (@ask $parts:ident, $self:ident, $name:ident $args:tt, [$others:ident by hand; $($how:tt)*]) => {
+        operations!(@ask $parts, $self, $name $args, [$($how)*])
+    };
+    (@ask shards, $self:ident, $name:ident $args:tt, [shards current; $ask:ident $scope:ident: $join:ident]) => {
+        operations!(@ask shards, $self, $name $args, [current $scope])
+    };
+    (@ask partitions, $self:ident, $name:ident $args:tt, [partitions current; $ask:ident $scope:ident: $join:ident]) => {
+        operations!(@ask partitions, $self, $name $args, [current $scope])
+    };
+    (@ask $parts:ident, $self:ident, $name:ident $args:tt, [$others:ident current; $($how:tt)*]) => {
+        operations!(@ask $parts, $self, $name $args, [$($how)*])
+    };
+    (@ask $parts:ident, $self:ident, $name:ident($($arg:ident),*), [current $scope:ident]) => {
+        crate::parts::Parts::current($self, $scope).await?.$name($($arg),*).await
+    };
+    (@ask $parts:ident, $self:ident, $name:ident($($arg:ident),*), [$how:ident $scope:ident: $join:ident $(($with:expr))?]) => {{
+        let how = operations!(@how $how);
+        let answers = crate::parts::Parts::ask($self, how, $scope, |part| async move { part.$name($($arg),*).await });
+        Ok(crate::joined::$join(answers.await? $(, $with)?))
+    }};
+    (@how ask) => { crate::parts::Asking::Answer };
+    (@how change) => { crate::parts::Asking::Change };
+    (@how all) => { crate::parts::Asking::All };
+    (@how poll) => { crate::parts::Asking::News };
+
+    // A store's own method comes before that of a trait. Without one, the trait's would call itself: here no trait is in scope.
+    (@own $name:ident, []) => {
+        operations!(@own $name, [shards by hand;]);
+        operations!(@own $name, [partitions by hand;]);
+    };
+    (@own $name:ident, [shards by hand; $($how:tt)*]) => {
+        #[cfg(feature = "sharding")]
+        const _: () = {
+            mod own {
+                const _: () = { let _ = crate::sharded::ShardedStore::$name; };
+            }
+        };
+    };
+    (@own $name:ident, [partitions by hand; $($how:tt)*]) => {
+        #[cfg(feature = "redis")]
+        const _: () = {
+            mod own {
+                const _: () = { let _ = crate::redis::RedisStore::$name; };
+            }
+        };
+    };
+    (@own $name:ident, [$($how:tt)*]) => {};
 
     (@announce $self:ident, $answer:ident, ($($arg:ident),*)) => {};
     (@announce $self:ident, $answer:ident, ($($arg:ident),*), $announce:ident) => {

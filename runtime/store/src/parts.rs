@@ -1,10 +1,77 @@
-//! Batches of which each item is for one of several stores.
+//! Stores made of several, and batches of which each item is for one of them.
 
 use std::borrow::Cow;
 
 use futures_util::future::join_all;
 
 use crate::StoreError;
+use gristmill_core::job::{Name, TopicId};
+use gristmill_core::schedule::ScheduleId;
+
+/// A store made of several, its parts: the partitions of a Redis, or shards. [`operations!`](crate::operations) asks those
+/// that the row of an operation names.
+pub(crate) trait Parts {
+    type Part;
+
+    /// Asks each part that may hold something of the scope. What moves from one to another meanwhile is missed by none, and may be
+    /// told by two.
+    ///
+    /// # Errors
+    /// One of them refuses, or is unavailable and is not left out. Others may have done what was asked.
+    async fn ask<A, F: Future<Output = Result<A, StoreError>>>(
+        &self,
+        how: Asking,
+        scope: &impl Scope,
+        ask: impl Fn(Self::Part) -> F,
+    ) -> Result<Vec<A>, StoreError>;
+
+    /// The part that has what is kept once of a scope, and takes what is new.
+    async fn current(&self, scope: &impl Scope) -> Result<Self::Part, StoreError>;
+}
+
+/// What a call asks for. It says which parts are left out while they are unavailable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asking {
+    /// An answer: those that hardly ever have something of the scope. At least one answers.
+    Answer,
+    /// The same, and to change waiting and dead jobs: none of them moves meanwhile.
+    Change,
+    /// All that there is: none, and at least one answers.
+    All,
+    /// What a runner repeats: every one.
+    News,
+}
+
+/// What a call is about: a tenant, or a topic of it.
+pub(crate) trait Scope {
+    fn tenant(&self) -> &Name;
+
+    fn topic(&self) -> Option<&TopicId> {
+        None
+    }
+}
+
+impl Scope for Name {
+    fn tenant(&self) -> &Name {
+        self
+    }
+}
+
+impl Scope for ScheduleId {
+    fn tenant(&self) -> &Name {
+        &self.topic.tenant
+    }
+}
+
+impl Scope for TopicId {
+    fn tenant(&self) -> &Name {
+        &self.tenant
+    }
+
+    fn topic(&self) -> Option<&TopicId> {
+        Some(self)
+    }
+}
 
 /// What a store answered to its part of a batch.
 pub(crate) struct Part<S, A> {
@@ -42,15 +109,28 @@ pub(crate) async fn ask_by_store<'a, S: Clone + PartialEq, T: Clone, A, F: Futur
     .await
 }
 
-impl<S, A> Part<S, Vec<A>> {
-    /// Puts one answer for each position into `answers`.
-    pub(crate) fn put_into(self, answers: &mut [A]) -> Result<(), StoreError> {
-        for (position, answer) in self.positions.into_iter().zip(self.answer?) {
-            if let Some(slot) = answers.get_mut(position) {
-                *slot = answer;
-            }
+/// The same, where each store has one answer for each item that it is asked about. `answers` has those to the others.
+pub(crate) async fn answer_by_store<'a, S: Clone + PartialEq, T: Clone, A, F>(
+    items: &'a [T],
+    choose: impl Fn(usize, &T) -> Option<S>,
+    mut answers: Vec<A>,
+    ask: impl Fn(S, Cow<'a, [T]>) -> F,
+) -> Result<Vec<A>, StoreError>
+where
+    F: Future<Output = Result<Vec<A>, StoreError>>,
+{
+    for part in ask_by_store(items, choose, ask).await {
+        add(&mut answers, part.positions, part.answer?, |slot, answer| *slot = answer);
+    }
+    Ok(answers)
+}
+
+/// Adds a part's answers to the totals of a batch.
+pub(crate) fn add<T, A>(totals: &mut [T], positions: Vec<usize>, answers: Vec<A>, add: impl Fn(&mut T, A)) {
+    for (position, answer) in positions.into_iter().zip(answers) {
+        if let Some(total) = totals.get_mut(position) {
+            add(total, answer);
         }
-        Ok(())
     }
 }
 

@@ -21,6 +21,7 @@ use gristmill_core::schedule::{
 use gristmill_core::time::Timestamp;
 
 operations! {
+    parts:
     /// Schedules, as people see and change them.
     pub trait Schedules {
         /// The tenant's schedules, in order of topic and name; or one of them, if it is there.
@@ -28,7 +29,7 @@ operations! {
             &self,
             tenant: &Name,
             only: Option<&ScheduleId>,
-        ) -> Result<Vec<StoredSchedule>, StoreError>;
+        ) -> Result<Vec<StoredSchedule>, StoreError> [partitions current; ask tenant: by_id];
 
         /// Changes a schedule, in one step with the job that comes with [`ScheduleChange::Run`].
         ///
@@ -37,18 +38,20 @@ operations! {
             &self,
             schedule: &ScheduleId,
             change: &ScheduleChange,
-        ) -> Result<ScheduleChanged, StoreError>;
+        ) -> Result<ScheduleChanged, StoreError> [shards by hand; current schedule];
     }
 }
 
 operations! {
+    parts:
     /// Schedules that manifests make.
     pub trait ManifestSchedules {
         /// Has the schedules of topics be what a manifest says, unless the store has seen a later manifest: see [`ManifestRecord`].
         /// Schedules that manifests made and that the offer does not have are removed.
         ///
         /// Returns a line for each topic for which some manifest has spoken, and for each offer.
-        async fn offer_schedules(&self, tenant: &Name, offers: &[Offer]) -> Result<Vec<ManifestStanding>, StoreError>;
+        async fn offer_schedules(&self, tenant: &Name, offers: &[Offer]) -> Result<Vec<ManifestStanding>, StoreError>
+            [shards by hand; current tenant];
     }
 }
 

@@ -24,6 +24,7 @@ use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
 operations! {
+    parts:
     /// Both ends of a move.
     pub trait Transfer: Store {
         /// Waiting and dead jobs of a topic, at most `limit`: first the ready ones in the order in which they would be claimed
@@ -40,41 +41,51 @@ operations! {
 
         /// Removes waiting and dead jobs of a topic, without counting or announcing it, and with them the unique values that
         /// they hold, windows too, and their marks: a job may come back one day. Returns for each whether it was there.
-        async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>;
+        async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>
+            [partitions by hand; all topic: any_of_each];
 
         /// Takes the marks off jobs that the old store has removed.
-        async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError>;
+        async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> [all tenant: done];
 
         /// Unique values of a topic that are held for a time by jobs that are over, at most `limit`: with them the promise that the same is not
         /// done twice. Those of an `Idempotency-Key` are among them.
-        async fn export_windows(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredWindow>, StoreError>;
+        async fn export_windows(&self, topic: &TopicId, limit: usize) -> Result<Vec<StoredWindow>, StoreError>
+            [partitions by hand; current topic];
 
         /// Has these values held as they were in the other store, but for those that a job holds here.
-        async fn import_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError>;
+        async fn import_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError>
+            [shards current; ask topic: done];
 
         /// Frees these values, if nothing else holds them by now.
-        async fn remove_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError>;
+        async fn remove_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError>
+            [shards current; ask topic: done];
 
         /// Whether some jobs of the tenant wait for others, have waited, or are waited for: those stay where they are until they have ended.
-        async fn has_links(&self, tenant: &Name) -> Result<bool, StoreError>;
+        async fn has_links(&self, tenant: &Name) -> Result<bool, StoreError> [shards current; ask tenant: any];
 
         /// The jobs of a tenant of which a result is kept, in no order. Looks at the names of all keys of a Redis.
-        async fn jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError>;
+        async fn jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError>
+            [partitions by hand; current tenant];
 
         /// The results of these jobs that are still kept.
-        async fn export_results(&self, tenant: &Name, jobs: &[JobId]) -> Result<Vec<StoredResult>, StoreError>;
+        async fn export_results(&self, tenant: &Name, jobs: &[JobId]) -> Result<Vec<StoredResult>, StoreError>
+            [shards current; ask tenant: concat];
 
         /// Keeps results of another store. A result that is kept here already stays. Returns how many are new.
-        async fn import_results(&self, tenant: &Name, results: &[StoredResult]) -> Result<u64, StoreError>;
+        async fn import_results(&self, tenant: &Name, results: &[StoredResult]) -> Result<u64, StoreError>
+            [current tenant];
 
         /// Every key of a tenant's jobs that has a state, with its topic, in no order. Looks at the names of all keys of a Redis.
-        async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError>;
+        async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError>
+            [partitions by hand; current tenant];
 
         /// The state of a key, and for how much longer it is kept. `None` if there is none.
-        async fn export_state(&self, topic: &TopicId, key: &str) -> Result<Option<StoredState>, StoreError>;
+        async fn export_state(&self, topic: &TopicId, key: &str) -> Result<Option<StoredState>, StoreError>
+            [partitions by hand; current topic];
 
         /// Stores the state of a key that has none. Returns whether it had none; else nothing was changed.
-        async fn import_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Result<bool, StoreError>;
+        async fn import_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Result<bool, StoreError>
+            [partitions by hand; current topic];
 
         /// Takes the bills of a tenant's days out of the store, to be added to those of another one: days with costs, in order. What was taken is
         /// set aside, with the mark, until it is dropped; till then it is in no [bill](crate::Bills::bill), and each call answers with it again, as it
@@ -84,10 +95,11 @@ operations! {
             tenant: &Name,
             days: &RangeInclusive<Day>,
             mark: u64,
-        ) -> Result<Vec<TakenBill>, StoreError>;
+        ) -> Result<Vec<TakenBill>, StoreError> [current tenant];
 
         /// Drops what [`Transfer::take_bills`] has set aside, if it has this mark.
-        async fn drop_taken_bill(&self, tenant: &Name, day: Day, mark: u64) -> Result<(), StoreError>;
+        async fn drop_taken_bill(&self, tenant: &Name, day: Day, mark: u64) -> Result<(), StoreError>
+            [current tenant];
     }
 }
 

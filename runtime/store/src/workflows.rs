@@ -14,17 +14,19 @@ use gristmill_core::job::{Ended, JobId, Name};
 pub(crate) const SHOWN: usize = 10;
 
 operations! {
+    parts:
     /// What jobs wait for which.
     pub trait Workflows {
         /// Seals a batch: it gets no more members, but for follow-up jobs of its members, and starts once all that it has have ended.
-        async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError>;
+        async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError> [ask tenant: sealed];
 
         /// What a job waits for or has waited for; `None` of a job that waits for none, and of one that is gone. Of the jobs that it waits
         /// for at most `limit`: first those that have not ended, then those that were not done, then the others, each by id.
-        async fn waits_for(&self, tenant: &Name, id: &JobId, limit: usize) -> Result<Option<WaitsFor>, StoreError>;
+        async fn waits_for(&self, tenant: &Name, id: &JobId, limit: usize) -> Result<Option<WaitsFor>, StoreError>
+            [ask tenant: first];
 
         /// The jobs that wait for a job that has not ended or is dead, by id: at most [`WAITERS`](gristmill_core::job::WAITERS).
-        async fn waiters(&self, tenant: &Name, id: &JobId) -> Result<Vec<JobId>, StoreError>;
+        async fn waiters(&self, tenant: &Name, id: &JobId) -> Result<Vec<JobId>, StoreError> [ask tenant: concat];
     }
 }
 

@@ -14,7 +14,7 @@ use super::script::{Call, script};
 use super::store::Partition;
 use crate::bill::KNOWN_FOR;
 use crate::clock::{point_ms, wait_ms};
-use crate::{BillEntries, BillEntry, Bills, StoreError, TakenBill};
+use crate::{BillEntries, BillEntry, StoreError, TakenBill};
 use gristmill_core::bill::{BillLine, Cost, Day};
 use gristmill_core::job::{Name, TopicId};
 
@@ -27,13 +27,6 @@ const MARK: &str = "";
 
 /// How many days are read in one round trip.
 const DAYS: usize = 32;
-
-#[async_trait]
-impl Bills for RedisStore {
-    async fn bill(&self, tenant: &Name, days: &RangeInclusive<Day>) -> Result<Vec<BillLine>, StoreError> {
-        self.first().bill(tenant, days).await
-    }
-}
 
 #[async_trait]
 impl BillEntries for RedisStore {
@@ -66,7 +59,7 @@ impl Partition {
         call
     }
 
-    async fn bill(&self, tenant: &Name, days: &RangeInclusive<Day>) -> Result<Vec<BillLine>, StoreError> {
+    pub(crate) async fn bill(&self, tenant: &Name, days: &RangeInclusive<Day>) -> Result<Vec<BillLine>, StoreError> {
         let (keys, mut lines) = (self.keys(tenant), Vec::new());
         let days: Vec<Day> = (days.start().number()..=days.end().number()).map(Day::from_number).collect();
         for days in days.chunks(DAYS) {
@@ -84,7 +77,7 @@ impl Partition {
 }
 
 impl Partition {
-    pub(super) async fn take_bills(
+    pub(crate) async fn take_bills(
         &self,
         tenant: &Name,
         days: &RangeInclusive<Day>,
@@ -117,7 +110,7 @@ impl Partition {
         Ok(taken)
     }
 
-    pub(super) async fn drop_taken_bill(&self, tenant: &Name, day: Day, mark: u64) -> Result<(), StoreError> {
+    pub(crate) async fn drop_taken_bill(&self, tenant: &Name, day: Day, mark: u64) -> Result<(), StoreError> {
         let mut call = Call::new(script!("drop_bill.lua"), &[self.keys(tenant).taken_bill(day)]);
         call.arg(mark.to_string());
         self.is_one("drop a bill that has moved", call).await.map(drop)

@@ -37,8 +37,12 @@ const TOTALS: &[&str] = &[
 ];
 
 impl Partition {
-    /// Two steps, because what the script must know of a job stands in its envelope. That part of it never changes.
-    pub(super) async fn cancel(&self, tenant: &Name, ids: &[JobId], kill: bool) -> Result<Vec<Cancelled>, StoreError> {
+    pub(crate) async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError> {
+        self.end(tenant, ids, false).await
+    }
+
+    /// Cancels or kills. Two steps, because what the script must know of a job stands in its envelope. That part of it never changes.
+    pub(super) async fn end(&self, tenant: &Name, ids: &[JobId], kill: bool) -> Result<Vec<Cancelled>, StoreError> {
         let keys = self.keys(tenant);
         let mut answers = Vec::with_capacity(ids.len());
         for (chunk, ids) in ids.chunks(SCRIPT_JOBS).enumerate() {

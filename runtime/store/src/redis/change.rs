@@ -26,7 +26,7 @@ struct Changing<'a> {
 impl Partition {
     /// Two steps, because the script cannot read envelopes. It goes by when a job was enqueued: if another one has the id by then, that is not
     /// changed.
-    pub(super) async fn change(
+    pub(crate) async fn change(
         &self,
         tenant: &Name,
         ids: &[JobId],

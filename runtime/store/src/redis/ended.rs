@@ -22,7 +22,7 @@ const DOING: &str = "look for a job that ended";
 const TOPICS: usize = 50;
 
 impl Partition {
-    pub(super) async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+    pub(crate) async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         let keys = self.keys(tenant);
         let mut ask = pipe();
         ask.cmd("ZRANGE").arg(keys.topics()).arg(0).arg(-1);
@@ -48,13 +48,13 @@ impl Partition {
                 let topic = TopicId { tenant: tenant.clone(), topic: topic.clone() };
                 let view =
                     read_end(&end, &topic, now).map(|(end, attempts)| JobView::over(id.clone(), attempts, Some(end)));
-                found = found.into_iter().chain(view).reduce(latest_end);
+                found = latest_end(vec![found, view]);
             }
         }
         Ok(found)
     }
 
-    pub(super) async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError> {
+    pub(crate) async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError> {
         let mut ask = pipe();
         ask.cmd("TIME").cmd("GET").arg(self.keys(&topic.tenant).ended(&topic.topic));
         let (time, text): (TimeReply, Option<String>) = self.link.query("list jobs that ended", &ask).await?;

@@ -29,7 +29,7 @@ const LOOK_UP: &str = "look up a job";
 type Bytes = Option<Vec<u8>>;
 
 impl Partition {
-    pub(super) async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
+    pub(crate) async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         const DOING: &str = "count jobs";
         let keys = self.keys(tenant);
         let mut ask = pipe();
@@ -99,7 +99,7 @@ impl Partition {
             .collect())
     }
 
-    pub(super) async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
+    pub(crate) async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         let keys = self.keys(tenant);
         let mut ask = pipe();
         ask.cmd("HGET").arg(keys.jobs()).arg(id.as_str()).cmd("GET").arg(keys.result(id));
@@ -112,7 +112,12 @@ impl Partition {
     }
 
     /// Those of this partition, and at most one more than `limit`.
-    pub(super) async fn jobs_of_key(&self, topic: &TopicId, key: &str, limit: usize) -> Result<Vec<JobId>, StoreError> {
+    pub(crate) async fn jobs_of_key(
+        &self,
+        topic: &TopicId,
+        key: &str,
+        limit: usize,
+    ) -> Result<Option<Vec<JobId>>, StoreError> {
         let (keys, before) = (self.keys(&topic.tenant), behind_of_key(&topic.topic, key));
         let mut ask = pipe();
         ask.atomic();
@@ -122,10 +127,10 @@ impl Partition {
         let (holders, behind): (Option<String>, Vec<String>) = self.link.query("list the jobs of a key", &ask).await?;
         // A member ends with the job's place and its id.
         let behind = behind.iter().filter_map(|member| member.rsplit_once(' ')?.1.parse().ok());
-        Ok(read_holders(&holders.unwrap_or_default()).into_iter().chain(behind).collect())
+        Ok(Some(read_holders(&holders.unwrap_or_default()).into_iter().chain(behind).collect()))
     }
 
-    pub(super) async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError> {
+    pub(crate) async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError> {
         let mut ask = pipe();
         ask.cmd("HGET").arg(self.keys(&topic.tenant).unique(&topic.topic)).arg(value);
         let (held,): (Option<String>,) = self.link.query("look up a unique value", &ask).await?;
@@ -133,7 +138,7 @@ impl Partition {
         Ok(held.and_then(|held| held.split(' ').next()?.parse().ok()))
     }
 
-    pub(super) async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
+    pub(crate) async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> {
         const DOING: &str = "look for a job's place";
         let keys = self.keys(&topic.tenant);
         let mut ask = pipe();
@@ -231,7 +236,7 @@ impl Partition {
         Ok(answers)
     }
 
-    pub(super) async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    pub(crate) async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let keys = self.keys(&topic.tenant);
         let mut names = keys.with_rows([], [&topic.topic]);
         names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.ended(&topic.topic)]);

@@ -1,6 +1,5 @@
 //! Results and unique values that are kept for a time, to look through and to forget.
 
-use async_trait::async_trait;
 use redis::pipe;
 
 use super::clock::TimeReply;
@@ -12,16 +11,20 @@ use super::script::{Call, script};
 use super::store::Partition;
 use crate::list::PAGE_BYTES;
 use crate::weight::Weigh;
-use crate::{JobView, Results, ResultsPage, StoreError, UniqueHold, Uniques};
+use crate::{JobView, ResultsPage, StoreError, UniqueHold};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
 const LIST: &str = "list results";
 
-#[async_trait]
-impl Results for RedisStore {
+impl RedisStore {
     /// Looks through the keys of all tenants, a thousand in one call of one server: where a server ended, the next one follows.
-    async fn results(&self, tenant: &Name, after: Option<&str>, limit: usize) -> Result<ResultsPage, StoreError> {
+    pub(crate) async fn results(
+        &self,
+        tenant: &Name,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<ResultsPage, StoreError> {
         let (server, cursor, skip) = after.and_then(read_cursor).unwrap_or_default();
         let slots = self.a_slot_of_each_server(LIST).await?;
         let Some(slot) = slots.get(server) else { return Ok(ResultsPage::default()) };
@@ -47,16 +50,6 @@ impl Results for RedisStore {
         };
         Ok(page)
     }
-
-    async fn forget_results(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        let count = self.map().await?.of_tenant(tenant);
-        let forgotten = self.ask_all(count, |partition| async move { partition.forget_results(tenant, ids).await });
-        let mut was_kept = vec![false; ids.len()];
-        for answers in forgotten.await? {
-            was_kept.iter_mut().zip(answers).for_each(|(was_kept, here)| *was_kept |= here);
-        }
-        Ok(was_kept)
-    }
 }
 
 /// Which server, where its scan goes on, and how many of the keys there are done.
@@ -79,7 +72,7 @@ impl RedisStore {
 }
 
 impl Partition {
-    async fn forget_results(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    pub(crate) async fn forget_results(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let keys = self.keys(tenant);
         let mut ask = pipe();
         ids.iter().for_each(|id| _ = ask.cmd("DEL").arg(keys.result(id)));
@@ -88,7 +81,7 @@ impl Partition {
         Ok(deleted.into_iter().map(|deleted| deleted > 0).collect())
     }
 
-    async fn unique_hold(&self, topic: &TopicId, value: &str) -> Result<Option<UniqueHold>, StoreError> {
+    pub(crate) async fn unique_hold(&self, topic: &TopicId, value: &str) -> Result<Option<UniqueHold>, StoreError> {
         let mut ask = pipe();
         ask.cmd("HGET").arg(self.keys(&topic.tenant).unique(&topic.topic)).arg(value).cmd("TIME");
         let (held, time): (Option<String>, TimeReply) = self.link.query("look up a unique value", &ask).await?;
@@ -101,26 +94,11 @@ impl Partition {
         Ok(held.filter(|hold| hold.until.is_none_or(|until| until > self.now(time))))
     }
 
-    async fn free_unique(&self, topic: &TopicId, value: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn free_unique(&self, topic: &TopicId, value: &str) -> Result<bool, StoreError> {
         const DOING: &str = "free a unique value";
         let keys = self.keys(&topic.tenant);
         let mut call = Call::new(script!("free_unique.lua"), &[keys.unique(&topic.topic), keys.windows(&topic.topic)]);
         call.arg(self.now_argument()).arg(value);
         Ok(self.reply(DOING, call).await?.number().map_err(self.misread(DOING))? == 1)
-    }
-}
-
-#[async_trait]
-impl Uniques for RedisStore {
-    async fn unique_hold(&self, topic: &TopicId, value: &str) -> Result<Option<UniqueHold>, StoreError> {
-        let count = self.map().await?.of_topic(topic);
-        let ask = |partition: Partition| async move { partition.unique_hold(topic, value).await };
-        Ok(self.ask_all(count, ask).await?.into_iter().flatten().next())
-    }
-
-    async fn free_unique(&self, topic: &TopicId, value: &str) -> Result<bool, StoreError> {
-        let count = self.map().await?.of_topic(topic);
-        let ask = |partition: Partition| async move { partition.free_unique(topic, value).await };
-        Ok(self.ask_all(count, ask).await?.contains(&true))
     }
 }

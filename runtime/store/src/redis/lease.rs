@@ -65,7 +65,7 @@ impl Partition {
         Ok(())
     }
 
-    pub(super) async fn progress(
+    pub(crate) async fn progress(
         &self,
         tenant: &Name,
         deliveries: &[(JobId, u64)],
@@ -84,7 +84,7 @@ impl Partition {
     }
 
     /// Two round trips where the worker holds nothing else: ids are compared here, and only the rest is looked up.
-    pub(super) async fn claims_of(
+    pub(crate) async fn claims_of(
         &self,
         tenant: &Name,
         worker: &WorkerId,

@@ -94,7 +94,7 @@ impl Partition {
         Ok(usize::try_from(passed).unwrap_or(0))
     }
 
-    pub(super) async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError> {
+    pub(crate) async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError> {
         const DOING: &str = "seal a batch";
         let keys = self.keys(tenant);
         let mut call = Call::new(script!("waiting.lua", "links.lua", "seal.lua"), &keys.waiting());
@@ -109,7 +109,7 @@ impl Partition {
 }
 
 impl Partition {
-    pub(super) async fn waits_for(
+    pub(crate) async fn waits_for(
         &self,
         tenant: &Name,
         id: &JobId,
@@ -125,7 +125,7 @@ impl Partition {
         read_waits_for(reply, limit).map(Some).map_err(self.misread(DOING))
     }
 
-    pub(super) async fn waiters(&self, tenant: &Name, id: &JobId) -> Result<Vec<JobId>, StoreError> {
+    pub(crate) async fn waiters(&self, tenant: &Name, id: &JobId) -> Result<Vec<JobId>, StoreError> {
         let before = format!("j {id} ");
         let mut ask = pipe();
         ask.cmd("ZRANGEBYLEX").arg(self.keys(tenant).links()).arg(format!("[{before}")).arg(format!("({before}~"));

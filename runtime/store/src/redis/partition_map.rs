@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::parts::Scope;
 use crate::redis::slots::slot_of_key;
 use gristmill_core::job::{JobSpec, Lease, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -92,6 +93,11 @@ impl PartitionMap {
     /// Whether all jobs are in the first partition of their tenant.
     pub(in crate::redis) fn is_plain(&self) -> bool {
         self.topics.is_empty() && self.others.is_none()
+    }
+
+    /// How many partitions, from the first one on, may have something of a tenant or a topic.
+    pub(in crate::redis) fn of(&self, scope: &impl Scope) -> u32 {
+        scope.topic().map_or_else(|| self.of_tenant(scope.tenant()), |topic| self.of_topic(topic))
     }
 
     /// How many partitions the tenant has.

@@ -18,7 +18,7 @@ const READ: &str = "read results to be copied";
 const IMPORT: &str = "import results";
 
 impl RedisStore {
-    pub(super) async fn all_jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError> {
+    pub(crate) async fn jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError> {
         let prefix = &self.server.prefix;
         let pattern = format!("{}:{{{}/*}}:result:*", escaped(prefix), escaped(tenant.as_str()));
         let mut found = BTreeSet::new();
@@ -42,7 +42,7 @@ impl RedisStore {
 }
 
 impl Partition {
-    pub(super) async fn export_results(&self, tenant: &Name, jobs: &[JobId]) -> Result<Vec<StoredResult>, StoreError> {
+    pub(crate) async fn export_results(&self, tenant: &Name, jobs: &[JobId]) -> Result<Vec<StoredResult>, StoreError> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
@@ -63,7 +63,7 @@ impl Partition {
         Ok(jobs.iter().zip(pairs).filter_map(read).collect())
     }
 
-    pub(super) async fn import_results(&self, tenant: &Name, results: &[StoredResult]) -> Result<u64, StoreError> {
+    pub(crate) async fn import_results(&self, tenant: &Name, results: &[StoredResult]) -> Result<u64, StoreError> {
         if results.is_empty() {
             return Ok(0);
         }

@@ -6,21 +6,17 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::pipe;
 
 use super::clock::TimeReply;
 use super::keys::Keys;
 use super::links::NamedKeys;
-use super::partitions::RedisStore;
 use super::push::{NewJobArgument, add_jobs};
 use super::run::Part;
 use super::script::{Call, script};
 use super::store::{Numbered, Partition, SCRIPT_BYTES};
 use crate::schedules::{self, Step};
-use crate::{
-    ManifestSchedules, ManifestStanding, ScheduleChange, ScheduleChanged, Schedules, StoreError, StoredSchedule,
-};
+use crate::{ManifestStanding, ScheduleChange, ScheduleChanged, StoreError, StoredSchedule};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::schedule::{Offer, Record, ScheduleId, Standing};
 use gristmill_core::time::Timestamp;
@@ -37,26 +33,12 @@ const TOGETHER: usize = 8;
 /// How often a step is tried whose records another process has replaced first: each time one of them has got on.
 const TRIES: usize = 100;
 
-#[async_trait]
-impl Schedules for RedisStore {
-    async fn schedules(&self, tenant: &Name, only: Option<&ScheduleId>) -> Result<Vec<StoredSchedule>, StoreError> {
-        self.first().schedules(tenant, only).await
-    }
-
-    async fn change_schedule(&self, id: &ScheduleId, change: &ScheduleChange) -> Result<ScheduleChanged, StoreError> {
-        self.first().change_schedule(id, change).await
-    }
-}
-
-#[async_trait]
-impl ManifestSchedules for RedisStore {
-    async fn offer_schedules(&self, tenant: &Name, offers: &[Offer]) -> Result<Vec<ManifestStanding>, StoreError> {
-        self.first().offer_schedules(tenant, offers).await
-    }
-}
-
 impl Partition {
-    async fn schedules(&self, tenant: &Name, only: Option<&ScheduleId>) -> Result<Vec<StoredSchedule>, StoreError> {
+    pub(crate) async fn schedules(
+        &self,
+        tenant: &Name,
+        only: Option<&ScheduleId>,
+    ) -> Result<Vec<StoredSchedule>, StoreError> {
         let found = match only {
             Some(id) => {
                 let mut ask = pipe();
@@ -73,7 +55,11 @@ impl Partition {
         found.into_iter().map(read).collect()
     }
 
-    async fn change_schedule(&self, id: &ScheduleId, change: &ScheduleChange) -> Result<ScheduleChanged, StoreError> {
+    pub(crate) async fn change_schedule(
+        &self,
+        id: &ScheduleId,
+        change: &ScheduleChange,
+    ) -> Result<ScheduleChanged, StoreError> {
         let keys = self.keys(&id.topic.tenant);
         self.list_tenants(CHANGE, [&id.topic.tenant]).await?;
         for _ in 0..TRIES {
@@ -89,7 +75,11 @@ impl Partition {
         Err(self.contended())
     }
 
-    async fn offer_schedules(&self, tenant: &Name, offers: &[Offer]) -> Result<Vec<ManifestStanding>, StoreError> {
+    pub(crate) async fn offer_schedules(
+        &self,
+        tenant: &Name,
+        offers: &[Offer],
+    ) -> Result<Vec<ManifestStanding>, StoreError> {
         for _ in 0..TRIES {
             if let Some(standings) = self.try_offer(tenant, offers).await? {
                 return Ok(standings);

@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::pipe;
 
 use super::keys::read_key;
@@ -15,13 +14,12 @@ use super::record::{read_state, stored_state};
 use super::scan::escaped;
 use super::script::{Call, script};
 use super::store::Partition;
-use crate::{StateDeleted, States, StoreError, StoredState, VersionedState};
+use crate::{StateDeleted, StoreError, StoredState, VersionedState};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::millis;
 
-#[async_trait]
-impl States for RedisStore {
-    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError> {
+impl RedisStore {
+    pub(crate) async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError> {
         for number in self.map().await?.of_key(topic, key) {
             if let Some(stored) = self.partition(number).stored_state(topic, key).await? {
                 return Ok(read_state(stored));
@@ -31,7 +29,12 @@ impl States for RedisStore {
     }
 
     /// Earlier states go first: one that is left must not come back. What a job sets meanwhile stays.
-    async fn delete_state(&self, topic: &TopicId, key: &str, version: Option<u64>) -> Result<StateDeleted, StoreError> {
+    pub(crate) async fn delete_state(
+        &self,
+        topic: &TopicId,
+        key: &str,
+        version: Option<u64>,
+    ) -> Result<StateDeleted, StoreError> {
         let mut numbers = self.map().await?.of_key(topic, key).into_iter();
         while let Some(number) = numbers.next() {
             let partition = self.partition(number);
@@ -48,10 +51,8 @@ impl States for RedisStore {
         }
         Ok(StateDeleted::Missing)
     }
-}
 
-impl RedisStore {
-    pub(super) async fn all_keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError> {
+    pub(crate) async fn keys_with_state(&self, tenant: &Name) -> Result<Vec<(TopicId, String)>, StoreError> {
         const DOING: &str = "look for states of keys";
         let prefix = &self.server.prefix;
         // No character of a tenant's name means anything in a pattern, but for its `-`.
@@ -76,7 +77,7 @@ impl RedisStore {
         Ok(found.into_iter().map(|(topic, key)| (TopicId { tenant: tenant.clone(), topic }, key)).collect())
     }
 
-    pub(super) async fn one_state(&self, topic: &TopicId, key: &str) -> Result<Option<StoredState>, StoreError> {
+    pub(crate) async fn export_state(&self, topic: &TopicId, key: &str) -> Result<Option<StoredState>, StoreError> {
         for number in self.map().await?.of_key(topic, key) {
             let partition = self.partition(number);
             let name = partition.keys(&topic.tenant).state(&topic.topic, key);
@@ -90,7 +91,12 @@ impl RedisStore {
         Ok(None)
     }
 
-    pub(super) async fn add_state(&self, topic: &TopicId, key: &str, state: &StoredState) -> Result<bool, StoreError> {
+    pub(crate) async fn import_state(
+        &self,
+        topic: &TopicId,
+        key: &str,
+        state: &StoredState,
+    ) -> Result<bool, StoreError> {
         if self.state(topic, key).await?.is_some() {
             return Ok(false);
         }

@@ -38,7 +38,7 @@ pub(super) const CALLS_AT_ONCE: usize = 8;
 
 /// The way to the server, and what this process knows of it.
 #[derive(Debug, Clone)]
-pub(super) struct Server {
+pub(crate) struct Server {
     pub(super) link: Arc<Link>,
     pub(super) prefix: Arc<str>,
     pub(super) clock: Clock,
@@ -56,7 +56,7 @@ pub(super) struct Server {
 /// The partition of each tenant that has this number: jobs whose keys share a slot. It does what the contract says for them
 /// alone; [`RedisStore`](super::RedisStore) joins the partitions of a tenant.
 #[derive(Debug, Clone)]
-pub(super) struct Partition {
+pub(crate) struct Partition {
     server: Server,
     pub(super) number: u32,
     pub(super) due_next: Arc<AllDueNext>,

@@ -99,7 +99,7 @@ impl Partition {
         Ok(answers)
     }
 
-    pub(super) async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
+    pub(crate) async fn clear_move_marks(&self, tenant: &Name, ids: &[JobId]) -> Result<(), StoreError> {
         let keys = self.keys(tenant);
         for ids in ids.chunks(SCRIPT_JOBS) {
             let mut forget = pipe();

@@ -19,7 +19,7 @@ const SAMPLES: usize = 1000;
 const KEYS: usize = 20_000;
 
 impl Partition {
-    pub(super) async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError> {
+    pub(crate) async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError> {
         let keys = self.keys(tenant);
         let mut ask = pipe();
         ask.cmd("ZRANGE").arg(keys.topics()).arg(0).arg(-1).cmd("SMEMBERS").arg(keys.perishable());
@@ -32,7 +32,7 @@ impl Partition {
     }
 
     /// Says nothing if the user may not run `INFO`, or the server is unavailable: what the caller does next fails by itself then.
-    pub(super) async fn store_size(&self, tenant: &Name) -> Result<StoreSize, StoreError> {
+    pub(crate) async fn store_size(&self, tenant: &Name) -> Result<StoreSize, StoreError> {
         let info =
             self.link.query_at::<(String,)>(DOING, Some(self.slot(tenant)), pipe().cmd("INFO").arg("memory")).await;
         Ok(info.map(|(info,)| store_size(&info)).unwrap_or_default())

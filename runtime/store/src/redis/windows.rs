@@ -54,13 +54,13 @@ impl Partition {
         Ok(windows)
     }
 
-    pub(super) async fn has_links(&self, tenant: &Name) -> Result<bool, StoreError> {
+    pub(crate) async fn has_links(&self, tenant: &Name) -> Result<bool, StoreError> {
         let mut ask = pipe();
         ask.cmd("EXISTS").arg(self.keys(tenant).links());
         self.link.query::<(bool,)>(READ, &ask).await.map(|(exists,)| exists)
     }
 
-    pub(super) async fn import_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError> {
+    pub(crate) async fn import_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError> {
         self.list_tenants(IMPORT, [&topic.tenant]).await?;
         let keys = self.keys(&topic.tenant);
         for windows in windows.chunks(SCRIPT_JOBS) {
@@ -75,7 +75,7 @@ impl Partition {
         Ok(())
     }
 
-    pub(super) async fn remove_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError> {
+    pub(crate) async fn remove_windows(&self, topic: &TopicId, windows: &[StoredWindow]) -> Result<(), StoreError> {
         let keys = self.keys(&topic.tenant);
         for windows in windows.chunks(SCRIPT_JOBS) {
             let names = [keys.unique(&topic.topic), keys.windows(&topic.topic)];

@@ -6,40 +6,62 @@ use std::sync::Arc;
 use super::shard::Shard;
 use super::store::ShardedStore;
 use crate::StoreError;
-use crate::parts::{ask_by_store, if_available};
+use crate::parts::{Asking, Part, Parts, Scope, add, ask_by_store};
 use gristmill_core::job::Name;
 
-impl ShardedStore {
-    /// Asks the tenant's shards one after the other, in the order in which jobs move: none is missed on its way, and one may
-    /// be seen twice. A shard that the tenant left earlier is left out while it is unavailable.
-    pub(super) async fn ask_each<A, F: Future<Output = Result<A, StoreError>>>(
+impl Parts for ShardedStore {
+    type Part = Arc<Shard>;
+
+    /// One after the other, in the order in which jobs move: none is missed on its way, and one may be seen twice, or changed in both
+    /// shards.
+    async fn ask<A, F: Future<Output = Result<A, StoreError>>>(
         &self,
-        tenant: &Name,
+        how: Asking,
+        scope: &impl Scope,
         ask: impl Fn(Arc<Shard>) -> F,
-    ) -> Result<Vec<(Arc<Shard>, A)>, StoreError> {
+    ) -> Result<Vec<A>, StoreError> {
+        let tenant = scope.tenant();
+        let lock = (how == Asking::Change).then(|| self.change_lock(tenant));
+        let _shared = match &lock {
+            Some(lock) => Some(lock.read().await),
+            None => None,
+        };
         let map = self.map();
-        let (shards, _) = map.placed(tenant)?;
+        let shards = if how == Asking::News { map.of(tenant) } else { map.placed(tenant)?.0 };
         let mut answers = Vec::new();
         for shard in shards.old_first() {
+            let is_required = match how {
+                Asking::Answer | Asking::Change => shards.requires(shard),
+                Asking::All => true,
+                Asking::News => false,
+            };
             match ask(Arc::clone(shard)).await {
-                Err(error) if error.is_unavailable() && !shards.requires(shard) => {}
-                answer => answers.push((Arc::clone(shard), answer?)),
+                Err(error) if error.is_unavailable() && !is_required => {}
+                answer => answers.push(answer?),
             }
         }
         Ok(answers)
     }
 
-    /// The same for what a runner repeats: every shard is left out while it is unavailable.
-    pub(super) async fn ask_available<A, F: Future<Output = Result<A, StoreError>>>(
+    async fn current(&self, scope: &impl Scope) -> Result<Arc<Shard>, StoreError> {
+        Ok(Arc::clone(self.map().placed(scope.tenant())?.1))
+    }
+}
+
+impl ShardedStore {
+    /// Asks each shard for its part of what a runner repeats, those that tenants have left first.
+    pub(super) async fn ask_parts<'a, T: Clone, A, F: Future<Output = Result<A, StoreError>>>(
         &self,
-        tenant: &Name,
-        ask: impl Fn(Arc<Shard>) -> F,
-    ) -> Result<Vec<(Arc<Shard>, A)>, StoreError> {
-        let mut answers = Vec::new();
-        for shard in self.map().of(tenant).old_first() {
-            answers.extend(if_available(ask(Arc::clone(shard)).await)?.map(|answer| (Arc::clone(shard), answer)));
+        items: &'a [T],
+        tenant_of: impl Fn(&T) -> &Name,
+        ask: impl Fn(Arc<Shard>, Cow<'a, [T]>) -> F,
+    ) -> Vec<Part<Arc<Shard>, A>> {
+        let (map, mut parts) = (self.map(), Vec::new());
+        for round in (0..self.shards().len()).rev() {
+            let choose = |_, item: &T| map.of(tenant_of(item)).nth(round).cloned();
+            parts.extend(ask_by_store(items, choose, &ask).await);
         }
-        Ok(answers)
+        parts
     }
 
     /// Asks about each item in its tenant's current shard, then in those that the tenant left, until one answers otherwise
@@ -68,9 +90,9 @@ impl ShardedStore {
             for part in parts {
                 let mut asked = part.positions.iter().filter_map(|position| items.get(*position));
                 let is_required = asked.any(|item| map.of(tenant_of(item)).requires(&part.store));
-                match part.put_into(&mut answers) {
+                match part.answer {
                     Err(error) if error.is_unavailable() && !is_required => {}
-                    put => put?,
+                    answer => add(&mut answers, part.positions, answer?, |slot, answer| *slot = answer),
                 }
             }
         }

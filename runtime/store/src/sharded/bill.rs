@@ -1,28 +1,12 @@
-//! Bills of tenants: written where the tenant is placed, and read wherever it has been.
+//! Bills are written where the tenant is placed, and read wherever it has been.
 
-use std::ops::RangeInclusive;
 use std::slice;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use super::store::ShardedStore;
-use crate::bill::joined;
-use crate::{BillEntries, BillEntry, Bills, StoreError};
-use gristmill_core::bill::{BillLine, Day};
-use gristmill_core::job::Name;
-
-#[async_trait]
-impl Bills for ShardedStore {
-    /// Unlike other questions, this one leaves out no shard that the tenant has left: a part of a bill is no bill.
-    async fn bill(&self, tenant: &Name, days: &RangeInclusive<Day>) -> Result<Vec<BillLine>, StoreError> {
-        let (map, mut lines) = (self.map(), Vec::new());
-        for shard in map.placed(tenant)?.0.old_first() {
-            lines.extend(shard.bill(tenant, days).await?);
-        }
-        Ok(joined(lines))
-    }
-}
+use crate::{BillEntries, BillEntry, StoreError};
 
 #[async_trait]
 impl BillEntries for ShardedStore {

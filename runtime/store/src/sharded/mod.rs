@@ -29,7 +29,6 @@ mod store;
 mod tenant_migrator;
 mod transfer;
 mod work;
-mod workflows;
 
 pub(crate) use shard::Shard;
 pub use shard::ShardSpec;

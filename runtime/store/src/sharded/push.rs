@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use super::shard::Shard;
 use super::shard_map::TenantShards;
 use super::store::ShardedStore;
-use crate::parts::ask_by_store;
+use crate::parts::answer_by_store;
 use crate::{JobState, Push, Pushed, Query, StoreError};
 use gristmill_core::job::NewJob;
 
@@ -38,11 +38,8 @@ impl Push for ShardedStore {
             places.push(place.filter(|_| !existing.contains(&position)));
         }
         let choose = |position: usize, _: &NewJob| places.get(position).cloned().flatten();
-        let mut answers = vec![Pushed::Exists; jobs.len()];
-        for part in ask_by_store(jobs, choose, |shard, jobs| async move { shard.push(&jobs).await }).await {
-            part.put_into(&mut answers)?;
-        }
-        Ok(answers)
+        let answers = vec![Pushed::Exists; jobs.len()];
+        answer_by_store(jobs, choose, answers, |shard, jobs| async move { shard.push(&jobs).await }).await
     }
 }
 

@@ -1,6 +1,5 @@
 //! What a runner repeats. A lease is settled in the shard that it is from; an unavailable shard delays no other.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +9,12 @@ use tokio::sync::mpsc;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::parts::{ask_by_store, if_available};
+use crate::parts::{Asking, Parts, add, if_available};
 use crate::{
     DeadLimits, FindWork, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Settle, Settled, Settlement, Signal,
-    StateDeleted, States, StoreError, Sweep, Sweepable, VersionedState, Workers,
+    StoreError, Sweep, Workers,
 };
-use gristmill_core::job::{JobId, Lease, Name, Progress, TopicId, WorkerId};
+use gristmill_core::job::{Lease, Name, Progress, TopicId, WorkerId};
 
 /// When to look again for due jobs in an unavailable shard.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -47,10 +46,9 @@ impl Settle for ShardedStore {
     }
 }
 
-#[async_trait]
-impl Leases for ShardedStore {
+impl ShardedStore {
     /// The leases of an unavailable shard count as kept: whether they are lost is seen when they are settled.
-    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+    pub(crate) async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
         self.ask_until_known(
             leases,
             |lease| &lease.topic.tenant,
@@ -63,7 +61,7 @@ impl Leases for ShardedStore {
         .await
     }
 
-    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+    pub(crate) async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
         let map = self.map();
         let shards = map.of(&lease.topic.tenant);
         for shard in shards.current().into_iter().chain(shards.left()) {
@@ -75,7 +73,7 @@ impl Leases for ShardedStore {
     }
 
     /// In every shard of the tenant that is available: the one that has the lease is among them.
-    async fn note_progress(&self, progress: &[(Lease, Progress)]) -> Result<(), StoreError> {
+    pub(crate) async fn note_progress(&self, progress: &[(Lease, Progress)]) -> Result<(), StoreError> {
         let map = self.map();
         for (lease, said) in progress {
             let shards = map.of(&lease.topic.tenant);
@@ -88,29 +86,6 @@ impl Leases for ShardedStore {
             }
         }
         Ok(())
-    }
-
-    async fn claims_of(
-        &self,
-        tenant: &Name,
-        worker: &WorkerId,
-        except: &HashSet<JobId>,
-    ) -> Result<Vec<Lease>, StoreError> {
-        let ask = |shard: Arc<Shard>| async move { shard.claims_of(tenant, worker, except).await };
-        let claims = self.ask_available(tenant, ask).await?;
-        Ok(claims.into_iter().flat_map(|(_, claims)| claims).collect())
-    }
-}
-
-/// The manifest refuses states where there are several stores, so no tenant that has some moves.
-#[async_trait]
-impl States for ShardedStore {
-    async fn state(&self, topic: &TopicId, key: &str) -> Result<Option<VersionedState>, StoreError> {
-        self.map().placed(&topic.tenant)?.1.state(topic, key).await
-    }
-
-    async fn delete_state(&self, topic: &TopicId, key: &str, version: Option<u64>) -> Result<StateDeleted, StoreError> {
-        self.map().placed(&topic.tenant)?.1.delete_state(topic, key, version).await
     }
 }
 
@@ -127,27 +102,25 @@ impl Workers for ShardedStore {
     }
 
     async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
-        let (map, mut found) = (self.map(), OverdueJobs { none_run: true, ..OverdueJobs::default() });
-        for round in (0..self.shards().len()).rev() {
-            let choose = |_, tenant: &Name| map.of(tenant).nth(round).cloned();
-            let parts = ask_by_store(tenants, choose, |shard, tenants| async move {
-                shard.overdue(&tenants, shard.dead_after(dead_after), limit).await
-            });
-            for part in parts.await {
-                let OverdueJobs { jobs, refused, none_run } = if_available(part.answer)?.unwrap_or_default();
-                found.none_run &= none_run;
-                found.jobs.extend(jobs);
-                found.refused.extend(refused);
-            }
+        let mut found = OverdueJobs { none_run: true, ..OverdueJobs::default() };
+        let parts = self.ask_parts(
+            tenants,
+            |tenant| tenant,
+            |shard, tenants| async move { shard.overdue(&tenants, shard.dead_after(dead_after), limit).await },
+        );
+        for part in parts.await {
+            let OverdueJobs { jobs, refused, none_run } = if_available(part.answer)?.unwrap_or_default();
+            found.none_run &= none_run;
+            found.jobs.extend(jobs);
+            found.refused.extend(refused);
         }
         found.jobs.truncate(limit);
         Ok(found)
     }
 }
 
-#[async_trait]
-impl FindWork for ShardedStore {
-    async fn wake_ups(
+impl ShardedStore {
+    pub(crate) async fn wake_ups(
         &self,
         worker: &WorkerId,
         tenants: &[Name],
@@ -156,85 +129,57 @@ impl FindWork for ShardedStore {
         Ok(self.forward_signals(tenants, Some((worker.clone(), topics.into()))).await)
     }
 
-    async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
-        let map = self.map();
-        for round in 0..self.shards().len() {
-            let choose = |_, topic: &TopicId| map.of(&topic.tenant).nth(round).cloned();
-            let parts = ask_by_store(topics, choose, |shard, topics| async move { shard.pass_on(&topics).await });
-            for part in parts.await {
-                if_available(part.answer)?;
-            }
-        }
-        Ok(())
+    pub(crate) async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
+        let parts =
+            self.ask_parts(topics, |topic| &topic.tenant, |shard, topics| async move { shard.pass_on(&topics).await });
+        parts.await.into_iter().try_for_each(|part| if_available(part.answer).map(drop))
     }
 
-    async fn set_full(&self, tenant: &Name, is_full: bool) -> Result<(), StoreError> {
-        let told = |shard: Arc<Shard>| async move { if_available(shard.set_full(tenant, is_full).await) };
-        self.ask_available(tenant, told).await.map(drop)
-    }
-
-    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+    pub(crate) async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let retry = Migrated { next_due_in: Some(RETRY_AFTER), ..Migrated::default() };
         let migrate =
             |shard: Arc<Shard>| async move { Ok(if_available(shard.migrate(tenant, limit).await)?.unwrap_or(retry)) };
         let mut total = Migrated::default();
-        for (_, migrated) in self.ask_available(tenant, migrate).await? {
+        for migrated in self.ask(Asking::News, tenant, migrate).await? {
             total.add(migrated);
         }
         Ok(total)
     }
 
-    async fn poll_work(&self, tenants: &[PollTenant]) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
-        let map = self.map();
+    pub(crate) async fn poll_work(
+        &self,
+        tenants: &[PollTenant],
+    ) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
         let mut totals: Vec<_> = tenants.iter().map(|_| Ok(PendingWork::default())).collect();
-        for round in (0..self.shards().len()).rev() {
-            let choose = |_, polled: &PollTenant| map.of(&polled.tenant).nth(round).cloned();
-            let parts = ask_by_store(tenants, choose, |shard, polled| async move { shard.poll_work(&polled).await });
-            for part in parts.await {
-                let found = if_available(part.answer)?.unwrap_or_default();
-                for (position, found) in part.positions.into_iter().zip(found) {
-                    if let Ok(found) = &found {
-                        self.note_ready(&part.store, &found.ready);
-                    }
-                    if let Some(total) = totals.get_mut(position) {
-                        PendingWork::add(total, found);
-                    }
-                }
-            }
+        let parts = self.ask_parts(
+            tenants,
+            |polled| &polled.tenant,
+            |shard, polled| async move { shard.poll_work(&polled).await },
+        );
+        for part in parts.await {
+            let found = if_available(part.answer)?.unwrap_or_default();
+            found.iter().flatten().for_each(|found| self.note_ready(&part.store, &found.ready));
+            add(&mut totals, part.positions, found, PendingWork::add);
         }
         Ok(totals)
     }
-}
-
-#[async_trait]
-impl Sweep for ShardedStore {
-    async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError> {
-        let ask = |shard: Arc<Shard>| async move { if_available(shard.sweepable(tenant, idle_for).await) };
-        let mut found = Sweepable::default();
-        for (_, here) in self.ask_available(tenant, ask).await? {
-            found.add(here.unwrap_or_default());
-        }
-        Ok(found)
-    }
 
     /// Without limits, each shard drops what belongs to no topic.
-    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+    pub(crate) async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
         if limits.is_empty() {
             for answer in join_all(self.shards().iter().map(|shard| shard.sweep(limits))).await {
                 if_available(answer)?;
             }
         }
-        let map = self.map();
         let mut dropped = vec![0; limits.len()];
-        for round in 0..self.shards().len() {
-            let choose = |_, limits: &DeadLimits| map.of(&limits.topic.tenant).nth(round).cloned();
-            for part in ask_by_store(limits, choose, |shard, limits| async move { shard.sweep(&limits).await }).await {
-                for (position, here) in part.positions.iter().zip(if_available(part.answer)?.unwrap_or_default()) {
-                    if let Some(total) = dropped.get_mut(*position) {
-                        *total += here;
-                    }
-                }
-            }
+        let parts = self.ask_parts(
+            limits,
+            |limits| &limits.topic.tenant,
+            |shard, limits| async move { shard.sweep(&limits).await },
+        );
+        for part in parts.await {
+            let here = if_available(part.answer)?.unwrap_or_default();
+            add(&mut dropped, part.positions, here, |total, here| *total += here);
         }
         Ok(dropped)
     }

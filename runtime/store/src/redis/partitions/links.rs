@@ -1,35 +1,11 @@
 //! Jobs that wait for other jobs. A job is in the partition of those that it waits for, because the step that ends one of them lets it
 //! start.
 
-use async_trait::async_trait;
-
 use super::{PartitionMap, RedisStore};
-use crate::{BatchSealed, StoreError, WaitsFor, Workflows};
-use gristmill_core::job::{JobId, Name, NewJob, NoLink};
+use crate::StoreError;
+use crate::parts::{Asking, Parts};
+use gristmill_core::job::{NewJob, NoLink};
 use gristmill_core::time::Timestamp;
-
-#[async_trait]
-impl Workflows for RedisStore {
-    async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError> {
-        let count = self.map().await?.of_tenant(tenant);
-        let answers = self.ask_all(count, |partition| async move { partition.seal(tenant, id).await }).await?;
-        let known = answers.into_iter().find(|answer| *answer != BatchSealed::NotWaiting);
-        Ok(known.unwrap_or(BatchSealed::NotWaiting))
-    }
-
-    async fn waits_for(&self, tenant: &Name, id: &JobId, limit: usize) -> Result<Option<WaitsFor>, StoreError> {
-        let count = self.map().await?.of_tenant(tenant);
-        let found =
-            self.ask_all(count, |partition| async move { partition.waits_for(tenant, id, limit).await }).await?;
-        Ok(found.into_iter().flatten().next())
-    }
-
-    async fn waiters(&self, tenant: &Name, id: &JobId) -> Result<Vec<JobId>, StoreError> {
-        let count = self.map().await?.of_tenant(tenant);
-        let found = self.ask_all(count, |partition| async move { partition.waiters(tenant, id).await }).await?;
-        Ok(found.into_iter().flatten().collect())
-    }
-}
 
 impl RedisStore {
     /// The partition of a new job that waits for others, given those before it in the same push; or which of the jobs that it names is in
@@ -48,7 +24,7 @@ impl RedisStore {
                 Some((_, number)) => Some(*number),
                 None => {
                     let ask = |partition: super::Partition| async move { partition.knows(tenant, id).await };
-                    let known = self.ask_all(map.of_tenant(tenant), ask).await?;
+                    let known = self.ask(Asking::Answer, tenant, ask).await?;
                     known.into_iter().position(|known| known).and_then(|number| u32::try_from(number).ok())
                 }
             };

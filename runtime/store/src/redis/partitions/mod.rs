@@ -31,7 +31,7 @@ use super::keys;
 use super::partition_map::PartitionMap;
 use super::store::{Partition, Server};
 use crate::StoreError;
-use crate::parts::{Part, ask_by_store};
+use crate::parts::{Asking, Part, Parts, Scope, ask_by_store};
 use gristmill_core::job::TopicId;
 
 pub use store::RedisStore;
@@ -149,8 +149,32 @@ impl RedisStore {
         known.map.store(Some(Arc::clone(&map)));
         Ok(map)
     }
+}
 
-    /// Asks the first `count` partitions, all at once.
+impl Parts for RedisStore {
+    type Part = Partition;
+
+    /// All at once: nothing moves between them. News is not asked for in vain: if all of them are unavailable, that is an error.
+    async fn ask<A, F: Future<Output = Result<A, StoreError>>>(
+        &self,
+        how: Asking,
+        scope: &impl Scope,
+        ask: impl Fn(Partition) -> F,
+    ) -> Result<Vec<A>, StoreError> {
+        let count = self.map().await?.of(scope);
+        match how {
+            Asking::News => available(join_all((0..count).map(|number| ask(self.partition(number)))).await),
+            Asking::Answer | Asking::Change | Asking::All => self.ask_all(count, ask).await,
+        }
+    }
+
+    async fn current(&self, _scope: &impl Scope) -> Result<Partition, StoreError> {
+        Ok(self.first())
+    }
+}
+
+impl RedisStore {
+    /// Asks the first `count` partitions.
     ///
     /// # Errors
     /// The first one; others may have done what was asked.
@@ -160,18 +184,6 @@ impl RedisStore {
         ask: impl Fn(Partition) -> F,
     ) -> Result<Vec<A>, StoreError> {
         try_join_all((0..count).map(|number| ask(self.partition(number)))).await
-    }
-
-    /// The same for what a runner repeats: partitions that are unavailable are left out.
-    ///
-    /// # Errors
-    /// All of them are unavailable, or one refuses.
-    async fn ask_available<A, F: Future<Output = Result<A, StoreError>>>(
-        &self,
-        count: u32,
-        ask: impl Fn(Partition) -> F,
-    ) -> Result<Vec<A>, StoreError> {
-        available(join_all((0..count).map(|number| ask(self.partition(number)))).await)
     }
 
     /// Asks each partition for its part of a batch, all at once. An item is for the first `count` partitions.
@@ -194,7 +206,7 @@ impl RedisStore {
 /// The answers of partitions that are available.
 ///
 /// # Errors
-/// As [`RedisStore::ask_available`].
+/// All of them are unavailable, or one refuses.
 fn available<A>(answers: Vec<Result<A, StoreError>>) -> Result<Vec<A>, StoreError> {
     let (mut available, mut unavailable) = (Vec::with_capacity(answers.len()), None);
     for answer in answers {

@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use redis::{Value, pipe};
 
 use super::{Partition, PartitionMap, RedisStore};
+use crate::parts::{Asking, Parts};
 use crate::redis::envelope;
 use crate::redis::store::SCRIPT_JOBS;
 use crate::{PollTenant, Push, Pushed, Settled, Settlement, StoreError};
@@ -65,7 +66,7 @@ impl RedisStore {
                 let jobs = partition.overdue_follow_ups(tenant).await?;
                 self.send(partition, tenant, jobs).await
             };
-            log_unsent(self.ask_available(map.of_tenant(tenant), ask).await.map(drop));
+            log_unsent(self.ask(Asking::News, tenant, ask).await.map(drop));
         }
     }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use redis::RedisResult;
 
 use super::{PartitionMap, RedisStore};
-use crate::parts::ask_by_store;
+use crate::parts::answer_by_store;
 use crate::redis::claim::job_id;
 use crate::redis::keys::Keys;
 use crate::redis::reply::Reply;
@@ -61,18 +61,12 @@ impl Push for RedisStore {
         let choose = |position: usize, _: &NewJob| {
             places.get(position).filter(|_| !known.contains_key(&position)).map(|(_, number)| *number)
         };
-        let parts = ask_by_store(jobs, choose, |number, jobs| {
+        let answer = |position| known.get(&position).map_or(Pushed::Exists, |(_, pushed)| pushed.clone());
+        answer_by_store(jobs, choose, (0..jobs.len()).map(answer).collect(), |number, jobs| {
             let partition = self.partition(number);
             async move { partition.push(&jobs).await }
-        });
-        let parts = parts.await;
-        let mut answers: Vec<Pushed> = (0..jobs.len())
-            .map(|position| known.remove(&position).map_or(Pushed::Exists, |(_, pushed)| pushed))
-            .collect();
-        for part in parts {
-            part.put_into(&mut answers)?;
-        }
-        Ok(answers)
+        })
+        .await
     }
 }
 

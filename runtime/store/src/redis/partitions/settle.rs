@@ -1,15 +1,14 @@
 //! Ends of attempts, and what a worker does with its leases. The number of its claim says in which partition a job is.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::{PartitionMap, RedisStore};
-use crate::parts::ask_by_store;
-use crate::{Leases, Settle, Settled, Settlement, StoreError};
-use gristmill_core::job::{JobId, Lease, Name, Progress, WorkerId};
+use crate::parts::{answer_by_store, ask_by_store};
+use crate::{Settle, Settled, Settlement, StoreError};
+use gristmill_core::job::{Lease, Progress};
 
 #[async_trait]
 impl Settle for RedisStore {
@@ -26,15 +25,12 @@ impl Settle for RedisStore {
             }
         }
         let choose = |_, settlement: &Settlement| Some(map.of_lease(&settlement.lease));
-        let parts = ask_by_store(&settlements, choose, |number, part| {
+        let answers = vec![Settled::LeaseLost; settlements.len()];
+        let answers = answer_by_store(&settlements, choose, answers, |number, part| {
             let (partition, map) = (self.partition(number), &map);
             async move { partition.settle(&part, (map, now)).await }
         });
-        let parts = parts.await;
-        let mut answers = vec![Settled::LeaseLost; settlements.len()];
-        for part in parts {
-            part.put_into(&mut answers)?;
-        }
+        let answers = answers.await?;
         if !map.is_plain() {
             self.send_follow_ups((&map, now), &settlements, &answers).await;
         }
@@ -42,59 +38,36 @@ impl Settle for RedisStore {
     }
 }
 
-#[async_trait]
-impl Leases for RedisStore {
-    async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
+impl RedisStore {
+    pub(crate) async fn extend(&self, leases: &[Lease], lease: Duration) -> Result<Vec<bool>, StoreError> {
         let map = self.map().await?;
         let known = self.with_batches("extend leases", &map, &leases.iter().collect::<Vec<_>>()).await?;
         let leases = known.as_deref().unwrap_or(leases);
-        let parts = ask_by_store(
-            leases,
-            |_, lease| Some(map.of_lease(lease)),
-            |number, part| {
-                let partition = self.partition(number);
-                async move { partition.extend(&part, lease).await }
-            },
-        );
-        let mut answers = vec![false; leases.len()];
-        for part in parts.await {
-            part.put_into(&mut answers)?;
-        }
-        Ok(answers)
+        let choose = |_, lease: &Lease| Some(map.of_lease(lease));
+        answer_by_store(leases, choose, vec![false; leases.len()], |number, part| {
+            let partition = self.partition(number);
+            async move { partition.extend(&part, lease).await }
+        })
+        .await
     }
 
-    async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
+    pub(crate) async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
         let map = self.map().await?;
         let known = self.with_batches("save a checkpoint", &map, &[lease]).await?;
         let lease = known.as_ref().and_then(|known| known.first()).unwrap_or(lease);
         self.partition(map.of_lease(lease)).checkpoint(lease, state).await
     }
 
-    async fn note_progress(&self, progress: &[(Lease, Progress)]) -> Result<(), StoreError> {
+    pub(crate) async fn note_progress(&self, progress: &[(Lease, Progress)]) -> Result<(), StoreError> {
         let map = self.map().await?;
-        let mut by_partition: BTreeMap<u32, Vec<(Lease, Progress)>> = BTreeMap::new();
-        for noted in progress {
-            by_partition.entry(map.of_lease(&noted.0)).or_default().push(noted.clone());
-        }
-        for (number, part) in by_partition {
-            self.partition(number).note_progress(&part).await?;
-        }
-        Ok(())
+        let choose = |_, (lease, _): &(Lease, Progress)| Some(map.of_lease(lease));
+        let parts = ask_by_store(progress, choose, |number, part| {
+            let partition = self.partition(number);
+            async move { partition.note_progress(&part).await }
+        });
+        parts.await.into_iter().try_for_each(|part| part.answer)
     }
 
-    async fn claims_of(
-        &self,
-        tenant: &Name,
-        worker: &WorkerId,
-        except: &HashSet<JobId>,
-    ) -> Result<Vec<Lease>, StoreError> {
-        let count = self.map().await?.of_tenant(tenant);
-        let ask = |partition: super::Partition| async move { partition.claims_of(tenant, worker, except).await };
-        Ok(self.ask_available(count, ask).await?.into_iter().flatten().collect())
-    }
-}
-
-impl RedisStore {
     /// The leases with their batches, where some do not say theirs; `None` if all do. One that is lost gets a batch that there is
     /// not.
     async fn with_batches(

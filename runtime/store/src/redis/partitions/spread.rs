@@ -10,7 +10,7 @@ use crate::clock::wait_ms;
 use crate::redis::keys;
 use crate::redis::partition_map::PARTITIONS_MAX;
 use crate::redis::script::{Call, script};
-use crate::{Control, Query, StoreError};
+use crate::{Query, StoreError};
 use gristmill_core::job::TopicId;
 
 const DOING: &str = "spread a topic";

@@ -5,14 +5,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use super::inspect::any;
 use super::{Partition, RedisStore, available};
-use crate::parts::Part;
+use crate::joined::{self, any_of_each};
+use crate::parts::{Asking, Part, Parts, add};
 use crate::redis::clock::ClockStep;
 use crate::schedules::note_full;
-use crate::{
-    DeadLimits, FindWork, Migrated, OverdueJobs, PendingWork, PollTenant, Signal, StoreError, Sweep, Sweepable, Workers,
-};
+use crate::{DeadLimits, Migrated, OverdueJobs, PendingWork, PollTenant, Signal, StoreError, Sweepable, Workers};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 
 #[async_trait]
@@ -48,9 +46,8 @@ impl Workers for RedisStore {
     }
 }
 
-#[async_trait]
-impl FindWork for RedisStore {
-    async fn wake_ups(
+impl RedisStore {
+    pub(crate) async fn wake_ups(
         &self,
         worker: &WorkerId,
         _tenants: &[Name],
@@ -59,7 +56,7 @@ impl FindWork for RedisStore {
         self.wake(worker, topics).await
     }
 
-    async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
+    pub(crate) async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
         let map = self.map().await?;
         let parts = self.ask_parts(
             topics,
@@ -69,12 +66,12 @@ impl FindWork for RedisStore {
         available(parts.await.into_iter().map(|part| part.answer).collect()).map(drop)
     }
 
-    async fn set_full(&self, tenant: &Name, is_full: bool) -> Result<(), StoreError> {
+    pub(crate) async fn set_full(&self, tenant: &Name, is_full: bool) -> Result<(), StoreError> {
         note_full(&self.server.full, tenant, is_full);
         Ok(())
     }
 
-    async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
+    pub(crate) async fn migrate(&self, tenant: &Name, limit: usize) -> Result<Migrated, StoreError> {
         let count = self.map().await?.of_tenant(tenant);
         if count == 1 {
             return self.first().migrate(tenant, limit, count).await;
@@ -83,7 +80,7 @@ impl FindWork for RedisStore {
         let ask = |partition: Partition| async move {
             Ok((partition.clone(), partition.migrate(tenant, share, count).await?))
         };
-        let shares = self.ask_available(count, ask).await?;
+        let shares = self.ask(Asking::News, tenant, ask).await?;
         let mut room = limit.saturating_sub(shares.iter().map(|(_, migrated)| migrated.moved).sum());
         let mut total = Migrated::default();
         for (partition, mut migrated) in shares {
@@ -100,7 +97,10 @@ impl FindWork for RedisStore {
     }
 
     /// Raw producers write to the first partition.
-    async fn poll_work(&self, tenants: &[PollTenant]) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
+    pub(crate) async fn poll_work(
+        &self,
+        tenants: &[PollTenant],
+    ) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
         let map = self.map().await?;
         self.empty_outboxes(&map, tenants).await;
         let parts = self.ask_parts(
@@ -117,29 +117,22 @@ impl FindWork for RedisStore {
             parts.await.into_iter().map(|Part { positions, answer, .. }| answer.map(|found| (positions, found)));
         let mut totals: Vec<_> = tenants.iter().map(|_| Ok(PendingWork::default())).collect();
         for (positions, found) in available(answers.collect())? {
-            for (position, found) in positions.into_iter().zip(found) {
-                if let Some(total) = totals.get_mut(position) {
-                    PendingWork::add(total, found);
-                }
-            }
+            add(&mut totals, positions, found, PendingWork::add);
         }
         Ok(totals)
     }
 }
 
-#[async_trait]
-impl Sweep for RedisStore {
-    async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError> {
-        let count = self.map().await?.of_tenant(tenant);
+impl RedisStore {
+    pub(crate) async fn sweepable(&self, tenant: &Name, idle_for: Duration) -> Result<Sweepable, StoreError> {
         let ask = |partition: Partition| async move { partition.sweepable(tenant, idle_for).await };
-        let mut found = Sweepable::default();
-        self.ask_available(count, ask).await?.into_iter().for_each(|here| found.add(here));
-        if count > 1 && !found.idle.is_empty() {
+        let mut found = joined::sweepable(self.ask(Asking::News, tenant, ask).await?);
+        if self.map().await?.of_tenant(tenant) > 1 && !found.idle.is_empty() {
             let idle = &found.idle;
             let ask = |partition: Partition| async move { partition.in_use(tenant, idle, idle_for).await };
-            let in_use = match self.ask_all(count, ask).await {
+            let in_use = match self.ask(Asking::Answer, tenant, ask).await {
                 Err(error) if error.is_unavailable() => vec![true; idle.len()],
-                answers => any(idle.len(), answers?),
+                answers => any_of_each(answers?),
             };
             let mut in_use = in_use.into_iter();
             found.idle.retain(|_| !in_use.next().unwrap_or(true));
@@ -148,7 +141,7 @@ impl Sweep for RedisStore {
     }
 
     /// Of a spread topic, each partition keeps its share of dead jobs.
-    async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
+    pub(crate) async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
         let map = self.map().await?;
         let share = |limits: &DeadLimits| {
             let width = map.spread(&limits.topic).map_or(1, |spread| spread.width(map.now())) as u64;
@@ -162,11 +155,7 @@ impl Sweep for RedisStore {
         );
         let mut dropped = vec![0; limits.len()];
         for part in parts.await {
-            for (position, here) in part.positions.into_iter().zip(part.answer?) {
-                if let Some(total) = dropped.get_mut(position) {
-                    *total += here;
-                }
-            }
+            add(&mut dropped, part.positions, part.answer?, |total, here| *total += here);
         }
         Ok(dropped)
     }
