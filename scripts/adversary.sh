@@ -34,7 +34,7 @@ clients() { GRISTMILL_ADVERSARY_SECONDS="${amount:-10}" run adversary::clients a
 guests() { GRISTMILL_ADVERSARY_SECONDS="${amount:-10}" run adversary::guests; }
 # Seven tests kill, each as often as the others.
 kills() { GRISTMILL_TEST_KILLS=$(((${amount:-1000} + 6) / 7)) run adversary::kills crash::killed killed::; }
-cuts() { run adversary::cuts; }
+cuts() { run cuts::; }
 outages() { GRISTMILL_ADVERSARY_SECONDS=10 run adversary::outages hardship:: crash::when_redis stores::away; }
 
 case "$experiment" in

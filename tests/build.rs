@@ -26,7 +26,6 @@ const GUESTS: [(&str, &str); 12] = [
 ];
 
 fn main() {
-    find_valkey();
     let workspace = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap()).join("..").canonicalize().unwrap();
     let out = PathBuf::from(env::var("OUT_DIR").unwrap());
     for watched in ["guest-sdk", "handlers", "wit", "tests/guests", "Cargo.lock"] {
@@ -57,16 +56,6 @@ fn main() {
         format!("/// The component of `{package}`.\npub const {constant}: &str = {file:?};\n")
     });
     fs::write(out.join("guests.rs"), constants.concat()).unwrap();
-}
-
-/// The tests of Valkey are there where it is installed: none of them passes without it.
-fn find_valkey() {
-    println!("cargo::rustc-check-cfg=cfg(valkey)");
-    println!("cargo::rerun-if-env-changed=PATH");
-    let path = env::var_os("PATH").unwrap_or_default();
-    if env::split_paths(&path).any(|folder| folder.join("valkey-server").is_file()) {
-        println!("cargo::rustc-cfg=valkey");
-    }
 }
 
 /// Cargo watches a folder's files only by the folder's own time: name every file.

@@ -1,4 +1,4 @@
-//! The end-to-end tests, and the proof that all stores are one queue: one binary, real guests, real stores.
+//! The end-to-end tests: one binary, real guests, real stores.
 
 #[macro_use]
 mod both;
@@ -12,7 +12,6 @@ mod browser;
 mod budgets;
 mod cli;
 mod computing;
-mod conformance;
 mod crash;
 mod embed;
 mod fairness;
@@ -32,18 +31,16 @@ mod languages;
 mod lmstfy;
 mod many_handlers;
 mod metrics;
-mod model;
 mod outcomes;
 mod producers;
 mod pull;
 mod raw;
-mod redis_rights;
 mod reload;
 mod reuse;
 mod schedules;
 mod shutdown;
 mod states;
-mod stores;
+mod store_servers;
 mod tidy;
 mod tokens;
 mod traces;

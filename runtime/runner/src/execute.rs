@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::decide::decide;
 use super::full::hold_to_limits;
-use super::predecessors::before_start;
 use super::record::{self, Run};
 use super::settle::Finished;
 use super::slots::Slot;
@@ -26,7 +25,7 @@ use gristmill_sandbox::{
     Attempt, AttemptControl, Cancellation, CheckpointRequest, CheckpointSender, LogSink, LogTail, Report, RequestTrace,
     StateReader,
 };
-use gristmill_store::{Settlement, StateWrite, Store};
+use gristmill_store::{Settlement, StateWrite, Store, before_start};
 
 /// A claimed job on its way to a guest.
 #[derive(Debug)]

@@ -50,6 +50,7 @@ mod operations;
 #[cfg(any(feature = "redis", feature = "sharding"))]
 mod parts;
 mod placement;
+mod predecessors;
 mod progress;
 #[cfg(any(feature = "redis", feature = "embedded"))]
 mod pulled;
@@ -98,6 +99,7 @@ pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use move_bills::move_bills;
 pub use move_jobs::{MovedJob, TopicMove, Unmoved, copy_results, move_states, move_windows, pause_alike};
 pub use placement::{Placement, PlacementRegistry, TenantPlacement, TenantPlacements};
+pub use predecessors::before_start;
 pub use progress::show_progress;
 pub use purge::{Purged, purge};
 pub use schedules::{

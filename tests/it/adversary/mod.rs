@@ -5,12 +5,10 @@
 //! the same as before and has not panicked. `scripts/adversary.sh` runs the experiments for longer than the tests do.
 
 mod clients;
-mod cuts;
 mod guests;
 mod kills;
 mod outages;
 mod probe;
-mod proxy;
 mod revoked;
 mod target;
 

@@ -11,9 +11,9 @@ use crate::state::AppState;
 use gristmill_core::admission::before_attempt;
 use gristmill_core::job::{Claim, Name, TopicId, WorkerId};
 use gristmill_core::topic::{FleetLimits, Topic};
+use gristmill_runner::decide;
 use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
-use gristmill_runner::{before_start, decide};
-use gristmill_store::{ClaimFrom, Settlement, Store, StoreError, Weigh};
+use gristmill_store::{ClaimFrom, Settlement, Store, StoreError, Weigh, before_start};
 
 /// Bytes of bodies after which an answer is full. A first job that is larger is an answer by itself.
 const ANSWER_BYTES: usize = 16 << 20;

@@ -2,12 +2,11 @@
 
 use std::io;
 
+use gristmill_tests::proxy::Proxy;
 use gristmill_tests::redis::Redis;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
-
-use crate::adversary::proxy::Proxy;
 
 /// What gets through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

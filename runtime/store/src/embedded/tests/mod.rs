@@ -1,4 +1,4 @@
-//! What only a file does. What every store does is tested in the conformance suite, `tests/it/conformance/`.
+//! What only a file does. What every store does is tested in the conformance suite, `tests/store/it/conformance/`.
 
 mod concurrency;
 mod crash;

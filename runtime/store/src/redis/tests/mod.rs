@@ -1,4 +1,4 @@
-//! What only Redis does. What every store does is tested in the conformance suite, `tests/it/conformance/`.
+//! What only Redis does. What every store does is tested in the conformance suite, `tests/store/it/conformance/`.
 
 mod batches;
 mod claiming;

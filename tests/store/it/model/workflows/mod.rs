@@ -1,0 +1,40 @@
+//! Jobs that wait for each other, in a store and in a plain model of them. The rest of the store, in the sequences of
+//! [`super`], knows of none.
+
+mod operations;
+mod plain;
+mod world;
+
+use gristmill_store_tests::test_store::Kind;
+use operations::{Operation, sequences};
+use world::World;
+
+use super::search;
+use super::side::Difference;
+
+#[test]
+fn redis_behaves_like_the_model() {
+    compare(Kind::REDIS, 50);
+}
+
+#[test]
+fn a_file_behaves_like_the_model() {
+    compare(Kind::File, 50);
+}
+
+#[test]
+fn memory_behaves_like_the_model() {
+    compare(Kind::Memory, 75);
+}
+
+fn compare(kind: Kind, sequences_by_default: u64) {
+    search(kind, sequences_by_default, sequences(), async |operations| try_to_play(kind, operations).await);
+}
+
+async fn try_to_play(kind: Kind, operations: &[Operation]) -> Result<(), Difference> {
+    let mut world = World::new(kind).await;
+    for (place, operation) in operations.iter().enumerate() {
+        world.step(operation).await.map_err(|difference| difference.in_step(place))?;
+    }
+    world.end().await
+}

@@ -1,0 +1,43 @@
+//! The rights of the documented Redis user, compared with what the store sends. The conformance suite runs as that user, but does not
+//! notice a command that a script may go on without.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use gristmill_store_tests::deployment::documented_rule;
+
+/// Commands that only a cluster, a sentinel or `acknowledged-by = "disks"` needs, or only a warning.
+const WITHOUT_RIGHTS: [&str; 4] = ["cluster", "config", "sentinel", "waitaof"];
+
+/// The upper-case words that stand in quotes in the first argument behind `opening`.
+fn commands(text: &str, opening: &str, quote: char) -> Vec<String> {
+    let found = text.split(opening).skip(1).filter_map(|rest| rest.split([')', ',']).next());
+    let quoted = found.flat_map(|call| call.split(quote).skip(1).step_by(2));
+    let is_command = |word: &&str| word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
+    quoted.filter(is_command).map(str::to_lowercase).collect()
+}
+
+#[test]
+fn the_documented_redis_user_may_send_every_command_of_the_store() {
+    let rule: BTreeSet<&str> =
+        documented_rule().iter().filter_map(|word| word.strip_prefix('+')?.split('|').next()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtime/store/src/redis");
+    let mut sent = BTreeSet::new();
+    for folder in [folder.clone(), folder.join("fsck"), folder.join("lua")] {
+        for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+            let text = fs::read_to_string(&file).unwrap();
+            let text = text.split("#[cfg(test)]").next().unwrap();
+            for (opening, quote) in [("redis.call(", '\''), ("redis.pcall(", '\''), ("many(", '\''), ("cmd(", '"')] {
+                sent.extend(commands(text, opening, quote));
+            }
+            if text.contains(".atomic()") {
+                sent.extend(["multi".to_owned(), "exec".to_owned()]);
+            }
+        }
+    }
+    assert!(sent.len() > 40, "{sent:?}");
+    let missing: Vec<_> =
+        sent.iter().filter(|word| !rule.contains(word.as_str()) && !WITHOUT_RIGHTS.contains(&word.as_str())).collect();
+    assert!(missing.is_empty(), "docs/guides/operating.md, *A Redis user with few rights*, lacks {missing:?}");
+}
