@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gristmill_core::bill::{BillLine, Cost, Day};
-use gristmill_store::{BillEntry, Placement, StoredWindow, TakenBill};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{NewToken, Scope, TokenLimits, TokenText};
+use gristmill_store::{BillEntry, Placement, StoredWindow, TakenBill};
 use gristmill_store_tests::test_store::{LEASE, tenant, topic, worker};
 
 use super::scenario::World;
