@@ -72,7 +72,8 @@ impl WrongDocument {
     }
 
     fn saying(path: &str, message: &str, at: Option<(Option<usize>, usize)>) -> Self {
-        let path = if path == "." { "" } else { path };
+        // Alone, a dot is the document, and a question mark what nothing is known of.
+        let path = path.trim_end_matches(['.', '?']);
         // A field that should not be there is named by the sentence.
         let named = ["unknown field `", "duplicate field `"].iter().find_map(|begin| message.strip_prefix(begin));
         let field = named.and_then(|rest| rest.split_once('`')).map_or("", |(field, _)| field);
@@ -197,6 +198,7 @@ mod tests {
             (r#"{"nmae": 1}"#, "there is no field `nmae`, only `wait_ms`, `name`, `inner`, `jobs` (column 7)"),
             (r#"{"name": "a", "name": "b"}"#, "`name` is there twice (column 20)"),
             ("[]", "expected an object, not a list (column 0)"),
+            (r#"{"name": }"#, "name: this is no JSON: expected value (column 10)"),
             ("{", "this is no JSON: EOF while parsing an object (column 1)"),
             ("{} x", "this is no JSON: trailing characters (column 4)"),
         ];
