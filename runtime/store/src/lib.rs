@@ -46,6 +46,7 @@ mod kept;
 mod list;
 mod move_bills;
 mod move_jobs;
+mod off_runtime;
 mod operations;
 #[cfg(any(feature = "redis", feature = "sharding"))]
 mod parts;
@@ -98,6 +99,7 @@ pub use kept::{Results, ResultsPage, UniqueHold, Uniques};
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use move_bills::move_bills;
 pub use move_jobs::{MovedJob, TopicMove, Unmoved, copy_results, move_states, move_windows, pause_alike};
+pub use off_runtime::off_runtime;
 pub use placement::{Placement, PlacementRegistry, TenantPlacement, TenantPlacements};
 pub use predecessors::before_start;
 pub use progress::show_progress;

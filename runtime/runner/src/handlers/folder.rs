@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::task::{self, JoinError, JoinSet};
 
 use super::backlog::Backlog;
-use super::load::{Found, NotTaken, load_file};
+use super::load::{Again, Found, NotTaken, load_file};
 use super::registry::{Code, Handler};
+use super::stamp::{Stamp, changed_within, file_at};
 use gristmill_core::job::Name;
 use gristmill_sandbox::{COMPILES_AT_ONCE, Component, Sandbox, Version};
 
@@ -22,6 +22,10 @@ const SETTLING: Duration = Duration::from_secs(2);
 
 /// Files that are written within so much time of each other may bear the same time.
 const TICK: Duration = Duration::from_millis(20);
+
+/// When a component that took too long to compile is compiled again: then, later each time, and at this distance in the end.
+const LATER: Duration = Duration::from_secs(60);
+const LATEST: Duration = Duration::from_secs(3600);
 
 /// Files that are read at once. They are in memory meanwhile.
 const READS_AT_ONCE: usize = 8;
@@ -79,33 +83,6 @@ impl Changes {
     }
 }
 
-/// Whatever tells one state of a file from another, short of reading it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified_ns: i128,
-    /// Who writes a file may set its time of modification, but not this one.
-    changed_ns: i128,
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified_ns: nanos(metadata.mtime(), metadata.mtime_nsec()),
-            changed_ns: nanos(metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-}
-
-fn nanos(seconds: i64, nanos: i64) -> i128 {
-    i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
-}
-
 /// The components of a folder: `<name>.wasm`, not in subfolders.
 ///
 /// A file is read at once, and serves at once if it was compiled before. If not, it joins the [`Backlog`], and is read again when its turn
@@ -118,6 +95,8 @@ pub struct Folder {
     seen: BTreeMap<Name, Stamp>,
     handlers: BTreeMap<Name, Handler>,
     refused: BTreeMap<Name, Refusal>,
+    /// Those that took too long to compile. A machine that was busy has time later.
+    late: BTreeMap<Name, Late>,
     /// Each file is loaded apart from the others: one that takes a minute to compile delays no other.
     loading: BTreeSet<Name>,
     /// To be read, once others have been.
@@ -138,6 +117,13 @@ struct Begun {
     compile: bool,
 }
 
+#[derive(Debug)]
+struct Late {
+    stamp: Stamp,
+    next: Instant,
+    pause: Duration,
+}
+
 /// What came of a file.
 #[derive(Debug)]
 struct Load {
@@ -154,6 +140,7 @@ impl Folder {
             seen: BTreeMap::new(),
             handlers: BTreeMap::new(),
             refused: BTreeMap::new(),
+            late: BTreeMap::new(),
             loading: BTreeSet::new(),
             unread: VecDeque::new(),
             backlog: Arc::default(),
@@ -216,7 +203,9 @@ impl Folder {
                     continue;
                 }
             };
-            if self.seen.get(&name) == Some(&Stamp::of(&metadata)) {
+            let stamp = Stamp::of(&metadata);
+            let is_late = self.late.get(&name).is_some_and(|late| late.stamp == stamp && late.next <= Instant::now());
+            if self.seen.get(&name) == Some(&stamp) && !is_late {
                 continue;
             }
             if self.loading.insert(name.clone()) {
@@ -323,16 +312,19 @@ impl Folder {
                 self.backlog.add(&name);
                 changes.waiting = true;
             }
-            Err(NotTaken { is_whole: false, .. }) if changed_within(&metadata, SETTLING) => {
+            Err(NotTaken { again: Again::Soon, .. }) if changed_within(&metadata, SETTLING) => {
                 self.backlog.remove(&name);
                 // It may have been seen when it joined the backlog.
                 self.seen.remove(&name);
                 changes.unsettled = true;
                 return changes;
             }
-            Err(NotTaken { reason, .. }) => {
+            Err(NotTaken { reason, again }) => {
                 self.backlog.remove(&name);
                 changes.refused.push(self.refuse(&name, &path, reason));
+                if again == Again::Later {
+                    self.try_later(name.clone(), Stamp::of(&metadata));
+                }
             }
         }
         if may_be_older {
@@ -341,6 +333,12 @@ impl Folder {
             self.seen.insert(name, Stamp::of(&metadata));
         }
         changes
+    }
+
+    fn try_later(&mut self, name: Name, stamp: Stamp) {
+        let before = self.late.get(&name).filter(|late| late.stamp == stamp).map(|late| late.pause);
+        let pause = before.map_or(LATER, |pause| pause.saturating_mul(2).min(LATEST));
+        self.late.insert(name, Late { stamp, next: Instant::now() + pause, pause });
     }
 
     fn refuse(&mut self, name: &Name, path: &Path, reason: String) -> Refusal {
@@ -352,6 +350,7 @@ impl Folder {
     fn forget_missing(&mut self, present: &BTreeSet<&Name>, changes: &mut Changes) {
         self.seen.retain(|name, _| present.contains(name));
         self.refused.retain(|name, _| present.contains(name));
+        self.late.retain(|name, _| present.contains(name));
         self.backlog.names().iter().filter(|name| !present.contains(name)).for_each(|name| self.backlog.remove(name));
         let gone: Vec<Name> = self.handlers.keys().filter(|name| !present.contains(name)).cloned().collect();
         for name in gone {
@@ -389,54 +388,12 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(Name, PathBuf)>> {
     Ok(files)
 }
 
-/// What is known of a file without reading it.
-///
-/// # Errors
-/// Why what bears its name cannot be read as a file.
-fn file_at(path: &Path) -> Result<Metadata, String> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => Ok(metadata),
-        Ok(metadata) if metadata.is_dir() => Err("it is a folder: give it a name that does not end in .wasm".into()),
-        Ok(_) => Err("it is no regular file: copy the component there".into()),
-        Err(error) => match fs::read_link(path) {
-            Ok(target) => Err(format!("it is a link to {}, which cannot be opened: {error}", target.display())),
-            Err(_) => Err(format!("it cannot be opened: {error}")),
-        },
-    }
-}
-
-/// Whether the file was written to so shortly ago, whatever its time of modification was set to. Not one of a time that is yet to come: the
-/// clock was set back since.
-#[expect(clippy::disallowed_methods, reason = "compared with a file's time, which is this host's too")]
-fn changed_within(metadata: &Metadata, span: Duration) -> bool {
-    let changed =
-        Duration::new(metadata.ctime().try_into().unwrap_or(0), metadata.ctime_nsec().try_into().unwrap_or(0));
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + changed).is_ok_and(|age| age < span)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
     use gristmill_sandbox::{CompilerSettings, SandboxSettings};
-
-    #[test]
-    fn a_file_that_is_overwritten_is_another_whatever_size_and_time_it_was_given() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("echo.wasm");
-        let written = |content: &str| {
-            fs::write(&path, content).unwrap();
-            let file = fs::File::options().write(true).open(&path).unwrap();
-            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
-            fs::metadata(&path).unwrap()
-        };
-        let first = written("first");
-        assert!(changed_within(&first, Duration::from_secs(3600)));
-        let begun = Instant::now();
-        // Two writes within a tick of the kernel's clock look alike.
-        while Stamp::of(&written("other")) == Stamp::of(&first) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "it looks the same for ever");
-        }
-    }
 
     fn folder_at(place: &tempfile::TempDir) -> Folder {
         let compiler = CompilerSettings::default();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gristmill_core::job::Name;
 use gristmill_core::topic::{EXTERNAL, RESERVED};
-use gristmill_sandbox::{Component, Prepared, Sandbox, Version};
+use gristmill_sandbox::{Component, LoadError, Prepared, Sandbox, Version};
 
 /// What a file gave.
 #[derive(Debug)]
@@ -21,8 +21,18 @@ pub(super) enum Found {
 #[derive(Debug)]
 pub(super) struct NotTaken {
     pub(super) reason: String,
+    pub(super) again: Again,
+}
+
+/// Whether the same file may be taken another time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
     /// Its bytes are all there: reading it again would change nothing.
-    pub(super) is_whole: bool,
+    Never,
+    /// It may still be being written.
+    Soon,
+    /// The machine had no time to compile it.
+    Later,
 }
 
 /// Reads a file and loads it: compiles it if `compile`, and otherwise only finds what was compiled before.
@@ -51,8 +61,8 @@ pub(super) async fn load_file(
 
 /// What is in the file. A disk image that strayed into the folder is refused by its size, and never in memory.
 async fn read(path: &Path, bytes: u64, sandbox: &Sandbox) -> Result<Arc<[u8]>, NotTaken> {
-    sandbox.check_size(bytes).map_err(|error| NotTaken { reason: error.to_string(), is_whole: true })?;
-    let failed = |error| NotTaken { reason: format!("failed to read it: {error}"), is_whole: false };
+    sandbox.check_size(bytes).map_err(|error| NotTaken { reason: error.to_string(), again: Again::Never })?;
+    let failed = |error| NotTaken { reason: format!("failed to read it: {error}"), again: Again::Soon };
     Ok(tokio::fs::read(path).await.map_err(failed)?.into())
 }
 
@@ -69,11 +79,12 @@ pub(super) async fn load(
 
 fn check_name(name: &Name) -> Result<(), NotTaken> {
     let is_reserved = name.as_str() == EXTERNAL;
-    if is_reserved { Err(NotTaken { reason: RESERVED.into(), is_whole: true }) } else { Ok(()) }
+    if is_reserved { Err(NotTaken { reason: RESERVED.into(), again: Again::Never }) } else { Ok(()) }
 }
 
-fn not_loaded(error: gristmill_sandbox::LoadError) -> NotTaken {
-    NotTaken { reason: format!("{:#}", anyhow::Error::from(error)), is_whole: false }
+fn not_loaded(error: LoadError) -> NotTaken {
+    let again = if matches!(error, LoadError::CompileTimeout { .. }) { Again::Later } else { Again::Soon };
+    NotTaken { reason: format!("{:#}", anyhow::Error::from(error)), again }
 }
 
 /// The component, unless it serves already. It starts and its self-test passes, now or when the component was first taken in.
@@ -83,7 +94,7 @@ async fn tested(prepared: Prepared, current: Option<Version>) -> Result<Option<P
         return Ok(None);
     }
     if !component.passed_trials() {
-        component.try_out().await.map_err(|reason| NotTaken { reason, is_whole: true })?;
+        component.try_out().await.map_err(|reason| NotTaken { reason, again: Again::Never })?;
     }
     Ok(Some(prepared))
 }

@@ -14,6 +14,7 @@ mod load;
 mod registry;
 mod reload;
 mod seen;
+mod stamp;
 mod uploads;
 mod watch;
 

@@ -1,7 +1,6 @@
 //! Values inside of JSON bodies: the names that are asked for are a tree, and a body is read once, whatever the tree is.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
@@ -19,15 +18,35 @@ pub(super) type Found<'f> = dyn FnMut(usize, &str) + Send + 'f;
 pub(super) struct Tree {
     /// The path that ends here.
     path: Option<usize>,
-    children: BTreeMap<String, Tree>,
+    /// At most as many as a query has conditions.
+    children: Vec<Child>,
 }
+
+/// What is asked of the field of this name, or of the element of this index.
+#[derive(Debug, Clone)]
+struct Child {
+    name: String,
+    index: Option<usize>,
+    tree: Tree,
+}
+
+/// Digits of an index: no body of [`BODY_BYTES`] has an element with more.
+const INDEX_DIGITS: usize = 7;
 
 impl Tree {
     /// Adds a path, whose number is `next` unless it has one. Returns its number.
     pub(super) fn add(&mut self, path: &[String], next: usize) -> usize {
         match path {
             [] => *self.path.get_or_insert(next),
-            [name, rest @ ..] => self.children.entry(name.clone()).or_default().add(rest, next),
+            [name, rest @ ..] => {
+                if let Some(child) = self.children.iter_mut().find(|child| child.name == *name) {
+                    return child.tree.add(rest, next);
+                }
+                let (index, mut tree) = (name.parse().ok().filter(|_| name.len() <= INDEX_DIGITS), Self::default());
+                let number = tree.add(rest, next);
+                self.children.push(Child { name: name.clone(), index, tree });
+                number
+            }
         }
     }
 
@@ -102,8 +121,8 @@ impl<'de> Visitor<'de> for Reader<'_, '_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(FieldName(name)) = fields.next_key()? {
-            match self.tree.children.get(&*name) {
-                Some(tree) => fields.next_value_seed(Reader { tree, found: &mut *self.found })?,
+            match self.tree.children.iter().find(|child| child.name == *name) {
+                Some(Child { tree, .. }) => fields.next_value_seed(Reader { tree, found: &mut *self.found })?,
                 None => _ = fields.next_value::<IgnoredAny>()?,
             }
         }
@@ -111,10 +130,9 @@ impl<'de> Visitor<'de> for Reader<'_, '_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
-        let numbered = self.tree.children.iter().filter_map(|(name, tree)| Some((name.parse::<usize>().ok()?, tree)));
-        let numbered: Vec<_> = numbered.collect();
+        let children = &self.tree.children;
         for index in 0.. {
-            let mut here = numbered.iter().filter(|(of, _)| *of == index).peekable();
+            let mut here = children.iter().filter(|child| child.index == Some(index)).peekable();
             if self.tree.path.is_none() && here.peek().is_none() {
                 if elements.next_element::<IgnoredAny>()?.is_none() {
                     break;
@@ -125,8 +143,8 @@ impl<'de> Visitor<'de> for Reader<'_, '_, '_> {
             if let (Some(path), Some(text)) = (self.tree.path, scalar(element.get())) {
                 (self.found)(path, &text);
             }
-            for (_, tree) in here {
-                tree.read_value(element.get(), self.found).map_err(Error::custom)?;
+            for child in here {
+                child.tree.read_value(element.get(), self.found).map_err(Error::custom)?;
             }
         }
         Ok(())

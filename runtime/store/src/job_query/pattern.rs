@@ -1,5 +1,7 @@
 //! Texts to compare with, in which `*` stands for any characters.
 
+use memchr::memmem;
+
 /// A text with gaps: the pieces between the `*`, at least one. The first one begins the text and the last one ends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern(pub(super) Vec<String>);
@@ -14,15 +16,15 @@ impl Pattern {
         match self.0.as_slice() {
             [] => text.is_empty(),
             [only] => text == only,
+            pieces if pieces.iter().map(String::len).sum::<usize>() > text.len() => false,
             [first, middle @ .., last] => {
                 let Some(rest) = text.strip_prefix(first.as_str()) else { return false };
                 let Some(mut rest) = rest.strip_suffix(last.as_str()) else { return false };
-                middle.iter().all(|piece| match rest.split_once(piece.as_str()) {
-                    Some((_, behind)) => {
-                        rest = behind;
-                        true
-                    }
-                    None => false,
+                middle.iter().all(|piece| {
+                    let at = memmem::find(rest.as_bytes(), piece.as_bytes());
+                    let behind = at.and_then(|at| rest.get(at + piece.len()..));
+                    rest = behind.unwrap_or_default();
+                    behind.is_some()
                 })
             }
         }

@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::watch;
-use tokio::task::block_in_place;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +26,7 @@ use gristmill_config::{
 use gristmill_core::job::{Name, TopicId};
 use gristmill_metrics::{MetricType, Metrics};
 use gristmill_sandbox::{Sandbox, Version};
+use gristmill_store::off_runtime;
 
 /// Events of one change come together within this time.
 const GATHER: Duration = Duration::from_millis(10);
@@ -369,13 +368,5 @@ impl Reloader {
         let old = self.registry.send_replace(Arc::clone(&registry));
         drop(tokio::task::spawn_blocking(move || drop(old)));
         self.keep_good(&registry);
-    }
-}
-
-/// Runs what reads files, for which a file system may keep it waiting: other tasks of this thread go on elsewhere meanwhile.
-fn off_runtime<T>(read: impl FnOnce() -> T) -> T {
-    match Handle::current().runtime_flavor() {
-        RuntimeFlavor::MultiThread => block_in_place(read),
-        _ => read(),
     }
 }
