@@ -28,6 +28,7 @@ mod bulk;
 mod claims;
 mod client;
 mod extract;
+mod held_answer;
 mod limits;
 mod lmstfy;
 mod openapi;

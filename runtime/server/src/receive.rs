@@ -8,8 +8,8 @@ use std::error::Error;
 use axum::RequestExt;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequestParts, Path, RawPathParams, Request};
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
@@ -20,6 +20,7 @@ use crate::audit::Entry;
 use crate::auth::identity::{Identity, Scope};
 use crate::auth::origin::media_type;
 use crate::extract;
+use crate::held_answer::held;
 use crate::limits::requests::{NoPermit, Permit};
 use crate::openapi::Requirement;
 use crate::problem::{Code, Problem, body_too_large};
@@ -46,7 +47,7 @@ pub(crate) async fn receive(requirement: Requirement, takes_permit: bool, reques
         // Health, which needs no token.
         return next.run(request).await;
     };
-    let limiter = &state.request_limiter;
+    let (limiter, changes_nothing) = (&state.request_limiter, request.method() == Method::GET);
     let until = Instant::now() + limiter.time();
     let late = || Problem::new(Code::BodyTimeout, format!("the body did not come within {:?}", limiter.time()));
     let (request, _held) = match timeout_at(until, read(&state, &identity, requirement, request)).await {
@@ -66,10 +67,11 @@ pub(crate) async fn receive(requirement: Requirement, takes_permit: bool, reques
             _ => next.run(request).await,
         }
     };
-    if !takes_permit {
-        return answer.await;
-    }
-    timeout_at(until, answer).await.unwrap_or_else(|_| limiter.late().into_response())
+    let answer = match takes_permit {
+        true => timeout_at(until, answer).await.unwrap_or_else(|_| limiter.late().into_response()),
+        false => answer.await,
+    };
+    if changes_nothing { held(limiter, identity.tenant(), answer) } else { answer }
 }
 
 /// The request with its whole body, and the permits to hold that.

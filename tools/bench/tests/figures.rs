@@ -1,5 +1,7 @@
 //! Tiny runs: that every scenario runs to its end and says what it should. No figure is judged: machines are noisy.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;

@@ -22,7 +22,7 @@ use gristmill_core::job::{JobChange, JobId, MEMBERS, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::why::{self, Asked, Served, Why};
 use gristmill_store::{
-    BatchSealed, Cancelled, JobChanged, JobGraph, JobState, JobView, TopicCounts, TreeCancelled, cancel_tree,
+    BatchSealed, Cancelled, JobChanged, JobGraph, JobState, JobView, TopicCounts, TreeCancelled, Weigh, cancel_tree,
     job_graph, look_up,
 };
 

@@ -6,7 +6,7 @@ mod print;
 mod show;
 mod svg;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -213,7 +213,7 @@ pub fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            writeln!(std::io::stderr(), "error: {error:#}").ok();
             ExitCode::FAILURE
         }
     }

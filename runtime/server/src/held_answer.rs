@@ -1,0 +1,89 @@
+//! Answers count as bodies in memory until they are delivered: a client that reads nothing could otherwise keep any number of pages there.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
+
+use crate::limits::requests::{Permit, RequestLimiter};
+use gristmill_core::job::Name;
+
+/// Smaller answers are not counted: all that connections may hold of them is little.
+const SMALL: u64 = 16 << 10;
+
+/// The answer, which holds its bytes of the memory for bodies, or [`Code::Busy`](crate::problem::Code::Busy) in its place. For requests that
+/// changed nothing.
+pub(crate) fn held(limiter: &RequestLimiter, tenant: Option<&Name>, answer: Response) -> Response {
+    let Some(size) = answer.body().size_hint().exact().filter(|size| *size > SMALL) else { return answer };
+    match limiter.hold_body(tenant, usize::try_from(size).unwrap_or(usize::MAX)) {
+        Ok(permit) => answer.map(|body| Body::new(Held { body, permit: Arc::new(permit) })),
+        Err(busy) => busy.into_response(),
+    }
+}
+
+struct Held {
+    body: Body,
+    permit: Arc<Permit>,
+}
+
+/// Bytes of an answer. The connection drops them once it has sent them.
+struct HeldBytes {
+    bytes: Bytes,
+    _permit: Arc<Permit>,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let permit = &self.permit;
+        let hold = |bytes| Bytes::from_owner(HeldBytes { bytes, _permit: Arc::clone(permit) });
+        polled.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(hold))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+
+    use super::*;
+    use crate::limits::HttpLimits;
+
+    #[tokio::test]
+    async fn an_answer_is_counted_until_its_bytes_are_gone() {
+        let limiter = RequestLimiter::new(&HttpLimits { body_bytes: 800 << 10, ..HttpLimits::default() });
+        let acme: Name = "acme".parse().unwrap();
+        let answer = |kib: usize| held(&limiter, Some(&acme), Response::new(Body::from(vec![b'x'; kib << 10])));
+        let first = answer(150);
+        assert_eq!((first.status(), first.body().size_hint().exact()), (StatusCode::OK, Some(150 << 10)));
+        assert_eq!(answer(150).status(), StatusCode::SERVICE_UNAVAILABLE, "a tenant has a quarter of the memory");
+        assert_eq!(answer(10).status(), StatusCode::OK, "what is small is not counted");
+        let bytes = first.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(answer(150).status(), StatusCode::SERVICE_UNAVAILABLE, "it is not sent yet");
+        drop(bytes);
+        assert_eq!(answer(150).status(), StatusCode::OK);
+    }
+}
