@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::{IntoResponse, Response};
-use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 
 use crate::limits::requests::{Permit, RequestLimiter};
@@ -68,6 +67,7 @@ impl HttpBody for Held {
 #[cfg(test)]
 mod tests {
     use axum::http::StatusCode;
+    use http_body_util::BodyExt;
 
     use super::*;
     use crate::limits::HttpLimits;

@@ -1,8 +1,8 @@
 //! Notices that the file is no longer where it was, that it was replaced, or that it is damaged. What is committed to a file without its name
 //! is gone with the next start: so nothing more is acknowledged then.
 
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +58,7 @@ struct Watched {
     seen: Mutex<(u64, Written)>,
     /// When the last change of a topic was, ms: the file says nothing earlier, unless it is an older one. 0: not known.
     last_change: AtomicU64,
-    /// It was written over, or its log was: no later look changes that.
+    /// It was written over: no later look changes that.
     replaced: OnceLock<String>,
 }
 
@@ -109,7 +109,7 @@ impl Health {
         self.damage.get().map(String::as_str)
     }
 
-    /// The write-ahead log, if it no longer belongs to the file: one of the two was written over.
+    /// The write-ahead log, if the file was written over: it belongs to what was there before.
     pub(super) fn log_of_replaced(&self) -> Option<PathBuf> {
         self.file.as_ref().filter(|file| file.replaced.get().is_some()).map(|file| log_of(&file.real))
     }
@@ -180,16 +180,7 @@ impl Watched {
         let (log, mut known) = (log_of(&self.real), self.log.lock());
         match (std::fs::metadata(&log), *known) {
             (Ok(found), None) => *known = Some(inode(&found)),
-            (Ok(found), Some(known)) if inode(&found) == known => {
-                let problem = is_log_cut(&self.real).then(|| {
-                    format!(
-                        "the write-ahead log {} was cut, with what is not in the file yet: stop this process, and restore a backup",
-                        log.display()
-                    )
-                })?;
-                // The next commit would hide it.
-                return Some(self.replaced.get_or_init(|| problem).clone());
-            }
+            (Ok(found), Some(known)) if inode(&found) == known => {}
             (Err(error), Some(_)) if !is_missing(&error) => {}
             (Err(_), None) => {}
             (_, Some(_)) => {
@@ -279,38 +270,9 @@ fn written(file: &Metadata) -> Written {
 
 /// The write-ahead log of a file.
 fn log_of(file: &Path) -> PathBuf {
-    beside(file, "-wal")
-}
-
-fn beside(file: &Path, ending: &str) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
-/// Whether the log is shorter than the index beside it says: a commit writes frames before it counts them there, and who empties the log says
-/// so there first (the format is that of <https://sqlite.org/walformat.html#the_wal_index_file_format>).
-fn is_log_cut(file: &Path) -> bool {
-    const HEADER: u64 = 32;
-    const FRAME_HEADER: u64 = 24;
-    let indexed = || {
-        let mut header = [0; 20];
-        File::open(beside(file, "-shm")).and_then(|mut index| index.read_exact(&mut header)).ok()?;
-        let [.., low, high, a, b, c, d] = header;
-        let page = match u16::from_ne_bytes([low, high]) {
-            1 => 65_536,
-            size => u64::from(size),
-        };
-        Some((page, u64::from(u32::from_ne_bytes([a, b, c, d]))))
-    };
-    let before = indexed();
-    let length = std::fs::metadata(log_of(file)).map(|log| log.len());
-    match (before, length) {
-        (Some((page, frames)), Ok(length)) if frames > 0 => {
-            length < HEADER + frames * (FRAME_HEADER + page) && indexed() == before
-        }
-        _ => false,
-    }
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
 }
 
 fn schema_version(connection: &Connection) -> Done<i64> {
