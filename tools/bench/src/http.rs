@@ -123,14 +123,15 @@ impl Server {
         let (manifest, log) = (folder.path().join("gristmill.toml"), folder.path().join("run.log"));
         std::fs::create_dir(folder.path().join("handlers"))?;
         std::fs::write(&manifest, format!("[http]\nlisten = \"127.0.0.1:0\"\n\n[store]\n{}", store(bed)))?;
-        let child = Command::new(std::env::current_exe()?)
+        let program = &bed.settings.gristmill;
+        let child = Command::new(program)
             .args(["run", "--log-format", "text", "--manifest"])
             .arg(&manifest)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?)
             .spawn()
-            .context("failed to start a server")?;
+            .with_context(|| format!("failed to start {}; build it, or name it with --gristmill", program.display()))?;
         let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), _folder: folder };
         server.address = server.logged_address(&log).await?;
         Ok(server)

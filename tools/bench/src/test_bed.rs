@@ -32,6 +32,8 @@ pub struct BenchSettings {
     pub handler: PathBuf,
     /// A component that waits and computes as its payload says: `handlers/simulate`.
     pub simulate: PathBuf,
+    /// The program `gristmill`, where a server is measured.
+    pub gristmill: PathBuf,
     /// Where the jobs are.
     pub store: BenchStore,
     /// Jobs at once.

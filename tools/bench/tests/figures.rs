@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use gristmill_tests::guests;
+use gristmill_tests::process::program;
 use serde_json::Value;
 
 /// What the program wrote, and how it ended.
@@ -37,8 +38,10 @@ fn documents(out: &str) -> Vec<Value> {
 /// One document for each figure.
 fn bench(arguments: &[&str]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
-    let usual = ["--json", "--handler", guests::ECHO, "--simulate", guests::SIMULATE];
-    documents(&done(folder.path(), &[&usual, arguments].concat()))
+    let gristmill = program();
+    let server = ["--gristmill", gristmill.to_str().unwrap()];
+    let usual = [&["--json", "--handler", guests::ECHO, "--simulate", guests::SIMULATE][..], &server].concat();
+    documents(&done(folder.path(), &[&usual[..], arguments].concat()))
 }
 
 fn scenarios(figures: &[Value]) -> BTreeSet<&str> {

@@ -94,6 +94,9 @@ struct ScenarioArgs {
     /// The component to run
     #[arg(long, default_value = "handlers/echo.wasm", value_name = "FILE")]
     handler: PathBuf,
+    /// The program `gristmill`, for http and screens [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    gristmill: Option<PathBuf>,
     /// The component that makes photos smaller, for compute
     #[arg(long, default_value = "handlers/resize-image.wasm", value_name = "FILE")]
     resize: PathBuf,
@@ -193,6 +196,7 @@ impl ScenarioArgs {
         BenchSettings {
             handler: self.handler.clone(),
             simulate: self.simulate.clone(),
+            gristmill: self.gristmill.clone().unwrap_or_else(beside_this_program),
             store: self.store.clone().map_or(self.on.into(), BenchStore::RedisAt),
             concurrency: self.concurrency as usize,
             threads: self.threads,
@@ -201,6 +205,10 @@ impl ScenarioArgs {
             progress: progress(json),
         }
     }
+}
+
+fn beside_this_program() -> PathBuf {
+    std::env::current_exe().unwrap_or_default().with_file_name("gristmill")
 }
 
 /// Runs the program. It is the compiler of its components, too.
