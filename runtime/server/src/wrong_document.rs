@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
@@ -51,7 +51,7 @@ impl WrongDocument {
             }
             // Of a query: without line and column.
             if let Some(wrong) = error.downcast_ref::<serde_path_to_error::Error<serde::de::value::Error>>() {
-                return Some(Self::saying(&wrong.path().to_string(), &wrong.inner().to_string(), None));
+                return Some(Self::saying(&ends(wrong.path()), &ends(wrong.inner()), None));
             }
             cause = error.source();
         }
@@ -59,12 +59,12 @@ impl WrongDocument {
     }
 
     fn of(wrong: &serde_path_to_error::Error<serde_json::Error>) -> Self {
-        Self::at(&wrong.path().to_string(), wrong.inner())
+        Self::at(&ends(wrong.path()), wrong.inner())
     }
 
     fn at(path: &str, wrong: &serde_json::Error) -> Self {
         let (line, column) = (wrong.line(), wrong.column());
-        let said = wrong.to_string();
+        let said = ends(wrong);
         let message = said.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&said);
         let is_none = matches!(wrong.classify(), Category::Syntax | Category::Eof);
         let message = if is_none { Cow::from(format!("this is no JSON: {message}")) } else { message.into() };
@@ -103,6 +103,39 @@ impl fmt::Display for WrongDocument {
             Some((None, column)) => write!(f, " (column {column})"),
             None => Ok(()),
         }
+    }
+}
+
+/// A text that names what a stranger sent, which may be as long as the document: its beginning and its end.
+fn ends(shown: &impl fmt::Display) -> String {
+    let mut ends = Ends::default();
+    // Nothing is written that could fail.
+    let _ = write!(ends, "{shown}");
+    let gap = if ends.is_cut { "…" } else { "" };
+    format!("{}{gap}{}", ends.head, ends.tail)
+}
+
+#[derive(Default)]
+struct Ends {
+    head: String,
+    tail: String,
+    is_cut: bool,
+}
+
+impl Ends {
+    /// Bytes of each.
+    const LENGTH: usize = 256;
+}
+
+impl fmt::Write for Ends {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = if self.tail.is_empty() { Self::LENGTH.saturating_sub(self.head.len()) } else { 0 };
+        let (head, rest) = text.split_at(text.floor_char_boundary(room));
+        self.head.push_str(head);
+        self.tail.push_str(rest.split_at(rest.ceil_char_boundary(rest.len().saturating_sub(Self::LENGTH))).1);
+        self.is_cut |= self.tail.len() > Self::LENGTH || rest.len() > Self::LENGTH;
+        self.tail.drain(..self.tail.ceil_char_boundary(self.tail.len().saturating_sub(Self::LENGTH)));
+        Ok(())
     }
 }
 
@@ -182,6 +215,18 @@ mod tests {
     #[expect(dead_code, reason = "only read")]
     struct Inner {
         to: String,
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_beginning_and_its_end() {
+        let name = format!("begin{}end", "é".repeat(10_000));
+        for document in [format!("{{\"{name}\": 1}}"), format!("{{\"jobs\": [{{\"{name}\": 1}}]}}")] {
+            let said = read::<Fields>(document.as_bytes()).unwrap_err().to_string();
+            assert!(said.len() < 2_000, "{} bytes", said.len());
+            assert!(said.contains("there is no field `begin") && said.contains("end`, only"), "{said}");
+        }
+        let text = "é".repeat(400);
+        assert_eq!(ends(&text[..512].to_owned()), text[..512], "what is short enough is whole");
     }
 
     #[test]
