@@ -26,7 +26,6 @@ const modes = {
   async order() {
     const seen = ['sync'];
     const note = (what) => () => seen.push(what);
-    setTimeout(note('5 ms'), 5);
     setTimeout(note('first of two'), 0);
     clearTimeout(setTimeout(note('cleared'), 0));
     setTimeout(note('second of two'), 0);
@@ -41,6 +40,10 @@ const modes = {
         seen.push(`interval ${++times}`);
         if (times === 3) done(clearInterval(interval));
       }, 10);
+    });
+    await new Promise((done) => {
+      setTimeout(() => done(seen.push('later')), 300);
+      setTimeout(note('sooner'), 0);
     });
     setTimeout(() => { throw new Error('a timer that is left does nothing'); }, 60_000);
     return seen;

@@ -291,7 +291,7 @@ fn command_line(project: &TestProject) {
         ["push", "mail", "--key", &body((64 << 10) + 1)],
     ] {
         let said = project.run(&arguments);
-        assert!(said.ended(2).out.is_empty() && said.err.starts_with("error: the "), "{}", said.err);
+        assert!(said.ended(2).out.is_empty() && said.err.starts_with("error: "), "{}", said.err);
         assert!(!said.err.contains("jobs[0]") && !said.err.contains("refused to push"), "{}", said.err);
     }
     let said = project.run(&["push", "mial", "--data", "x"]);

@@ -186,9 +186,10 @@ function payload(data, contentType = null) {
   return { base64: Buffer.from(data).toString('base64'), content_type: contentType };
 }
 
-/** @param {{ base64: string } | null | undefined} payload @returns {any} */
+/** @param {{ base64: string } | { text: string } | null | undefined} payload @returns {any} */
 function bytes(payload) {
-  return payload ? new Uint8Array(Buffer.from(payload.base64, 'base64')) : null;
+  if (!payload) return null;
+  return new Uint8Array('text' in payload ? Buffer.from(payload.text) : Buffer.from(payload.base64, 'base64'));
 }
 
 /** A ULID. */

@@ -188,7 +188,9 @@ def _payload(data: bytes, content_type: Optional[str] = None) -> dict:
 
 
 def _bytes(payload: Optional[dict]) -> Optional[bytes]:
-    return None if payload is None else b64decode(payload["base64"])
+    if payload is None:
+        return None
+    return payload["text"].encode() if "text" in payload else b64decode(payload["base64"])
 
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -42,11 +42,10 @@ async fn stored(runner: &TestRunner) -> u64 {
 
 async fn a_malformed_body_is_refused_and_nothing_is_stored(runner: TestRunner) {
     let deep = format!("{{\"metadata\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    let bodies: [&[u8]; 21] = [
+    let bodies: [&[u8]; 20] = [
         b"",
         b"{",
         b"null",
-        b"[]",
         b"[[{}]]",
         b"{\"jobs\": [[]]}",
         b"{\"jobs\": []}, {}",

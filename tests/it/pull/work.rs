@@ -286,15 +286,15 @@ async fn a_checkpoint_is_there_in_the_next_attempt(runner: TestRunner) {
 
 async fn a_checkpoint_of_a_tenant_that_is_full_is_refused(runner: TestRunner) {
     let client = runner.client();
-    runner.push("print", b"x").await;
-    let lease = claim_one(&client, "print").await["lease"].clone();
-    runner.rewrite(&format!("{}\n[limits]\nstored-bytes = \"10KB\"\n", super::MANIFEST));
+    runner.push("post", b"x").await;
+    let lease = claim_one(&client, "post").await["lease"].clone();
+    runner.rewrite(&format!("{}\n[limits]\nstored-bytes = \"64KiB\"\n", super::MANIFEST));
     let save = async |bytes: usize| {
         let save = json!({ "lease": lease, "state": STANDARD.encode(vec![7; bytes]) });
         client.post("/v1/tenants/default/leases/checkpoint", &save).await
     };
     let refused = until("a checkpoint to be refused", SOON, async || {
-        let answer = save(20_000).await;
+        let answer = save(100_000).await;
         (answer.status != 200).then_some(answer)
     })
     .await;
