@@ -27,6 +27,10 @@ const LONG: u64 = 16_000;
 const WAIT: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// Bytes before the first page of a log, and before each: <https://sqlite.org/fileformat2.html#the_write_ahead_log>.
+const LOG_HEADER: u64 = 32;
+const FRAME_HEADER: u64 = 24;
+
 /// The thread, and what the writer knows of the log.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
@@ -52,9 +56,13 @@ impl Checkpoints {
         health: Arc<Health>,
     ) -> std::io::Result<Self> {
         let pages = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&pages);
+        let (count, noting) = (Arc::clone(&pages), Arc::clone(&health));
+        let page_bytes = writing.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0));
+        let page_bytes = u64::from(page_bytes.map_err(std::io::Error::other)?);
         let noted = writing.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            count.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            let pages = u64::try_from(pages).unwrap_or(0);
+            count.store(pages, Ordering::Relaxed);
+            noting.note_log(LOG_HEADER + pages * (FRAME_HEADER + page_bytes));
             Ok(())
         }));
         noted.map_err(std::io::Error::other)?;

@@ -51,6 +51,8 @@ struct Watched {
     id: StoreId,
     database: Inode,
     log: Mutex<Option<Inode>>,
+    /// Bytes that the log has at least, since what is committed is there. 0: not known.
+    log_bytes: AtomicU64,
     /// How often this process has begun and ended to move the log into the file.
     begun: AtomicU64,
     ended: AtomicU64,
@@ -82,6 +84,7 @@ impl Health {
             id,
             database: inode(database),
             log: Mutex::new(std::fs::metadata(log).ok().as_ref().map(inode)),
+            log_bytes: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             seen: Mutex::new((0, written(database))),
@@ -96,10 +99,12 @@ impl Health {
         Self { name, file, gone: Mutex::default(), looked_at, damage: OnceLock::new() }
     }
 
-    /// Why nothing may be committed, if that is so.
+    /// Why nothing may be committed, if that is so. For the writer, before it writes.
     pub(super) fn refusal(&self) -> Option<Fault> {
-        if self.looked_at.lock().elapsed() >= BEFORE_COMMIT {
-            self.look();
+        // The commit would write behind what was cut off, and nothing would show it any more.
+        let is_log_short = || self.file.as_ref().is_some_and(Watched::is_log_short);
+        if self.looked_at.lock().elapsed() >= BEFORE_COMMIT || is_log_short() {
+            self.look(true);
         }
         self.gone.lock().clone().map(Fault::Gone)
     }
@@ -109,7 +114,7 @@ impl Health {
         self.damage.get().map(String::as_str)
     }
 
-    /// The write-ahead log, if the file was written over: it belongs to what was there before.
+    /// The write-ahead log, if it no longer belongs to the file: one of the two was written over, or the log was cut.
     pub(super) fn log_of_replaced(&self) -> Option<PathBuf> {
         self.file.as_ref().filter(|file| file.replaced.get().is_some()).map(|file| log_of(&file.real))
     }
@@ -127,10 +132,18 @@ impl Health {
         }
     }
 
+    /// The log has grown to so many bytes, or began anew with so many. 0: it may be emptied.
+    pub(super) fn note_log(&self, bytes: u64) {
+        if let Some(file) = &self.file {
+            file.log_bytes.store(bytes, Ordering::SeqCst);
+        }
+    }
+
     /// Has the log moved into the file, which then has changed by this process.
     pub(super) fn while_moving<T>(&self, work: impl FnOnce() -> T) -> T {
         let Some(file) = &self.file else { return work() };
         file.begun.fetch_add(1, Ordering::SeqCst);
+        self.note_log(0);
         let done = work();
         file.ended.fetch_add(1, Ordering::SeqCst);
         done
@@ -139,12 +152,12 @@ impl Health {
     /// Looks at the file now.
     #[cfg(test)]
     pub(super) fn refresh(&self) {
-        self.look();
+        self.look(true);
     }
 
-    fn look(&self) {
+    fn look(&self, by_writer: bool) {
         let Some(file) = &self.file else { return };
-        let found = file.problem();
+        let found = file.problem(by_writer);
         *self.looked_at.lock() = Instant::now();
         let mut gone = self.gone.lock();
         match (&*gone, &found) {
@@ -159,7 +172,8 @@ impl Health {
 }
 
 impl Watched {
-    fn problem(&self) -> Option<String> {
+    /// `by_writer`: nothing is being written meanwhile.
+    fn problem(&self, by_writer: bool) -> Option<String> {
         if let Some(replaced) = self.replaced.get() {
             return Some(replaced.clone());
         }
@@ -173,14 +187,21 @@ impl Watched {
             // It may be there all the same.
             Err(_) => return None,
         };
-        self.log_problem().or_else(|| self.foreign_write(&database))
+        self.log_problem(&database, by_writer).or_else(|| self.foreign_write(&database))
     }
 
-    fn log_problem(&self) -> Option<String> {
+    fn log_problem(&self, database: &Metadata, by_writer: bool) -> Option<String> {
         let (log, mut known) = (log_of(&self.real), self.log.lock());
         match (std::fs::metadata(&log), *known) {
             (Ok(found), None) => *known = Some(inode(&found)),
-            (Ok(found), Some(known)) if inode(&found) == known => {}
+            (Ok(found), Some(known)) if inode(&found) == known => return (by_writer && self.is_cut(database)).then(|| {
+                let problem = format!(
+                    "the write-ahead log {} was cut, with what is not in the file yet: stop this process, and restore a backup",
+                    log.display()
+                );
+                // The next commit would hide it.
+                self.replaced.get_or_init(|| problem).clone()
+            }),
             (Err(error), Some(_)) if !is_missing(&error) => {}
             (Err(_), None) => {}
             (_, Some(_)) => {
@@ -192,6 +213,16 @@ impl Watched {
             }
         }
         None
+    }
+
+    fn is_log_short(&self) -> bool {
+        let bytes = self.log_bytes.load(Ordering::SeqCst);
+        bytes > 0 && std::fs::metadata(log_of(&self.real)).is_ok_and(|log| log.len() < bytes)
+    }
+
+    /// Whether the log is shorter than what was written into it. Programs that move all of it into the file may empty it.
+    fn is_cut(&self, database: &Metadata) -> bool {
+        self.is_log_short() && !matches!(self.is_the_same(database), Ok(None))
     }
 
     /// Whether something else has written into the file. Programs that only move its log into it do no harm.
@@ -295,7 +326,7 @@ impl Watch {
         let (stop, stopped) = mpsc::channel();
         let watch = move || {
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                health.look();
+                health.look(false);
             }
         };
         Ok(Self { stop, thread: thread::Builder::new().name("embedded-watch".into()).spawn(watch)? })

@@ -24,6 +24,12 @@ fn write_over(file: &Path, backup: &Path) {
     assert!(std::fs::copy(backup, file).unwrap() > 0);
 }
 
+/// Of the log so much is left.
+fn cut_log(file: &Path, part: u64) {
+    let log = std::fs::File::options().write(true).open(beside(file, "-wal")).unwrap();
+    log.set_len(log.metadata().unwrap().len() / part).unwrap();
+}
+
 /// Waits until the store says why it takes no jobs; and how many it took before.
 async fn refusal(store: &EmbeddedStore) -> (String, u64) {
     let mut taken = 0;
@@ -42,12 +48,14 @@ async fn refusal(store: &EmbeddedStore) -> (String, u64) {
 
 #[tokio::test]
 async fn a_file_that_goes_away_takes_no_jobs_any_more() {
-    let accidents: [(Accident, &str); 5] = [
+    let accidents: [(Accident, &str); 7] = [
         (|file, _| std::fs::remove_file(file).unwrap(), "is gone"),
         (|file, _| std::fs::rename(file, beside(file, ".aside")).unwrap(), "is gone"),
         (|file, backup| std::fs::rename(backup, file).unwrap(), "another file"),
         (write_over, "written over"),
         (|file, _| std::fs::remove_file(beside(file, "-wal")).unwrap(), "write-ahead log"),
+        (|file, _| cut_log(file, 2), "was cut"),
+        (|file, _| cut_log(file, u64::MAX), "was cut"),
     ];
     for (accident, said) in accidents {
         let store = TestFile::on_disk(Durability::Process).await;
@@ -113,6 +121,18 @@ async fn a_backup_that_took_the_place_of_the_file_is_sound_afterwards() {
         refusal(&store.store).await;
         let store = store.reopen().await;
         assert_eq!(store.counts("mail").await.ready, 1, "the state of the backup");
+        assert!(store.store.fsck().await.unwrap().findings.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_file_whose_log_was_cut_is_sound_afterwards() {
+    for part in [2, u64::MAX] {
+        let store = TestFile::on_disk(Durability::Process).await;
+        store.push(&(0..500).map(|_| job("mail")).collect::<Vec<_>>()).await;
+        cut_log(&store.file(), part);
+        refusal(&store.store).await;
+        let store = store.reopen().await;
         assert!(store.store.fsck().await.unwrap().findings.is_empty());
     }
 }
