@@ -81,12 +81,17 @@ async fn servers_are_killed(project: TestProject) {
     }
     let (_process, client) = served(&project).await;
     let store = RemoteStore::connect(client.address).await.unwrap();
-    let counts = until("all to be done", 4 * SOON, async || {
+    let counts = async || {
         let counts = store.counts(&tenant()).await.unwrap();
-        let echo = counts.into_iter().find(|counts| counts.topic.topic.as_str() == "echo")?;
-        (echo.ready + echo.delayed + echo.running == 0).then_some(echo)
+        counts.into_iter().find(|counts| counts.topic.topic.as_str() == "echo")
+    };
+    until("all to be done", 4 * SOON, async || {
+        let echo = counts().await?;
+        (echo.ready + echo.delayed + echo.running == 0).then_some(())
     })
     .await;
+    // Read anew: totals may be a moment older than what they are read with.
+    let counts = counts().await.unwrap();
     for id in &acknowledged {
         let view = store.job(&tenant(), id).await.unwrap();
         let state = view.map(|view| view.state);
