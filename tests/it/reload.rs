@@ -194,6 +194,9 @@ async fn a_component_that_lacks_a_grant_leaves_the_version_before_in_service_als
     let manifest = MANIFEST.replace("clock = true", "clock = false").replace("[topics.puppet]", "[topics.echo]");
     let mut runner = TestRunner::start(&manifest, &[("echo", guests::ECHO)]).await;
     let version = component(&runner, "echo").await.0;
+    // Its file is kept before another one is looked at.
+    runner.drop_in("later", &std::fs::read(guests::ECHO).unwrap());
+    until("a later component to serve", SOON, async || component(&runner, "later").await.0.as_str().map(drop)).await;
     runner.drop_in("echo", &puppet_version(0));
     until("it to lack a grant", SOON, async || {
         runner.client().get("/v1/tenants/default/topics/echo").await.json()["lacking"].get(0).map(drop)
