@@ -208,6 +208,8 @@ impl Folder {
             if self.seen.get(&name) == Some(&stamp) && !is_late {
                 continue;
             }
+            // One more try: it says when the next one is.
+            self.late.entry(name.clone()).and_modify(|late| late.next = Instant::now() + LATEST);
             if self.loading.insert(name.clone()) {
                 self.unread.push_back(name);
             } else {
@@ -301,11 +303,13 @@ impl Folder {
                 let handler = Handler { name: name.clone(), code: Code::Component(component.clone()) };
                 let is_replaced = self.handlers.insert(name.clone(), handler).is_some();
                 self.refused.remove(&name);
+                self.late.remove(&name);
                 changes.loaded.push(LoadedFile { handler: name.clone(), component, is_replaced, took });
             }
             Ok(Found::Same) if self.handlers.contains_key(&name) => {
                 self.backlog.remove(&name);
                 self.refused.remove(&name);
+                self.late.remove(&name);
             }
             // The same, but its compiled code was lost meanwhile.
             Ok(Found::Same | Found::Uncompiled) => {
@@ -418,6 +422,27 @@ mod tests {
         fs::remove_dir(at("folder.wasm")).unwrap();
         folder.look().unwrap();
         assert_eq!(folder.refusals().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_took_too_long_to_compile_is_tried_once_more_when_its_time_has_come() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("slow.wasm");
+        fs::write(&path, "no component").unwrap();
+        let (mut folder, name): (_, Name) = (folder_at(&place), "slow".parse().unwrap());
+        let stamp = Stamp::of(&fs::metadata(&path).unwrap());
+        folder.seen.insert(name.clone(), stamp);
+        folder.try_later(name.clone(), stamp);
+        folder.look().unwrap();
+        assert!(!folder.is_loading(), "its time has not come");
+        folder.late.get_mut(&name).unwrap().next = Instant::now();
+        folder.look().unwrap();
+        assert!(folder.is_loading());
+        folder.loading.clear();
+        folder.unread.clear();
+        assert!(!folder.look().unwrap().unsettled && folder.loading.is_empty(), "once");
+        folder.try_later(name.clone(), stamp);
+        assert_eq!(folder.late[&name].pause, 2 * LATER, "later each time");
     }
 
     #[tokio::test]
