@@ -1,5 +1,6 @@
 //! The call of `settle.lua`: settlements that are alike go together, each with what only it says.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::holder::Holder;
@@ -17,23 +18,48 @@ use gristmill_core::job::{Name, NewJob};
 use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
 
-/// What the settlements of a group have in common.
+/// What the settlements of a group have in common. In the order in which it is compared: what mostly tells them apart comes first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Group<'a> {
-    holder: Holder<'a>,
-    topic: &'a Name,
+    batch: u64,
     delivery: u64,
-    verdict: &'static str,
-    reason: &'static str,
+    topic: Shared<'a>,
+    worker: Shared<'a>,
+    verdict: Shared<'static>,
+    reason: Shared<'static>,
     keep_result: Duration,
     remember: Duration,
     notify: bool,
-    guard: &'static str,
+    guard: Shared<'static>,
     has_unique: bool,
     is_keyed: bool,
     writes_states: bool,
     has_fuel: bool,
 }
+
+/// A text that is mostly the very same one: then it is not read to be compared.
+#[derive(Debug, Clone, Copy)]
+struct Shared<'a>(&'a str);
+
+impl Ord for Shared<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if std::ptr::eq(self.0, other.0) { Ordering::Equal } else { self.0.cmp(other.0) }
+    }
+}
+
+impl PartialOrd for Shared<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Shared<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Shared<'_> {}
 
 /// A follow-up job, and the position of the settlement that it follows, counted from 1.
 struct FollowUp<'a> {
@@ -45,15 +71,16 @@ struct FollowUp<'a> {
 impl<'a> Group<'a> {
     fn of(settlement: &'a Settlement, dead: &Dead) -> Self {
         Self {
-            holder: Holder::of(&settlement.lease),
-            topic: &settlement.lease.topic.topic,
+            batch: Holder::of(&settlement.lease).batch,
             delivery: settlement.lease.delivery,
-            verdict: settlement.verdict.name(),
-            reason: failure(&settlement.verdict).map_or("", |failure| failure.reason.as_str()),
+            topic: Shared(settlement.lease.topic.topic.as_str()),
+            worker: Shared(settlement.lease.worker.as_str()),
+            verdict: Shared(settlement.verdict.name()),
+            reason: Shared(failure(&settlement.verdict).map_or("", |failure| failure.reason.as_str())),
             keep_result: settlement.keep_result,
             remember: settlement.remember,
             notify: settlement.notify,
-            guard: guard(settlement, dead),
+            guard: Shared(guard(settlement, dead)),
             has_unique: settlement.unique.is_some(),
             is_keyed: settlement.is_keyed,
             writes_states: settlement.visible_state().is_some(),
@@ -70,7 +97,7 @@ impl<'a> Group<'a> {
     fn needs_row(&self, verdict: &Verdict) -> bool {
         self.has_unique
             || self.is_keyed
-            || !self.guard.is_empty()
+            || !self.guard.0.is_empty()
             || !matches!(verdict, Verdict::Ack(_) | Verdict::Expire)
     }
 }
@@ -80,6 +107,20 @@ pub(super) fn by_group<'a>(mut settlements: Vec<Placed<'a>>, dead: &Dead) -> Vec
     settlements
         .sort_by_cached_key(|(_, settlement)| (!is_put_back(&settlement.verdict)).then(|| Group::of(settlement, dead)));
     settlements
+}
+
+/// Each group of a part that is in groups, with the first of its settlements.
+fn groups_of<'p, 'a>(part: &'p [Placed<'a>], dead: &Dead) -> Vec<(Group<'a>, &'a Settlement, &'p [Placed<'a>])> {
+    let mut groups: Vec<(Group<'a>, &'a Settlement, usize)> = Vec::new();
+    for (place, (_, settlement)) in part.iter().enumerate() {
+        let group = Group::of(settlement, dead);
+        if groups.last().is_none_or(|(last, ..)| *last != group) {
+            groups.push((group, settlement, place));
+        }
+    }
+    let ends: Vec<usize> = groups.iter().skip(1).map(|(.., begin)| *begin).chain([part.len()]).collect();
+    let cut = |((group, first, begin), end)| (group, first, part.get(begin..end).unwrap_or_default());
+    groups.into_iter().zip(ends).map(cut).collect()
 }
 
 impl Partition {
@@ -94,23 +135,22 @@ impl Partition {
         let follow_ups = self.follow_ups(part)?;
         let named = self.named(DOING, follow_ups.iter().map(|follow_up| follow_up.job)).await?;
         let is_elsewhere = |job: &NewJob| map.of_follow_up(&job.spec, self.number, now) != self.number;
-        let groups = part.chunk_by(|(_, one), (_, next)| Group::of(one, dead) == Group::of(next, dead));
-        let groups: Vec<_> = groups.filter_map(|group| Some((Group::of(group.first()?.1, dead), group))).collect();
+        let groups = groups_of(part, dead);
         let (mut holders, mut topics) = (Numbered(Vec::new()), Numbered(Vec::new()));
-        for (group, settlements) in &groups {
-            holders.number(group.holder);
-            if settlements.first().is_some_and(|(_, first)| group.needs_row(&first.verdict)) {
-                topics.number(group.topic);
+        for (group, first, _) in &groups {
+            holders.number(Holder::of(&first.lease));
+            if group.needs_row(&first.verdict) {
+                topics.number(&first.lease.topic.topic);
             }
         }
         for follow_up in follow_ups.iter().filter(|follow_up| !is_elsewhere(follow_up.job)) {
             topics.number(&follow_up.job.spec.topic.topic);
         }
         let rows = topics.0.len();
-        for (group, _) in &groups {
-            topics.number(group.topic);
+        for (_, first, _) in &groups {
+            topics.number(&first.lease.topic.topic);
         }
-        let results = groups.iter().filter(|(group, _)| !group.keep_result.is_zero()).flat_map(|(_, group)| *group);
+        let results = groups.iter().filter(|(group, ..)| !group.keep_result.is_zero()).flat_map(|(.., group)| *group);
         let mut names = own_keys(keys, &holders.0, topics.0.iter().take(rows), record);
         names.extend(topics.0.iter().skip(rows).map(|topic| keys.waiters(topic)));
         names.extend(topics.0.iter().map(|topic| keys.ended(topic)));
@@ -130,11 +170,12 @@ impl Partition {
             call.arg(settlement.lease.job.as_str());
         }
         call.arg(groups.len());
-        for (group, settlements) in &groups {
-            call.arg(holders.number(group.holder)).arg(topics.number(group.topic)).arg(group.delivery);
-            call.arg(group.verdict).arg(group.reason).arg(keep_ms(group.keep_result));
-            self.add_ends(&mut call, keys, group, settlements);
-            call.arg(yes(group.notify)).arg(group.guard).arg(yes(group.has_unique)).arg(group.keyed());
+        for (group, first, settlements) in &groups {
+            let (holder, topic) = (Holder::of(&first.lease), &first.lease.topic.topic);
+            call.arg(holders.number(holder)).arg(topics.number(topic)).arg(group.delivery);
+            call.arg(group.verdict.0).arg(group.reason.0).arg(keep_ms(group.keep_result));
+            self.add_ends(&mut call, keys.ended(topic), group, settlements);
+            call.arg(yes(group.notify)).arg(group.guard.0).arg(yes(group.has_unique)).arg(group.keyed());
             call.arg(yes(group.has_fuel)).arg(settlements.len());
             self.add_columns(&mut call, group, settlements)?;
             add_states(&mut call, map, settlements);
@@ -167,13 +208,13 @@ impl Partition {
     }
 
     /// What is remembered of the ends of a group.
-    fn add_ends(&self, call: &mut Call, keys: &Keys, group: &Group<'_>, part: &[Placed<'_>]) {
+    fn add_ends(&self, call: &mut Call, ended: String, group: &Group<'_>, part: &[Placed<'_>]) {
         if group.remember.is_zero() {
             call.arg("").arg("").arg("").arg("");
             return;
         }
         let keep = wait_ms(group.remember);
-        let renew = self.renewals.is_time(keys.ended(group.topic), group.remember);
+        let renew = self.renewals.is_time(ended, group.remember);
         call.arg(keep).arg(keep.saturating_mul(2)).arg(yes(renew));
         let ends = matches!(part.first(), Some((_, Settlement { verdict: Verdict::Ack(_) | Verdict::Expire, .. })));
         let ids = part.iter().filter(|_| ends).map(|(_, settlement)| settlement.lease.job.as_str());
@@ -202,8 +243,9 @@ impl Partition {
             call.arg(&settlement.unique);
         }
         if !group.keep_result.is_zero() {
-            for (_, Settlement { verdict, attempts, .. }) in part {
-                call.arg(write_result(verdict, *attempts, Some(group.topic)).map_err(unwritable)?.unwrap_or_default());
+            for (_, Settlement { verdict, attempts, lease, .. }) in part {
+                let result = write_result(verdict, *attempts, Some(&lease.topic.topic)).map_err(unwritable)?;
+                call.arg(result.unwrap_or_default());
             }
         }
         for (_, settlement) in part.iter().filter(|_| group.has_fuel) {
