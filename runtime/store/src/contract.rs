@@ -51,7 +51,7 @@ operations! {
         /// Takes ready jobs of several topics and leases them to `worker`: by [`Priority::TURNS`](gristmill_core::job::Priority::TURNS),
         /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
         ///
-        /// Stops at about 16 MiB of jobs, but takes at least one: a topic of which jobs were left in line does not count as drained.
+        /// Stops at about 2 MiB of jobs, but takes at least one: a topic of which jobs were left in line does not count as drained.
         ///
         /// Takes no more of a topic than its [limits](ClaimFrom::limits) allow. If they keep jobs in line, the topic counts as drained: the store
         /// says [`Signal::Ready`] again when some may start, because a running job has ended or a job was not to start before. Each
@@ -160,7 +160,7 @@ operations! {
         async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError>;
 
         /// Finds the running jobs of these tenants whose lease ran out or whose worker has been silent for `dead_after`: of
-        /// one tenant after the other, at most `limit` in all, and about 16 MiB of each tenant, but at least one: a short answer
+        /// one tenant after the other, at most `limit` in all, and about 2 MiB of each tenant, but at least one: a short answer
         /// does not say that these are all. Changes nothing: who settles them sets [`Settlement::only_if_overdue`].
         async fn overdue(
             &self,

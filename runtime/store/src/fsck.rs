@@ -125,7 +125,7 @@ checks! {
         "remove the entry by hand";
     LargeMismarked "large-mismarked":
         "a large job is not noted as one, or a small one is",
-        "a claim may take more than 16 MiB at once",
+        "a claim may take more than 2 MiB at once",
         "nothing, if there are few";
     BodyMissing "body-missing":
         "a job has no body, or two",

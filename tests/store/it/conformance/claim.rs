@@ -33,11 +33,12 @@ super::cases![
 ];
 
 /// What a claim brings, at most.
-const CLAIM_BYTES: usize = 16 << 20;
+const CLAIM_BYTES: usize = 2 << 20;
 
-fn large(of: &str, mib: usize) -> NewJob {
+/// A job whose body has so many sixteenths of what a claim brings.
+fn large(of: &str, sixteenths: usize) -> NewJob {
     let mut job = job(of);
-    job.spec.body.data = vec![b'x'; mib << 20];
+    job.spec.body.data = vec![b'x'; sixteenths * CLAIM_BYTES / 16];
     job
 }
 
@@ -83,9 +84,9 @@ async fn a_topic_that_a_claim_had_no_room_for_is_not_called_drained(queue: TestS
 
 /// In the order in which small jobs are, however many claims that takes.
 async fn large_jobs_are_claimed_by_turns(queue: TestStore) {
-    let of = |name: &str, mib: usize| -> Vec<NewJob> {
+    let of = |name: &str, sixteenths: usize| -> Vec<NewJob> {
         let new = |priority: &Priority| {
-            let mut job = large(name, mib);
+            let mut job = large(name, sixteenths);
             job.spec.priority = *priority;
             job
         };
@@ -108,7 +109,7 @@ async fn large_jobs_are_claimed_by_turns(queue: TestStore) {
 async fn checkpoints_count_to_the_size_of_a_claim(queue: TestStore) {
     queue.push(&[job("mail"), job("mail"), job("mail")]).await;
     for claim in queue.claim(3).await {
-        assert!(queue.store.checkpoint(&claim.lease, &vec![b'x'; 7 << 20]).await.unwrap());
+        assert!(queue.store.checkpoint(&claim.lease, &vec![b'x'; 7 * CLAIM_BYTES / 16]).await.unwrap());
         queue.settle(&claim, retry(0)).await;
     }
     assert_eq!(queue.claim(9).await.len(), 2);
