@@ -9,7 +9,7 @@ use hyper::Request;
 use serde_json::{Value, json};
 
 use super::history::{answer, go};
-use super::{EVIL, TOPICS, runner, url, visit};
+use super::{EVIL, TOPICS, push, runner, url, visit};
 
 /// Each page, and a text that it shows.
 const PAGES: [(&str, &str); 27] = [
