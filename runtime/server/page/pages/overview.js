@@ -76,7 +76,7 @@ const Topics = ({ topics, none = NONE }) => html`
   <${Table} label="Topics" none=${none} heads=${['Topic', ...statesIn(topics).map((state) => `#${stateWord(state)}`), '#Oldest', '#Done/s', '#Failed/s', 'State', '?Handler']}
     rows=${topics.slice(0, ROWS).map((topic) => [
       topic.topic,
-      html`<${TopicLink} of=${topic} most=${30} />`,
+      html`<${TopicLink} of=${topic} most=${24} />`,
       ...statesIn(topics).map((state) => html`<${Count} count=${countOf(topic, state)} href=${toState(topic, state)} what=${state} kind=${state} />`),
       topic.oldest_ready_ms ? html`<a href=${toState(topic, 'ready')} title=${absolute(topic.oldest_ready_ms)}>${span(now() - topic.oldest_ready_ms)}</a>` : html`<span class="none">–</span>`,
       html`<a class=${doneOf(topic) ? '' : 'none'} href=${toEvents(topic, 'job-completed')}>${perSecond([topic], doneOf)}</a>`,
