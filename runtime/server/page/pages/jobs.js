@@ -39,10 +39,10 @@ export function Jobs({ jobs, topics, state, any }) {
   const heads = ['Job', ...(state ? [] : ['State']), state ? WHEN[state][0] : 'When', '#Attempts', runs ? '~Worker' : '~Last failure', '!']
   const rows = jobs.map((view) => {
     const { id, attempts, worker, last_failure: failure, job: { spec } } = view
-    const more = [spec.priority !== 'normal' && `${spec.priority} priority`, spec.key && html`key <${Name} of=${spec.key} />`].filter(Boolean)
+    const more = [spec.priority !== 'normal' && `${spec.priority} priority`, spec.key && html`key <${Name} of=${spec.key} most=${24} />`].filter(Boolean)
     return [
       id,
-      html`<${Pick} id=${id} /><${JobLink} tenant=${spec.tenant} id=${id} />${(any || more[0]) && html`<small>${any && html`<span><${TopicLink} of=${spec} /></span>`}${more.map((one) => html`<span>${one}</span>`)}</small>`}`,
+      html`<${Pick} id=${id} /><${JobLink} tenant=${spec.tenant} id=${id} />${(any || more[0]) && html`<small>${any && html`<span><${TopicLink} of=${spec} most=${24} /></span>`}${more.map((one) => html`<span>${one}</span>`)}</small>`}`,
       ...(state ? [] : [html`<${State} name=${view.state} />`]),
       view.state === 'waiting' ? 'after others' : view.state === 'running' ? html`<${Elapsed} of=${view} topic=${topics.find((one) => one.topic === spec.topic)} />` : html`<${Time} at=${WHEN[view.state][1](view)} whole />`,
       spec.attempts_max ? `${attempts} of ${spec.attempts_max}` : attempts,
