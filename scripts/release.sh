@@ -101,10 +101,10 @@ reproduce() {
     work=$(mktemp -d)
     first="$work/first" second="$work/elsewhere/second"
     for clone in "$first" "$second"; do
-        git clone --quiet . "$clone"
+        git clone --quiet --no-checkout . "$clone" && git -C "$clone" checkout --quiet "$commit"
         (cd "$clone" && unset CARGO_TARGET_DIR && scripts/release.sh ${binary:+--binary "$binary"} --target "$target")
     done
-    diff -r "$first/out/release" "$second/out/release" && echo "release: both builds are the same, bit for bit"
+    diff -rq "$first/out/release" "$second/out/release" && echo "release: both builds are the same, bit for bit"
     rm -rf "$work"
 }
 
