@@ -33,6 +33,7 @@ mod lmstfy;
 mod many_handlers;
 mod metrics;
 mod outcomes;
+mod packages;
 mod producers;
 mod pull;
 mod raw;

@@ -51,7 +51,7 @@ mod tests;
 pub use api::idempotency::idempotency_value;
 pub use api::workers::workers;
 pub use audit::{AuditLine, AuditLog};
-pub use client::{BadServerAddress, RemoteStore, ServerAddress, StreamedEvent, WrongRequest};
+pub use client::{BadServerAddress, RemoteStore, ServerAddress, StreamedEvent, WrongRequest, health};
 pub use limits::HttpLimits;
 pub use openapi::{Requirement, Route};
 pub use serve::{HttpServer, ListenError, OpenError, listen, openapi, routes};

@@ -1,5 +1,6 @@
 //! The tree of commands, and the way from `main` into one of them.
 
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use super::global::Global;
 #[cfg(feature = "top")]
 use super::top;
 use super::{
-    attempts, bill, bulk, check, copy, dead, dev, find, fsck, invoke, job, logging, pause, project, push, run,
-    schedule, screen, state, stats, tenant, token, topics, unique, usage, workers,
+    attempts, bill, bulk, check, copy, dead, dev, find, fsck, health, invoke, job, logging, manual, pause, project,
+    push, run, schedule, screen, state, stats, tenant, token, topics, unique, usage, verify, version, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_metrics::as_actor;
@@ -69,6 +70,12 @@ enum Command {
     Tenant(tenant::Args),
     Token(token::Args),
     Invoke(invoke::Args),
+    Health(health::Args),
+    Verify(verify::Args),
+    Version(version::Args),
+    Completions(manual::CompletionsArgs),
+    #[command(hide = true)]
+    Man(manual::ManArgs),
 }
 
 /// The whole of the program.
@@ -109,7 +116,8 @@ fn start(global: &Global, command: Command, words: Words) -> anyhow::Result<Exit
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("failed to start the asynchronous runtime")?;
     let is_server = command.is_server();
-    let work = dispatch(global, command);
+    // In a box: it is large, and each way to run it would have a copy of it in the program.
+    let work: Pin<Box<dyn Future<Output = _>>> = Box::pin(dispatch(global, command));
     let exit = if is_server { runtime.block_on(work) } else { runtime.block_on(as_actor(person(), work)) };
     runtime.block_on(audit::record_end(global, words, &exit));
     // What still runs here is a guest or a read whose result is not used.
@@ -160,6 +168,11 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Tenant(args) => tenant::run(global, args).await,
         Command::Token(args) => token::run(global, args).await,
         Command::Invoke(args) => invoke::run(global, args).await,
+        Command::Health(args) => health::run(global, args).await,
+        Command::Verify(args) => verify::run(global, args),
+        Command::Version(args) => version::run(global, args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::exit::Exit;
 use super::global::Global;
+use super::notify::Service;
 use super::{sandbox, signals};
 use crate::Gristmill;
 
@@ -33,10 +34,12 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         started = builder.start() => started?,
         () = end.first.cancelled() => return Ok(Exit::Done),
     };
+    let service = Service::ready();
     let broken = tokio::select! {
         () = end.first.cancelled() => None,
         broken = gristmill.broken() => Some(broken),
     };
+    service.ending();
     gristmill.shutdown(end.second).await;
     broken.map_or(Ok(Exit::Done), |broken| Err(broken.into()))
 }

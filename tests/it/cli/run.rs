@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use gristmill_tests::guests;
-use gristmill_tests::process::{Process, command};
+use gristmill_tests::process::{Process, command, run_command};
 use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
@@ -226,4 +226,31 @@ async fn a_runner_that_waits_for_its_store_ends_in_order() {
     runner.signal(Signal::TERM);
     let status = until("its end", SOON, async || runner.ended()).await;
     assert_eq!(status.code(), Some(0), "{}", runner.log());
+}
+
+/// The next thing that the service says to what started it.
+async fn said(socket: &tokio::net::UnixDatagram) -> String {
+    let mut words = [0; 64];
+    let length = timeout(SOON, socket.recv(&mut words)).await.expect("a word from the service").unwrap();
+    String::from_utf8_lossy(&words[..length]).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn systemd_is_told_that_the_service_is_ready_lives_and_ends() {
+    let project = project().await;
+    let path = project.manifest().with_file_name("notify");
+    let socket = tokio::net::UnixDatagram::bind(&path).unwrap();
+    let mut command = run_command(&project.manifest(), &[]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "20000");
+    let mut runner = Process::start(command, &project.manifest());
+    assert_eq!(said(&socket).await, "READY=1");
+    for _ in 0..3 {
+        assert_eq!(said(&socket).await, "WATCHDOG=1");
+    }
+    project.run(&["health", "--ready"]).done();
+    runner.signal(Signal::TERM);
+    let words = until("the last word", SOON, async || Some(said(&socket).await).filter(|word| word != "WATCHDOG=1"));
+    assert_eq!(words.await, "STOPPING=1");
+    until("the runner to end", SOON, async || runner.ended()).await;
+    assert_eq!(project.run(&["health", "--server", "http://127.0.0.1:1"]).code, 1);
 }

@@ -9,7 +9,7 @@ use wasmparser::{Export, Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, WorldId};
 
-const CONTRACT: &str = include_str!("../../../../wit/job.wit");
+const CONTRACT: &str = include_str!("../../wit/job.wit");
 const ADAPTER: &str = include_str!("preview1.wat");
 const ADAPTER_WIT: &str = include_str!("preview1.wit");
 

@@ -8,7 +8,7 @@ use axum::http::header;
 use crate::auth::allowed::AnyToken;
 use crate::routes::Routes;
 
-const DOCUMENT: &str = include_str!("../../../../docs/reference/openapi.json");
+const DOCUMENT: &str = include_str!("../../openapi.json");
 
 pub(crate) fn routes() -> Routes {
     let document = async |_: AnyToken| ([(header::CONTENT_TYPE, "application/json")], DOCUMENT);

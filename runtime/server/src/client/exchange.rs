@@ -209,6 +209,25 @@ impl Server {
     }
 }
 
+/// Whether a server lives, or whether it is ready for jobs: what it says about that.
+///
+/// # Errors
+/// It does not answer, or it is not ready; the text says why.
+pub async fn health(address: ServerAddress, ready: bool) -> anyhow::Result<String> {
+    let name = address.to_string();
+    let path = if ready { "/readyz" } else { "/healthz" };
+    let server = Server { address, name: name.clone(), token: None, meant: None };
+    let answer = tokio::time::timeout(ANSWER_TIME, server.exchange(Question::get(path.into(), "say how it is")));
+    let answer = answer.await.unwrap_or_else(|_| Err(too_slow()));
+    let (status, body) = answer.with_context(|| format!("failed to ask {name} for {path}"))?;
+    if status.is_success() {
+        return Ok(String::from_utf8_lossy(&body).into_owned());
+    }
+    let problem: Option<Problem> = serde_json::from_slice(&body).ok();
+    let why = problem.map_or_else(|| format!("it answered {status}"), |problem| problem.detail);
+    bail!("{name} is not {}: {why}", if ready { "ready" } else { "healthy" })
+}
+
 async fn collect(response: Response<Incoming>) -> anyhow::Result<Bytes> {
     match Limited::new(response.into_body(), ANSWER_BYTES).collect().await {
         Ok(body) => Ok(body.to_bytes()),

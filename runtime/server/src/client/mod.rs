@@ -15,6 +15,6 @@ mod uniques;
 mod workflows;
 
 pub use address::{BadServerAddress, ServerAddress};
-pub use exchange::WrongRequest;
+pub use exchange::{WrongRequest, health};
 pub use store::RemoteStore;
 pub use stream::StreamedEvent;

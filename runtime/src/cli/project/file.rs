@@ -9,7 +9,9 @@ use gristmill_core::job::Name;
 
 pub(super) const FILE: &str = "handler.toml";
 
+/// Its schema for editors is docs/reference/handler.schema.json.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct HandlerFile {
     /// The handler's name, and so its topic's.
@@ -33,6 +35,7 @@ pub(super) struct HandlerFile {
 
 /// A program that must be there.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Need {
     pub(super) command: String,
@@ -59,6 +62,18 @@ impl HandlerFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Written anew by `UPDATE_SCHEMA=1 cargo test -p gristmill schema`.
+    #[test]
+    fn the_schema_for_editors_is_that_of_the_type() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/handler.schema.json");
+        let made = serde_json::to_string_pretty(&schemars::schema_for!(HandlerFile)).unwrap() + "\n";
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            std::fs::write(&path, &made).unwrap();
+        }
+        let differs = "run `UPDATE_SCHEMA=1 cargo test -p gristmill schema`";
+        assert!(std::fs::read_to_string(path).is_ok_and(|text| text == made), "{differs}");
+    }
 
     #[test]
     fn a_mistake_is_shown_at_its_place() {

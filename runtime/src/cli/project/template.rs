@@ -23,14 +23,28 @@ const SDK: &str = "gristmill-guest";
 const LINTS: &str = "[lints]\nworkspace = true\n\n";
 
 /// In each package a link to it.
-const CONTRACT: (&str, &str) = ("wit/job.wit", include_str!("../../../../wit/job.wit"));
+const CONTRACT: (&str, &str) = ("wit/job.wit", include_str!("../../../templates/wit/job.wit"));
 
 type Files = &'static [(&'static str, &'static str)];
 
-/// The files of an example, by their paths below it.
+/// The files of an example, by their paths below it. A crate is packaged with what is below its own folder: `templates/` has links.
 macro_rules! files {
-    ($folder:literal: $($path:literal)*) => {
-        &[$(($path, include_str!(concat!("../../../../", $folder, "/", $path)))),*]
+    ($folder:tt: $($path:tt)*) => {
+        &[$(($path, include_str!(place!($folder $path)))),*]
+    };
+}
+
+/// A folder with a `Cargo.toml` would be a crate of its own, and would be left out of the package; git reads no
+/// link of the name `.gitignore`.
+macro_rules! place {
+    ("examples/welcome-rust" ".gitignore") => {
+        "../../../templates/examples/welcome-rust/gitignore"
+    };
+    ($folder:tt "Cargo.toml") => {
+        concat!("../../../templates/", $folder, "/manifest.toml")
+    };
+    ($folder:tt $path:tt) => {
+        concat!("../../../templates/", $folder, "/", $path)
     };
 }
 

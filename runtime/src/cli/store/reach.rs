@@ -191,6 +191,15 @@ impl Way {
         Ok(Some(server).filter(|server| server.name().is_some_and(|name| name.store == own)))
     }
 
+    /// Where the server answers that this is about, or where the manifest says that it listens; nothing is asked.
+    pub(in crate::cli) fn server_address(&self) -> Option<ServerAddress> {
+        if self.server.is_some() {
+            return self.server.clone();
+        }
+        let owned = self.layout.files().chain(self.layout.memory()).find_map(|path| owner(path).ok()??.http);
+        owned.or_else(|| self.listens_at()).map(ServerAddress::from)
+    }
+
     /// Where the manifest says that its server listens.
     fn listens_at(&self) -> Option<SocketAddr> {
         match self.http.listen {

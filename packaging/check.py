@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Installs each package of a release into an empty place, does a job with it, and says how long that took.
+
+    packaging/check.py FOLDER [WAY...]    FOLDER has what scripts/release.sh made; ways: tarball deb apt rpm image wheel npm
+
+The formula is for Homebrew, which is not here. Debian's roots are made by mmdebstrap and entered by bubblewrap, which also stands in for a container's runtime: both need root here. In
+place of systemd the unit's ExecStart= is run.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+SOON = 60
+JOB = "a job from the package"
+
+
+def run(*command, **options) -> str:
+    ended = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    if ended.returncode:
+        sys.exit(f"{' '.join(map(str, command))} ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}")
+    return ended.stdout
+
+
+def do_a_job(program: list, manifest: str, inside: list = (), **options) -> None:
+    """Starts the server, waits until it is ready, pushes a job, and ends the server. `inside` is how commands get to where the server is."""
+    words = [*inside, *program, "--manifest", manifest]
+    log = tempfile.NamedTemporaryFile(mode="r+")
+    info, told = os.pipe()
+    # Which process to signal: a sandbox does not pass signals on.
+    named = ["--die-with-parent", "--info-fd", str(told), *inside[1:]] if inside else []
+    start = [*inside[:1], *named, *words[len(inside) :], "run"]
+    server = subprocess.Popen(start, stdout=log, stderr=log, pass_fds=[told], **options)
+    os.close(told)
+    with os.fdopen(info) as words_of_sandbox:
+        pid = json.load(words_of_sandbox)["child-pid"] if inside else server.pid
+    try:
+        until = time.monotonic() + SOON
+        while subprocess.run([*words, "health", "--ready"], capture_output=True, **options).returncode:
+            if server.poll() is not None or time.monotonic() > until:
+                sys.exit("the server is not ready:\n" + pathlib.Path(log.name).read_text())
+            time.sleep(0.05)
+        said = run(*words, "push", "echo", "--data", JOB, "--wait", **options)
+        assert said.strip() == JOB, said
+        os.kill(pid, signal.SIGTERM)
+        assert server.wait(SOON) == 0, pathlib.Path(log.name).read_text()
+    finally:
+        if server.poll() is None:
+            server.kill()
+
+
+def place(folder: pathlib.Path, handlers: pathlib.Path) -> dict:
+    """A folder with a manifest and a handler, and the settings of a process in it."""
+    work = folder / "work"
+    work.mkdir()
+    (work / "gristmill.toml").write_text('[http]\nlisten = "127.0.0.1:0"\n')
+    shutil.copytree(handlers, work / "handlers", ignore=lambda _, names: set(names) - {"echo.wasm"})
+    return {"cwd": work, "env": {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}}
+
+
+def one(release: pathlib.Path, pattern: str) -> pathlib.Path:
+    found = sorted(release.glob(pattern))
+    if not found:
+        sys.exit(f"there is no {pattern} in {release}")
+    return found[-1]
+
+
+def unpacked(release: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    archive = one(release, "gristmill-*-linux-*.tar.gz")
+    run("tar", "-xzf", archive, "-C", folder)
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+def tarball(release: pathlib.Path, folder: pathlib.Path) -> None:
+    package = unpacked(release, folder)
+    do_a_job([package / "gristmill"], "gristmill.toml", **place(folder, package / "handlers"))
+
+
+def root(folder: pathlib.Path) -> pathlib.Path:
+    """Debian with nothing but what is essential. It is made once, and its time is not a package's."""
+    kept = pathlib.Path(os.environ.get("GRISTMILL_CHECK_ROOT", tempfile.gettempdir() + "/gristmill-check-root.tar"))
+    if not kept.exists():
+        run("mmdebstrap", "--variant=apt", "bookworm", kept)
+    run("tar", "-xf", kept, "-C", folder)
+    return folder
+
+
+def service(root: pathlib.Path) -> None:
+    """What the unit of an installed package starts, in that root, with the manifest that came along."""
+    unit = (root / "usr/lib/systemd/system/gristmill.service").read_text()
+    program = re.search(r"ExecStart=(\S+)", unit)[1]
+    for name in ["var/lib/gristmill/handlers", "var/cache/gristmill", "tmp", "dev", "proc"]:
+        (root / name).mkdir(parents=True, exist_ok=True)
+    shutil.copy(root / "usr/share/gristmill/handlers/echo.wasm", root / "var/lib/gristmill/handlers")
+    sandbox = ["bwrap", "--bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--unshare-pid", "--as-pid-1", "--clearenv", "--setenv", "CACHE_DIRECTORY", "/var/cache/gristmill"]
+    do_a_job([program], "/etc/gristmill/gristmill.toml", [*map(str, sandbox)])
+
+
+def timed_in_root(folder: pathlib.Path, install) -> float:
+    base = root(folder)
+    begun = time.monotonic()
+    install(base)
+    assert "gristmill:" in (base / "etc/passwd").read_text(), "there is no user"
+    service(base)
+    return time.monotonic() - begun
+
+
+def deb(release: pathlib.Path, folder: pathlib.Path) -> float:
+    def install(base: pathlib.Path) -> None:
+        shutil.copy(one(release, "*.deb"), base / "package.deb")
+        run("chroot", base, "dpkg", "-i", "/package.deb")
+
+    took = timed_in_root(folder, install)
+    # An upgrade leaves the operator's settings, and what was purged leaves the jobs.
+    manifest = folder / "etc/gristmill/gristmill.toml"
+    manifest.write_text(manifest.read_text() + "\n# ours\n")
+    run("chroot", folder, "dpkg", "-i", "/package.deb")
+    assert "# ours" in manifest.read_text()
+    run("chroot", folder, "dpkg", "--purge", "gristmill")
+    assert not manifest.exists() and (folder / "var/lib/gristmill/gristmill.db").exists()
+    return took
+
+
+def apt(release: pathlib.Path, folder: pathlib.Path) -> float:
+    def install(base: pathlib.Path) -> None:
+        (base / "repository").mkdir()
+        run("tar", "-xzf", release / "gristmill-apt.tar.gz", "-C", base / "repository")
+        sources = base / "etc/apt/sources.list"
+        sources.write_text("deb [trusted=yes] file:/repository stable main\n")
+        run("chroot", base, "apt-get", "-qq", "update")
+        run("chroot", base, "apt-get", "-qq", "--yes", "--no-install-recommends", "install", "gristmill")
+
+    return timed_in_root(folder, install)
+
+
+def rpm(release: pathlib.Path, folder: pathlib.Path) -> float:
+    def install(base: pathlib.Path) -> None:
+        run("rpm", "--root", base, "--nodeps", "--ignoreos", "-i", one(release, "*.rpm"))
+        run("chroot", base, "useradd", "--system", "gristmill")
+
+    return timed_in_root(folder, install)
+
+
+def image(release: pathlib.Path, folder: pathlib.Path) -> None:
+    """Unpacked, and run as a container's runtime would: as process 1, as its own user, with nothing else in the root."""
+    with tarfile.open(one(release, "*.oci.tar")) as layout:
+
+        def blob(digest: str):
+            return layout.extractfile("blobs/sha256/" + digest.removeprefix("sha256:"))
+
+        manifest = json.load(blob(json.load(layout.extractfile("index.json"))["manifests"][0]["digest"]))
+        config = json.load(blob(manifest["config"]["digest"]))["config"]
+        with tarfile.open(fileobj=blob(manifest["layers"][0]["digest"])) as layer:
+            for member in layer:
+                # They become the user's by the namespace.
+                member.uid = member.gid = os.getuid()
+                layer.extract(member, folder)
+    assert not list(folder.rglob("sh")), "there is a shell"
+    user = config["User"].split(":")[0]
+    for name in ["dev", "proc"]:
+        (folder / name).mkdir()
+    handlers = folder / "var/lib/gristmill/handlers"
+    with tempfile.TemporaryDirectory() as other:
+        shutil.copy(unpacked(release, pathlib.Path(other)) / "handlers/echo.wasm", handlers)
+    sandbox = ["bwrap", "--bind", folder, "/", "--proc", "/proc", "--dev", "/dev", "--unshare-user", "--uid", user, "--gid", user, "--unshare-pid", "--as-pid-1", "--clearenv"]
+    for setting in config["Env"]:
+        sandbox += ["--setenv", *setting.split("=", 1)]
+    do_a_job(config["Entrypoint"], "/etc/gristmill/gristmill.toml", [*map(str, sandbox)])
+
+
+def wheel(release: pathlib.Path, folder: pathlib.Path) -> None:
+    run(sys.executable, "-m", "venv", folder / "venv")
+    run(folder / "venv/bin/pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", one(release, "*.whl"))
+    do_a_job([folder / "venv/bin/gristmill"], "gristmill.toml", **place(folder, unpacked(release, folder) / "handlers"))
+
+
+def npm(release: pathlib.Path, folder: pathlib.Path) -> None:
+    (folder / "package.json").write_text("{}")
+    packages = [path for path in release.glob("gristmill-*.tgz")]
+    run("npm", "install", "--silent", "--no-audit", "--no-fund", "--offline", *packages, cwd=folder)
+    do_a_job([folder / "node_modules/.bin/gristmill"], "gristmill.toml", **place(folder, unpacked(release, folder) / "handlers"))
+
+
+
+
+def main() -> None:
+    release = pathlib.Path(sys.argv[1]).resolve()
+    ways = {way.__name__: way for way in [tarball, deb, apt, rpm, image, wheel, npm]}
+    for name in sys.argv[2:] or ways:
+        with tempfile.TemporaryDirectory(prefix="gristmill-check-") as folder:
+            begun = time.monotonic()
+            took = ways[name](release, pathlib.Path(folder)) or time.monotonic() - begun
+            print(f"{name}: a job done after {took:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
