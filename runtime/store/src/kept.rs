@@ -31,6 +31,10 @@ operations! {
         /// Frees a unique value that is held for a time, before that is over. Returns whether it was held so: one that a job holds until it is
         /// done stays held.
         async fn free_unique(&self, topic: &TopicId, value: &str) -> Result<bool, StoreError> [ask topic: any];
+
+        /// Frees the unique values of a topic that are held for a time, before that is over, at most 1,000 of them. Returns how many: if there
+        /// were some, call it again.
+        async fn free_windows(&self, topic: &TopicId) -> Result<u64, StoreError> [ask topic: sum];
     }
 }
 

@@ -52,6 +52,7 @@ const CHANGE_IDS: &str = r#"{"ids":["{job}"],"due":"now"}"#;
 const NEW_TOKEN: &str = r#"{"tenant":"{tenant}","scopes":[]}"#;
 const LIMITS: &str = "{}";
 const STATE: &str = "/v1/tenants/{tenant}/topics/{topic}/state/{key}";
+const UNIQUES: &str = "/v1/tenants/{tenant}/topics/{topic}/unique";
 const UNIQUE: &str = "/v1/tenants/{tenant}/topics/{topic}/unique/{value}";
 const SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}";
 const PAUSE_SCHEDULE: &str = "/v1/tenants/{tenant}/schedules/{topic}/{schedule}/pause";
@@ -116,6 +117,7 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/schedules", "", Tenant(Read)),
     route("GET", STATE, "", Tenant(Read)),
     route("DELETE", STATE, "", Tenant(Admin)),
+    route("DELETE", UNIQUES, "", Tenant(Admin)),
     route("GET", UNIQUE, "", Tenant(Read)),
     route("DELETE", UNIQUE, "", Tenant(Admin)),
     route("GET", SCHEDULE, "", Tenant(Read)),

@@ -287,7 +287,7 @@ pub(super) fn path_of(topic: &TopicId, what: &str, name: &str) -> String {
     path
 }
 
-fn topic_path(topic: &TopicId) -> String {
+pub(super) fn topic_path(topic: &TopicId) -> String {
     format!("/v1/tenants/{}/topics/{}", topic.tenant, topic.topic)
 }
 

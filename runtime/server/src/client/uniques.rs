@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::exchange::Question;
-use super::store::{RemoteStore, path_of};
+use super::store::{RemoteStore, path_of, topic_path};
 use crate::wire;
 use gristmill_core::job::TopicId;
 use gristmill_store::{StoreError, UniqueHold, Uniques};
@@ -20,5 +20,11 @@ impl Uniques for RemoteStore {
         let question = Question::delete(path_of(topic, "unique", value), "free a unique value");
         let wire::Changed { changed } = self.server.ask(question).await?;
         Ok(changed)
+    }
+
+    async fn free_windows(&self, topic: &TopicId) -> Result<u64, StoreError> {
+        let question = Question::delete(format!("{}/unique", topic_path(topic)), "free unique values");
+        let wire::Freed { freed } = self.server.ask(question).await?;
+        Ok(freed)
     }
 }

@@ -309,6 +309,12 @@ pub(super) struct Changed {
     pub(super) changed: bool,
 }
 
+/// How many unique values were freed. If there were some, there may be more.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Freed {
+    pub(super) freed: u64,
+}
+
 /// The state of a key.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct KeyState {

@@ -26,6 +26,10 @@ const HOLD: &str = "SELECT holder, until FROM uniques JOIN topics ON topics.numb
 const FREE: &str = "DELETE FROM uniques WHERE value = ?3 AND until > ?4
                         AND topic_number = (SELECT number FROM topics WHERE tenant = ?1 AND topic = ?2)";
 
+const FREE_SOME: &str = "DELETE FROM uniques WHERE (topic_number, value) IN
+                             (SELECT topic_number, value FROM uniques JOIN topics ON topics.number = topic_number
+                              WHERE tenant = ?1 AND topic = ?2 AND until IS NOT NULL LIMIT 1000)";
+
 #[async_trait]
 impl Results for EmbeddedStore {
     /// By id.
@@ -83,5 +87,14 @@ impl Uniques for EmbeddedStore {
             Ok(work.connection.prepare_cached(FREE)?.execute(of)? > 0)
         };
         self.write("free a unique value", Weight::default(), free).await
+    }
+
+    async fn free_windows(&self, topic: &TopicId) -> Result<u64, StoreError> {
+        let topic = topic.clone();
+        let free = move |work: &mut Work<'_>| {
+            let of = params![topic.tenant.as_str(), topic.topic.as_str()];
+            Ok(work.connection.prepare_cached(FREE_SOME)?.execute(of)? as u64)
+        };
+        self.write("free unique values", Weight::default(), free).await
     }
 }

@@ -101,4 +101,11 @@ impl Partition {
         call.arg(self.now_argument()).arg(value);
         Ok(self.reply(DOING, call).await?.number().map_err(self.misread(DOING))? == 1)
     }
+
+    pub(crate) async fn free_windows(&self, topic: &TopicId) -> Result<u64, StoreError> {
+        const DOING: &str = "free unique values";
+        let keys = self.keys(&topic.tenant);
+        let call = Call::new(script!("free_windows.lua"), &[keys.unique(&topic.topic), keys.windows(&topic.topic)]);
+        self.reply(DOING, call).await?.number().map_err(self.misread(DOING))
+    }
 }

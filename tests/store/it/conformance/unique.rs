@@ -249,4 +249,14 @@ async fn a_value_that_is_held_for_a_time_is_found_and_freed(queue: TestStore) {
     queue.pass(5);
     assert_eq!(store.unique_hold(&mail, "v").await.unwrap(), None, "its time is over");
     assert!(!store.free_unique(&mail, "v").await.unwrap());
+
+    queue.push(&[unique_for("mail", "w", 5000), unique_for("mail", "x", 5000), unique_for("news", "w", 5000)]).await;
+    while store.free_windows(&mail).await.unwrap() > 0 {}
+    assert_eq!(
+        (store.unique_hold(&mail, "w").await.unwrap(), store.unique_hold(&mail, "x").await.unwrap()),
+        (None, None)
+    );
+    assert!(store.unique_hold(&mail, "u").await.unwrap().is_some(), "a job holds it until it is done");
+    assert!(store.unique_hold(&topic("news"), "w").await.unwrap().is_some(), "another topic's");
+    assert!(store.fsck().await.unwrap().is_clean());
 }

@@ -22,6 +22,8 @@ impl World {
         self.ask(async |store| store.import_windows(&topic("mail"), &windows).await).await;
         self.ask(async |store| store.free_unique(&topic("mail"), "kept").await).await;
         self.ask(async |store| store.import_windows(&topic("mail"), &windows).await).await;
+        self.ask(async |store| store.free_windows(&topic("mail")).await).await;
+        self.ask(async |store| store.import_windows(&topic("mail"), &windows).await).await;
         self.ask(async |store| store.remove_windows(&topic("mail"), &windows).await).await;
         let text = TokenText::generate().unwrap();
         let new = NewToken {
