@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::exit::{Exit, Usage};
 use super::find::{self, Finder, Listing};
@@ -15,9 +15,9 @@ use gristmill_core::outcome::Reason;
 use gristmill_core::time::Timestamp;
 use gristmill_runner::why::unique_holder;
 use gristmill_server::{BulkAction, BulkState, NewBulk};
-use gristmill_store::{DeadJob, Inspect, JobState, JobView, StoreError, WaitsFor, look_up};
+use gristmill_store::{Inspect, JobState, StoreError, WaitsFor, look_up};
 
-/// Dead jobs are read this many at a time.
+/// Dead jobs are changed this many at a time.
 const PAGE: usize = 200;
 
 /// List, group, look at, respawn or delete dead jobs
@@ -101,7 +101,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     match args.command {
         Command::List { query, listing } => list(global, query, listing).await,
         Command::Groups { query, tenant } => {
-            Listing::groups(tenant).show(global, query.join(" "), &[], dead).await?;
+            Listing::groups(tenant).show(global, query.join(" "), &[]).await?;
             Ok(Exit::Done)
         }
         Command::Show { topic, id } => show(global, &*global.store_alone().await?, &topic.id()?, &id).await,
@@ -115,64 +115,42 @@ async fn list(global: &Global, query: Vec<String>, mut listing: Listing) -> anyh
     let topic = query.first().and_then(|word| word.parse::<TopicName>().ok());
     let Some(topic) = topic else {
         let columns = ["id", "topic", "died", "attempts", "reason", "code", "message"];
-        listing.show(global, format!("state:dead {}", query.join(" ")), &columns, dead).await?;
+        listing.show(global, format!("state:dead {}", query.join(" ")), &columns).await?;
         return Ok(Exit::Done);
     };
     let topic = topic.of(listing.tenant.as_ref())?;
     listing.tenant = Some(topic.tenant.clone());
     let columns = ["id", "died", "attempts", "reason", "code", "message"];
     let conditions = query.get(1..).unwrap_or_default().join(" ");
-    let has_dead = listing.show(global, find::dead_of(&topic, &conditions), &columns, dead).await?;
+    let has_dead = listing.show(global, find::dead_of(&topic, &conditions), &columns).await?;
     if !has_dead && !global.json {
         known::note_unknown(global, &topic).await?;
     }
     Ok(Exit::Done)
 }
 
-fn dead(view: &JobView) -> Value {
-    match (&view.state, &view.job) {
-        (JobState::Dead { since }, Some(job)) => {
-            let (job, since, failure) = (job.clone(), *since, view.last_failure.clone());
-            document::dead(&DeadJob { job, since, attempts: view.attempts, failure })
-        }
-        _ => document::view(view),
-    }
-}
-
 async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId) -> anyhow::Result<Exit> {
-    let Some(dead) = find(store, topic, id).await? else { bail!(why_not(store, topic, id).await?.1) };
+    let view = look_up(store, &topic.tenant, id).await?.filter(|view| view.topic() == Some(topic));
+    let dead = view.and_then(|view| if let JobState::Dead { since } = view.state { Some((view, since)) } else { None });
+    let Some((view, since)) = dead else { bail!(why_not(store, topic, id).await?.1) };
     if global.json {
-        screen::document(&document::dead(&dead))?;
+        screen::document(&document::view(&view))?;
         return Ok(Exit::Done);
     }
     let now = Timestamp::now();
     let mut about = vec![
         ("id", id.to_string()),
-        ("died", format!("{} ({})", dead.since, job::distance(dead.since, now))),
-        ("failure", wait::about(dead.failure.as_ref())),
-        ("attempts", dead.attempts.to_string()),
+        ("died", format!("{since} ({})", job::distance(since, now))),
+        ("failure", wait::about(view.last_failure.as_ref())),
+        ("attempts", view.attempts.to_string()),
     ];
-    let context = dead.failure.as_ref().and_then(|failure| failure.detail.context.as_ref());
+    let context = view.last_failure.as_ref().and_then(|failure| failure.detail.context.as_ref());
     if let Some(context) = context.filter(|context| !wait::is_text(context)) {
         about.push(("context", job::about_payload(context)));
     }
-    about.extend(job::about_job(&dead.job, now));
+    about.extend(view.job.iter().flat_map(|of| job::about_job(of, now)));
     screen::line(&facts(&about))?;
     Ok(Exit::Done)
-}
-
-async fn find(store: &dyn Inspect, topic: &TopicId, id: &JobId) -> Result<Option<DeadJob>, StoreError> {
-    let mut skip = 0;
-    loop {
-        let page = store.dead(topic, skip, PAGE).await?;
-        if page.is_empty() {
-            return Ok(None);
-        }
-        skip += page.len();
-        if let Some(dead) = page.into_iter().find(|dead| dead.job.spec.id == *id) {
-            return Ok(Some(dead));
-        }
-    }
 }
 
 async fn act(global: &Global, which: &Which, act: Act) -> anyhow::Result<Exit> {

@@ -88,8 +88,8 @@ pub use fsck::{Check, Finding, Fsck, FsckReport};
 pub use graph::{GraphEdge, GraphNode, GraphProgress, JobGraph, job_graph};
 pub use identity::{Identity, ServerName, StoreId};
 pub use inspect::{
-    AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Heartbeat, Inspect, JobChanged, JobState, JobView,
-    ListJobs, Query, ResultView,
+    AHEAD, BehindKey, Cancelled, Control, DeadJobs, Heartbeat, Inspect, JobChanged, JobState, JobView, ListJobs, Query,
+    ResultView,
 };
 pub use job_query::{
     BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, Found, JobField, JobQuery, QueryCursor, QueryError, Scanned,
