@@ -24,6 +24,7 @@ pub mod redis;
 #[cfg(feature = "sharding")]
 pub mod sharded;
 
+mod action;
 mod announcer;
 mod answers;
 mod batch;
@@ -69,6 +70,7 @@ mod turns;
 mod weight;
 mod workflows;
 
+pub use action::{JobAction, ListChanged};
 #[cfg(any(feature = "redis", feature = "embedded"))]
 pub(crate) use answers::IDLE_TOPICS;
 pub use answers::{

@@ -12,8 +12,10 @@ use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire::dead::{Chosen, Done, Groups, GroupsOf, Intervened};
 use crate::wire::{self, BATCH};
-use gristmill_core::job::{JobId, Name, TopicId};
-use gristmill_store::{Cursor, DeadGroups, QueryCursor, Scanned, StateFilter, Store, StoreError, dead_groups, scan};
+use gristmill_core::job::{Name, TopicId};
+use gristmill_store::{
+    Cursor, DeadGroups, JobAction, JobQuery, ListChanged, QueryCursor, Scanned, StateFilter, dead_groups,
+};
 
 /// Dead jobs that a query is held against in one request; the answer says where to go on.
 const LOOKED_AT: usize = 1000;
@@ -38,7 +40,7 @@ async fn respawn(
     State(state): State<AppState>,
     Document(chosen): Document<Chosen>,
 ) -> Result<Json<Intervened>, Problem> {
-    intervene(&state, &topic, &identity, chosen, DeadAction::Respawn).await
+    intervene(&state, &topic, &identity, chosen, JobAction::Respawn).await
 }
 
 async fn delete(
@@ -46,29 +48,7 @@ async fn delete(
     State(state): State<AppState>,
     Document(chosen): Document<Chosen>,
 ) -> Result<Json<Intervened>, Problem> {
-    intervene(&state, &topic, &identity, chosen, DeadAction::Delete).await
-}
-
-/// What to do with dead jobs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum DeadAction {
-    Respawn,
-    Delete,
-}
-
-impl DeadAction {
-    /// Returns for each job whether it was dead and this was done to it.
-    pub(crate) async fn apply(
-        self,
-        store: &dyn Store,
-        topic: &TopicId,
-        ids: &[JobId],
-    ) -> Result<Vec<bool>, StoreError> {
-        match self {
-            Self::Respawn => store.respawn(topic, ids).await,
-            Self::Delete => store.delete_dead(topic, ids).await,
-        }
-    }
+    intervene(&state, &topic, &identity, chosen, JobAction::Delete).await
 }
 
 async fn intervene(
@@ -76,30 +56,27 @@ async fn intervene(
     topic: &TopicId,
     identity: &Identity,
     chosen: Chosen,
-    action: DeadAction,
+    action: JobAction,
 ) -> Result<Json<Intervened>, Problem> {
     chosen.check().map_err(|wrong| Problem::new(Code::BadRequest, wrong))?;
     if let Some(ids) = chosen.ids {
-        let were_dead = action.apply(&*state.store, topic, &ids).await?;
+        let left = action.act(&*state.store, topic, &ids).await?;
+        let were_dead = left.iter().map(Option::is_none).collect();
         return Ok(Json(Intervened::ByIds(wire::WereDead { were_dead })));
     }
-    let query = match chosen.q {
-        Some(q) => {
-            // How many jobs fit says what is in them.
-            identity.may(Scope::Read, &topic.tenant)?;
-            let query = state.query(identity, &topic.tenant, &q)?;
-            if !query.is_selective() {
-                return Err(Problem::new(Code::BadRequest, NOT_SELECTIVE));
-            }
-            query
+    let mut query = JobQuery::default();
+    if let Some(q) = chosen.q {
+        // How many jobs fit says what is in them.
+        identity.may(Scope::Read, &topic.tenant)?;
+        query = state.query(identity, &topic.tenant, &q)?;
+        if !query.is_selective() {
+            return Err(Problem::new(Code::BadRequest, NOT_SELECTIVE));
         }
-        None => state.query(identity, &topic.tenant, "")?,
-    };
+    }
     let after = chosen.after.as_deref().map(|after| cursor(after, StateFilter::Dead)).transpose()?;
     let mut scanned = Scanned::at_most(chosen.limit.unwrap_or(BATCH), LOOKED_AT).of_any_size();
-    let (mut ids, list) = (Vec::new(), (topic, StateFilter::Dead));
-    let next = scan(&*state.store, list, after, &query, &mut scanned, |job| ids.push(job.id)).await?;
-    let changed = action.apply(&*state.store, topic, &ids).await?.into_iter().filter(|done| *done).count();
+    let list = (topic, StateFilter::Dead);
+    let ListChanged { changed, next } = action.act_on_list(&*state.store, list, after, &query, &mut scanned).await?;
     let (looked_at, next) = (scanned.looked_at, next.as_ref().map(Cursor::to_string));
     Ok(Json(Intervened::ByQuery(Done { changed, looked_at, next })))
 }

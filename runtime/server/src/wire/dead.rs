@@ -49,7 +49,7 @@ pub(crate) struct GroupsOf {
 /// What was done to the jobs of a query, or to all. One request looks at 1000 jobs at most.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Done {
-    pub(crate) changed: usize,
+    pub(crate) changed: u64,
     pub(crate) looked_at: usize,
     /// Where to go on; null: every dead job was looked at.
     pub(crate) next: Option<String>,
