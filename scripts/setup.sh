@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks to build and run Gristmill, on Debian and its derivatives:
-# the WebAssembly target of the Rust toolchain; for the tests redis-server, valkey-server and the tools of every handler
-# language and a browser, some of them into target/tools. Prints nothing if nothing is missing.
+# the WebAssembly target of the Rust toolchain; for the tests redis-server, valkey-server, the tools of every language of handlers
+# and clients, and a browser, some of them into target/tools. Prints nothing if nothing is missing.
 #
 #   scripts/setup.sh              tools for running
 #   scripts/setup.sh --tests      also tools for the tests
@@ -65,6 +65,9 @@ install_packages() {
     # A browser without a window, and what drives it, for the tests of the page.
     command -v chromium >/dev/null && command -v chromedriver >/dev/null || packages+=(chromium chromium-driver)
     python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
+    # For the clients in these languages.
+    command -v ruby >/dev/null || packages+=(ruby)
+    command -v php >/dev/null || packages+=(php-cli)
     if [ ${#packages[@]} -gt 0 ]; then
         apt_install "${packages[@]}"
     fi

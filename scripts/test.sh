@@ -26,5 +26,5 @@ export GRISTMILL_MODEL_SEQUENCES=100
 # In two steps, since only the second skips tests. Both name the whole workspace, so that features, and with them all that is
 # compiled, are those of the full run.
 cargo test --workspace --lib --bins "$@"
-slow=(adversary browser languages producers python crash killed hardship fairness properties reload store_servers cuts:: conformance::several behind_sentinels clustered)
+slow=(adversary browser clients:: languages producers python crash killed hardship fairness properties reload store_servers cuts:: conformance::several behind_sentinels clustered)
 cargo test --workspace --test it "$@" -- "${slow[@]/#/--skip=}"

@@ -11,6 +11,7 @@ mod bindings;
 mod browser;
 mod budgets;
 mod cli;
+mod clients;
 mod computing;
 mod crash;
 mod embed;

@@ -46,5 +46,5 @@ export function Attempts({ head, of, name, said, none }) {
   const shown = name ? distinct(of.attempts) : of.attempts.map((one) => ({ of: one, alike: 1 }))
   return html`
   <h2>${head}</h2>
-  ${shown.length ? html`<ul class="attempts">${shown.map(({ of, alike }) => html`<${Attempt} key=${of.at_ms + of.job} of=${of} name=${name} said=${said} alike=${alike - 1} />`)}</ul>` : html`<p class="empty">None since this server began to remember them, <${Time} at=${of.since_ms} />. ${none}</p>`}`
+  ${shown.length ? html`<ul class="attempts">${shown.map(({ of, alike }) => html`<${Attempt} key=${of.at_ms + of.job} of=${of} name=${name} said=${said} alike=${alike - 1} />`)}</ul>` : html`<p class="empty">None since <${Time} at=${of.since_ms} />, as far as this server remembers: it knows those that it ran itself. ${none}</p>`}`
 }

@@ -3,7 +3,7 @@
 import { act } from './actions.js'
 import { keepToken } from './api.js'
 import { html } from './html.js'
-import { Button, Field, Form } from './parts.js'
+import { Button, Field, Form, Words } from './parts.js'
 import { draw, state } from './state.js'
 
 /** Opens as a modal dialog: the browser keeps the focus in it and closes it on Escape. */
@@ -40,7 +40,7 @@ function enter(form) {
 export const Login = () => html`
   <main class="login" id="main">
     <h1>Gristmill</h1>
-    <p role="alert">${state.login}</p>
+    <p role="alert"><${Words} of=${state.login} /></p>
     <${Form} run=${enter} verb="Log in">
       <${Field} label="Token" hint="It stays in this tab and is sent to this server only."><input name="token" type="password" autocomplete="off" required /><//>
     <//>

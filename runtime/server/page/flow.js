@@ -44,26 +44,43 @@ function drawn(flow) {
   })).values()]
   // No path is longer than there are nodes.
   for (const _ of groups) for (const { from, to } of links) to.column = Math.max(to.column, from.column + 1)
+  const lines = links.map((link) => ({ ...link, way: [link.from, ...bendsOf(link, groups), link.to] }))
+  const pieces = lines.flatMap(({ way }) => way.slice(1).map((to, n) => ({ from: way[n], to })))
   const columns = groups.map((_, n) => groups.filter((group) => group.column === n)).filter((column) => column.length)
   const rows = Math.max(...columns.map((column) => column.length))
   // Twice: a column is ordered by the one before it, and the first ones by those behind them.
   for (const order of [columns, columns.toReversed(), columns]) {
     for (const column of order) {
       const middle = (group) => {
-        const near = links.flatMap(({ from, to }) => (from === group ? to.row : to === group ? from.row : []))
+        const near = pieces.flatMap(({ from, to }) => (from === group ? to.row : to === group ? from.row : []))
         return near.reduce((sum, row) => sum + row, 0) / near.length
       }
       column.sort((a, b) => middle(a) - middle(b))
       column.forEach((group, n) => (group.row = (rows - column.length) / 2 + n))
     }
   }
-  return { columns, links, width: columns.length * NODE.right - NODE.right + NODE.width, height: rows * NODE.down }
+  return { columns: columns.map((column) => column.filter(({ all }) => all[0])), lines, width: columns.length * NODE.right - NODE.right + NODE.width, height: rows * NODE.down }
 }
 
-/** A line from the right side of a node to the left side of another. */
-function lineOf({ from, to }) {
-  const [x, end, y, down] = [from.column * NODE.right + NODE.width, to.column * NODE.right - 5, from.row * NODE.down + NODE.height / 2, to.row * NODE.down + NODE.height / 2]
-  return `M${x} ${y}C${x + 40} ${y} ${end - 40} ${down} ${end} ${down}m-6 -4l6 4l-6 4`
+/** Where a line passes the columns between its nodes: a place of its own in each, shared by all that lead to the same node. */
+function bendsOf({ from, to }, groups) {
+  return Array.from({ length: to.column - from.column - 1 }, (_, n) => {
+    const column = from.column + 1 + n
+    const found = groups.find((group) => group.bend === to && group.column === column) ?? { all: [], bend: to, column, row: 0 }
+    if (!groups.includes(found)) groups.push(found)
+    return found
+  })
+}
+
+/** A line from the right side of a node to the left side of another, straight past other columns. */
+function lineOf({ way }) {
+  const right = ({ column }) => column * NODE.right + NODE.width
+  const middle = ({ row }) => row * NODE.down + NODE.height / 2
+  const parts = way.slice(1).map((to, n) => {
+    const [x, end] = [right(way[n]), to.column * NODE.right - (to.bend ? 0 : 5)]
+    return `C${x + 40} ${middle(way[n])} ${end - 40} ${middle(to)} ${end} ${middle(to)}${to.bend ? `H${right(to)}` : ''}`
+  })
+  return `M${right(way[0])} ${middle(way[0])}${parts.join('')}m-6 -4l6 4l-6 4`
 }
 
 /** Which states are to be seen first. */
@@ -99,12 +116,12 @@ const Members = ({ tenant, groups }) => groups.length > 0 && html`
   </details>`
 
 export function Flow({ tenant, flow }) {
-  const { columns, links, width, height } = drawn(flow)
+  const { columns, lines, width, height } = drawn(flow)
   return html`
   <h2>Workflow</h2>
   ${flow.nodes[0].waits_for?.total > 0 && html`<${Ended} of=${flow.nodes[0].waits_for} />`}
   <div class="scroll" role="region" aria-label="Workflow" tabindex="0"><div class="flow" style=${{ width, height }}>
-    <svg width=${width} height=${height} aria-hidden="true">${links.map((link) => html`<path class=${link.ended ?? 'open'} d=${lineOf(link)} />`)}</svg>
+    <svg width=${width} height=${height} aria-hidden="true">${lines.map((line) => html`<path class=${line.ended ?? 'open'} d=${lineOf(line)} />`)}</svg>
     <ol>${columns.map((column, n) => html`
       <li key=${n}><h3 class="unseen">Step ${n + 1}</h3><ul>${column.map(({ all, row }) => {
         const here = all[0].id === flow.nodes[0].id

@@ -1,12 +1,13 @@
 // @ts-check
 // What is around every page: the name of the server, the tenants, the search, the links, and what was said last.
 import { get, inTenant, keepToken } from './api.js'
+import { cut, span } from './format.js'
 import { html } from './html.js'
 import { Icon } from './icons.js'
 import { links, tenantNow } from './keys.js'
 import { refresh, setLive, showNewer } from './live.js'
 import { pages } from './pages/all.js'
-import { Banner, Button, State } from './parts.js'
+import { Banner, Button, State, Words } from './parts.js'
 import { to, toFind, toJob, toTopic } from './route.js'
 import { draw, state } from './state.js'
 import { inkOn, nextTheme, theme } from './theme.js'
@@ -66,19 +67,20 @@ const Top = () => html`
     <button class="menu" aria-expanded=${state.menu} aria-controls="nav" onClick=${showMenu}>Menu</button>
     <a class="brand" href=${to('t', tenantNow())}><${Icon} name="mill" />Gristmill</a><${Badge} />
     <label class="tenant"><span class="unseen">Tenant</span>
-      <select onChange=${pickTenant}>${state.tenants.map((name) => html`<option value=${name} selected=${name === tenantNow()}>${name}</option>`)}</select></label>
-    <form role="search" onSubmit=${search}><label class="unseen" for="search">Topic, job id or query</label><input id="search" type="search" placeholder="Topic, job id or query" autocomplete="off" /></form>
+      <select onChange=${pickTenant}>${[...new Set([...state.tenants, tenantNow()])].map((name) => html`<option value=${name} selected=${name === tenantNow()}>${cut(name)}</option>`)}</select></label>
+    <form role="search" onSubmit=${search}><label class="unseen" for="search">Topic, job id or query</label><input id="search" type="search" placeholder="Topic, id or query" autocomplete="off" /></form>
     <span class="grow" />
     <${Button} run=${() => setLive(!state.live)} label=${state.live ? 'live: pause' : 'paused: go on'}><${Icon} name=${state.live ? 'live' : 'paused'} />${state.live ? 'live' : 'paused'}<//>
     <${Button} run=${nextTheme} label=${`${theme()}: change the colours`}>${theme()}<//>
     ${state.me?.token && html`<span class="none" title=${state.me.token.description}>${state.me.scopes.join(', ') || 'nothing'}</span><${Button} run=${leave}>Log out<//>`}
   </header>`
 
-const TROUBLES = { 403: 'Your token does not allow this.', 404: 'This was not found.' }
+const TROUBLES = { 0: 'There is no connection.', 400: 'The server does not understand this.', 403: 'Your token does not allow this.', 404: 'This was not found.' }
 
 const Trouble = ({ problem }) => html`
   <${Banner} kind="bad" button=${html`<${Button} run=${refresh}>Try again<//>`}>
-    <strong>${TROUBLES[problem.status] ?? 'The server did not answer as wanted.'}</strong> <span class="text">${problem.message}</span><//>`
+    <strong>${TROUBLES[problem.status] ?? 'The server did not answer as wanted.'}</strong> <span class="text"><${Words} of=${problem.message} /></span>
+    ${state.data && html` What is below is ${span(Date.now() - state.loadedAt)} old.`}<//>`
 
 const LOADING = html`<p class="empty">Loading …</p>`
 
@@ -97,14 +99,14 @@ function Main() {
       <div class="head"><h1 tabindex="-1">${page.title(state.place)}</h1>${word && html`<${State} name=${icon} word=${word} title=${title} />`}</div>
       ${state.problem && html`<${Trouble} problem=${state.problem} />`}
       ${state.newer && html`<${Banner} button=${html`<${Button} run=${showNewer}>Show them<//>`}>The rows have changed.<//>`}
-      ${ready ? html`<${page.view} key=${state.place.path} place=${state.place} data=${state.data} />` : !state.problem && LOADING}
+      ${ready ? html`<${page.view} key=${state.place.path} place=${state.place} data=${state.data} />` : state.problem ? page.ask && html`<${page.ask} place=${state.place} />` : LOADING}
     </main>`
 }
 
 /** What was said last: read out, and on the screen until it is closed. */
 const Notice = () => html`
   <div class="notices" role="status" aria-live="polite">${state.notice && html`
-    <div class=${`notice ${state.notice.bad ? 'bad' : ''}`}><${Icon} name=${state.notice.bad ? 'bad' : 'good'} /><span class="text">${state.notice.text}</span>
+    <div class=${`notice ${state.notice.bad ? 'bad' : ''}`}><${Icon} name=${state.notice.bad ? 'bad' : 'good'} /><span class="text"><${Words} of=${state.notice.text} /></span>
       <button aria-label="Close the message" onClick=${() => ((state.notice = null), draw())}>×</button></div>`}</div>`
 
 function skip(event) {

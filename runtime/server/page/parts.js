@@ -24,7 +24,7 @@ export const Name = ({ of, most }) => html`<span title=${of}>${cut(of, most)}</s
 export const JobLink = ({ tenant, id, most }) => html`<a class="id" href=${toJob(tenant, id)}><${Name} of=${id} most=${most} /></a>`
 
 /** The link to a topic. */
-export const TopicLink = ({ of }) => html`<a href=${toTopic(of)}><${Name} of=${of.topic} /></a>`
+export const TopicLink = ({ of, most }) => html`<a href=${toTopic(of)}><${Name} of=${of.topic} most=${most} /></a>`
 
 /** A text in which backticks are around code. */
 export const Words = ({ of }) => of.split('`').map((part, n) => (n % 2 ? html`<code>${part}</code>` : part))
@@ -37,7 +37,7 @@ export function Condition({ topic }) {
 
 /** The handler of a topic, and its version. */
 export const Handler = ({ topic }) =>
-  topic.version ? html`<span class="id"><${Name} of=${topic.handler} most=${20} /><span class="none">@${topic.version}</span></span>` : html`<span class="none">${topic.handler ?? '–'}</span>`
+  topic.version ? html`<span class="id handler"><${Name} of=${topic.handler} most=${28} /><span class="none">@${topic.version}</span></span>` : html`<span class="none">${topic.handler ?? '–'}</span>`
 
 /**
  * A table; on a narrow screen each row is a card. A head that begins with `#` stands above numbers, one with `~` above texts that may be cut,

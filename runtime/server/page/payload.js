@@ -6,6 +6,9 @@ import { html } from './html.js'
 import { Button } from './parts.js'
 import { draw } from './state.js'
 
+/** Longer texts are not read as JSON. */
+const PARSED = 1 << 20
+
 /** How the person wants to see payloads: by name. @type {Map<string, string>} */
 const chosen = new Map()
 /** The last few payloads that were decoded. @type {Map<string, ReturnType<typeof forms>>} */
@@ -15,8 +18,8 @@ const known = new Map()
 function forms(payload) {
   const bytes = bytesOf(payload)
   const text = asText(bytes)
-  const cut = text !== null && text.length > SHOWN
-  return { bytes, JSON: cut || text === null ? null : asJson(text), Text: cut ? text.slice(0, SHOWN) : text, Hex: asHex(bytes), cut }
+  const json = text !== null && text.length <= PARSED ? asJson(text) : null
+  return { bytes, JSON: json && json.slice(0, SHOWN), Text: text && text.slice(0, SHOWN), Hex: asHex(bytes), cut: { JSON: json && json.length > SHOWN, Text: text && text.length > SHOWN } }
 }
 
 function remembered(payload) {
@@ -45,6 +48,6 @@ export function Payload({ of, name }) {
     <div class="bar">${kinds.map((one) => html`<button aria-pressed=${one === kind} onClick=${() => (chosen.set(name, one), draw())}>${one}</button>`)}
       <span class="none">${facts}</span><${Button} run=${() => save(shown.bytes, name)} label=${`Save the ${name}`}>Save<//></div>
     <pre tabindex="0" aria-label=${`${name} as ${kind}`} role="region">${shown[kind]}</pre>
-    ${shown.cut && kind === 'Text' && html`<p class="none">Only the beginning is shown: save it to see all.</p>`}
+    ${shown.cut[kind] && html`<p class="none">Only the beginning is shown: save it to see all.</p>`}
   </div>`
 }

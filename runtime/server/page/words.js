@@ -23,6 +23,7 @@ export const REMEDY = {
   paused: 'The topic is paused. Resume it to go on.',
   'no-handler': 'Put a component of that name into the handlers folder, or name another `handler` in the manifest.',
   refused: 'Replace the component with one that passes the checks.',
+  'no-handler-here': 'It goes on if another runner has one. If none has, put a component of that name into a handlers folder.',
   'lacks-grants': 'Grant the imports in the section of this topic in the manifest, or build the component without them.',
 }
 
@@ -98,6 +99,7 @@ function ofTopic(topic, now) {
   if (died > 0) add(NOW, died * 60, 'jobs die', `${number(dead)} dead, ${number(Math.ceil(died * 60))} more a minute; ${percent(share)} of the attempts fail`, 'dead')
   else if (share >= SOME_FAIL) add(share < MANY_FAIL ? WAITS : NOW, failed * 60, `${percent(share)} of the attempts fail`, `${number(Math.ceil(failed * 60))} a minute`)
   if (dead && !died) add(WAITS, dead, counted(dead, 'dead job'), 'Look why, then respawn or delete.', 'dead')
-  if (!idle && oldest && now - oldest > LONG) add(WAITS, ready, 'it falls behind', `the oldest of ${waiting} was due ${relative(oldest, now)}`, 'ready')
+  const elsewhere = idle?.reason === 'no-handler-here'
+  if ((!idle || elsewhere) && oldest && now - oldest > LONG) add(WAITS, ready, elsewhere ? 'no runner does its jobs' : 'it falls behind', `the oldest of ${waiting} was due ${relative(oldest, now)}`, ...(elsewhere ? [] : ['ready']))
   return found
 }

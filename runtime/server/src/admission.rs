@@ -142,8 +142,12 @@ impl AppState {
                 (Code::TooManyJobs, detail)
             }
             Some(Full::Bytes(most)) => {
+                let why = match limits.stored_bytes {
+                    Some(_) => ": see",
+                    None => ", which is half of what the store's disk or memory has room for: make room there, or set",
+                };
                 let detail = format!(
-                    "tenant `{tenant}` may have {most} bytes in the store: see `stored-bytes` in its `limits`; dead jobs, \
+                    "tenant `{tenant}` may have {most} bytes in the store{why} `stored-bytes` in its `limits`; dead jobs, \
                      kept results and unique values count, too"
                 );
                 (Code::TooManyBytes, detail)

@@ -86,4 +86,18 @@ mod tests {
         drop(bytes);
         assert_eq!(answer(150).status(), StatusCode::OK);
     }
+
+    #[test]
+    fn what_operators_do_not_read_leaves_memory_to_tenants() {
+        let limiter = RequestLimiter::new(&HttpLimits { body_bytes: 800 << 10, ..HttpLimits::default() });
+        let acme: Name = "acme".parse().unwrap();
+        let answer = |tenant| held(&limiter, tenant, Response::new(Body::from(vec![b'x'; 150 << 10])));
+        let unread = [answer(None), answer(None)];
+        assert!(unread.iter().all(|answer| answer.status() == StatusCode::OK));
+        assert_eq!(answer(None).status(), StatusCode::SERVICE_UNAVAILABLE, "all operators have half of the memory");
+        assert_eq!(answer(Some(&acme)).status(), StatusCode::OK);
+        assert!(limiter.hold_body(Some(&acme), 150 << 10).is_ok(), "a push is received beside them");
+        drop(unread);
+        assert_eq!(answer(None).status(), StatusCode::OK);
+    }
 }

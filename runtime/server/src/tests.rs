@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -23,7 +24,7 @@ use gristmill_core::time::Timestamp;
 use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::{
-    Cancelled, ClaimFrom, JobChanged, JobState, JobView, Pushed, ResultView, Settlement, Signal, StateFilter,
+    Cancelled, ClaimFrom, Clock, JobChanged, JobState, JobView, Pushed, ResultView, Settlement, Signal, StateFilter,
     StoreError,
 };
 
@@ -42,8 +43,11 @@ impl TestServer {
 
     /// Starts with the topics of this manifest; they have no handlers.
     async fn start_with(manifest: &str) -> Self {
+        Self::start_on(EmbeddedStore::in_memory().await.unwrap(), manifest).await
+    }
+
+    async fn start_on(store: EmbeddedStore, manifest: &str) -> Self {
         let manifest = Manifest::parse(manifest, Path::new("gristmill.toml")).unwrap();
-        let store = EmbeddedStore::in_memory().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let runner = watch::Sender::default();
         let plan = Arc::new(HandlerRegistry::planned(&manifest));
@@ -408,6 +412,30 @@ async fn readiness_follows_the_runner_and_the_store() {
     let (status, problem) = ready().await;
     assert_eq!((status, &problem["code"]), (503, &json!("ending")));
     assert_eq!(tested.ask("GET", "/healthz", "").await.0, 200, "the process lives");
+}
+
+#[tokio::test]
+async fn a_stores_clock_that_is_off_is_said_and_jobs_run_all_the_same() {
+    let an_hour_ago = Timestamp::now().as_millis() - 3_600_000;
+    let clock = Clock::Manual(Arc::new(AtomicU64::new(an_hour_ago)));
+    let tested = TestServer::start_on(EmbeddedStore::in_memory().await.unwrap().with_clock(clock), "").await;
+    tested.runner.send_modify(|status| status.phase = Phase::Ready);
+    let (status, _, said) = tested.raw("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let line = said.lines().nth(1).unwrap_or_default();
+    assert!(
+        status == 200 && line.starts_with("the store's clock is 1h") && line.contains(" behind this host's"),
+        "{said}"
+    );
+
+    let push = r#"{ "id": "later", "delay_ms": 60000 }"#;
+    assert_eq!(tested.ask("POST", "/v1/tenants/acme/topics/mail/jobs", push).await.0, 201);
+    let (_, why) = tested.ask("GET", "/v1/tenants/acme/jobs/later/why", "").await;
+    let detail = why["detail"].as_str().unwrap();
+    assert!(
+        detail.contains(", in 1m, by the store's clock, which is 1h") && detail.contains(" behind this host's"),
+        "{why}"
+    );
+    assert_eq!((&why["until_ms"], &why["clock"]["store_ms"]), (&json!(an_hour_ago + 60_000), &json!(an_hour_ago)));
 }
 
 #[test]

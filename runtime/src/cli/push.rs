@@ -317,7 +317,15 @@ fn show(global: &Global, job: &NewJob, pushed: &Pushed) -> anyhow::Result<()> {
         Pushed::Stored => {}
         Pushed::Exists => screen::note(&format!("note: job {id} is stored already; nothing was changed")),
         Pushed::Refused(no) => anyhow::bail!("failed to push job {id}: {no}"),
-        Pushed::Duplicate(_) => screen::note(&format!("note: job {id} has the same unique value; nothing was pushed")),
+        Pushed::Duplicate(_) => {
+            screen::note(&format!("note: job {id} has the same unique value; nothing was pushed"));
+            if job.spec.unique.as_ref().is_some_and(|unique| unique.window.is_some()) {
+                let topic = &job.spec.topic;
+                screen::note(&format!(
+                    "the value may be held for longer than that job: `gristmill unique show {topic} VALUE` says until when, `unique free` frees it"
+                ));
+            }
+        }
     }
     screen::line(id.as_str())
 }

@@ -307,6 +307,10 @@ mod tests {
             unreachable!("a wait asks for no place")
         }
 
+        async fn clock_time(&self, _: &Name) -> Result<Timestamp, StoreError> {
+            unreachable!("a wait asks for no time")
+        }
+
         async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
             unreachable!("a wait lists no tenants")
         }

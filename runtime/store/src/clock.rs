@@ -1,10 +1,16 @@
-//! Whose clock rules: the store's own, or a test's; and the bounds of the times that stores keep.
+//! Whose clock rules: the store's own, or a test's; how far it is from this host's; and the bounds of the times that stores keep.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::StoreError;
 use gristmill_core::time::{Timestamp, whole_millis};
+use gristmill_core::units::about_duration;
 
 /// The latest time that a store can keep, in milliseconds: late in the year 5138. Lua 5.1 writes whole numbers of up to
 /// 14 digits without an exponent.
@@ -12,6 +18,67 @@ const LATEST_MS: u64 = 99_999_999_999_999;
 
 /// Until when a job is delayed that waits for others: a time that never comes.
 pub(super) const NEVER: Timestamp = Timestamp::from_millis(LATEST_MS);
+
+/// A store's clock that is less than this ahead of the host's, or behind it, is as right as clocks of two machines are: Redis' own clock is
+/// corrected by as much without a word, and leases and the time after which a worker counts as dead leave room for it.
+const NOTICED: Duration = Duration::from_secs(2);
+
+/// How far a store's clock is from this host's, as of one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockOffset {
+    /// What the store's clock shows, in milliseconds since 1970.
+    #[serde(rename = "store_ms")]
+    pub store: Timestamp,
+    /// What this host's clock shows.
+    #[serde(rename = "host_ms")]
+    pub host: Timestamp,
+}
+
+impl ClockOffset {
+    /// Asks a store for its time. How long it takes to answer makes no difference: of what this host's clock showed meanwhile, what is nearest counts.
+    ///
+    /// # Errors
+    /// The store is unavailable.
+    pub async fn of(store: impl Future<Output = Result<Timestamp, StoreError>>) -> Result<Self, StoreError> {
+        let asked = Timestamp::now();
+        let store = store.await?;
+        Ok(Self { store, host: store.max(asked).min(Timestamp::now()) })
+    }
+
+    /// The same if the clocks differ by more than two seconds.
+    #[must_use]
+    pub fn noticed(self) -> Option<Self> {
+        (self.store.since(self.host).max(self.host.since(self.store)) > NOTICED).then_some(self)
+    }
+}
+
+/// As a part of a sentence about the store's clock.
+impl fmt::Display for ClockOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ahead, behind) = (self.store.since(self.host), self.host.since(self.store));
+        let (apart, side) = if ahead > behind { (ahead, "ahead of") } else { (behind, "behind") };
+        write!(f, "{} {side} this host's", about_duration(apart))
+    }
+}
+
+/// A store's clock was set: it went otherwise than time passes.
+#[cfg(any(feature = "redis", feature = "embedded"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClockStep {
+    Back(Duration),
+    Forward(Duration),
+}
+
+#[cfg(any(feature = "redis", feature = "embedded"))]
+impl fmt::Display for ClockStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (way, by) = match self {
+            Self::Back(by) => ("back", by),
+            Self::Forward(by) => ("forward", by),
+        };
+        write!(f, "clock was set {way} by {}", about_duration(*by))
+    }
+}
 
 /// Where a store takes the time from.
 #[derive(Debug, Clone, Default)]
@@ -62,6 +129,26 @@ pub(super) fn due_ms(at: Timestamp) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_is_off_is_noticed_however_long_the_answer_took() {
+        let at = |second: u64| Timestamp::from_millis(1_000_000_000_000 + second * 1000);
+        let noticed = |store, host| ClockOffset { store: at(store), host: at(host) }.noticed().map(|it| it.to_string());
+        assert_eq!((noticed(8, 10), noticed(12, 10)), (None, None));
+        assert_eq!(noticed(7, 10), Some("3s behind this host's".into()));
+        assert_eq!(noticed(3610, 10), Some("1h ahead of this host's".into()));
+    }
+
+    #[tokio::test]
+    async fn of_what_the_host_showed_while_the_store_answered_the_nearest_counts() {
+        let now = Timestamp::now();
+        let right = ClockOffset::of(async { Ok(Timestamp::now()) }).await.unwrap();
+        assert_eq!(right.store, right.host);
+        let ahead = ClockOffset::of(async { Ok(now.plus(Duration::from_secs(3600))) }).await.unwrap();
+        assert!(ahead.host >= now && ahead.host <= Timestamp::now(), "{ahead:?}");
+        let behind = ClockOffset::of(async { Ok(Timestamp::from_millis(1)) }).await.unwrap();
+        assert!(behind.host >= now && behind.noticed().is_some(), "{behind:?}");
+    }
 
     #[test]
     fn waits_are_rounded_up_and_bounded() {

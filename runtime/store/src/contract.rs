@@ -10,16 +10,18 @@ use super::answers::{
     ClaimFrom, Claimed, DeadLimits, Migrated, OverdueJobs, PendingWork, PollTenant, Pushed, Signal, Sweepable,
 };
 use super::bill::{BillEntries, Bills};
+use super::clock::ClockOffset;
 use super::error::StoreError;
 use super::fsck::Fsck;
 use super::identity::Identity;
-use super::inspect::Inspect;
+use super::inspect::{Inspect, Query};
 use super::kept::{Results, Uniques};
 use super::operations::operations;
 use super::schedules::{ManifestSchedules, Schedules};
 use super::settlement::Settlement;
 use super::tokens::{TokenLookup, Tokens};
 use super::workflows::Workflows;
+use gristmill_config::HOME;
 use gristmill_core::job::{JobId, Lease, Name, NewJob, Progress, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
@@ -266,13 +268,20 @@ pub struct StoreSize {
 
 /// The servers that a store consists of, which fail independently. A store of one server keeps the defaults.
 #[async_trait]
-pub trait Shards: Probe {
+pub trait Shards: Probe + Query {
     /// The shards that take no jobs at this moment, each as the error that it gives.
     ///
     /// # Errors
     /// No shard takes jobs.
     async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
         self.probe().await.map(|()| Vec::new())
+    }
+
+    /// How far the clocks of the shards that are available are from this host's, with the shards' names. A store of one server has no name.
+    async fn clocks(&self) -> Vec<(Option<Name>, ClockOffset)> {
+        let Ok(any) = HOME.parse() else { return Vec::new() };
+        let offset = ClockOffset::of(self.clock_time(&any)).await;
+        offset.map(|offset| (None, offset)).into_iter().collect()
     }
 
     /// How many lanes of settlements there are. Settlements of one lane wait for each other; a shard that does not answer

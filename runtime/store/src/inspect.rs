@@ -71,6 +71,9 @@ operations! {
         /// Returns `None` if more than [`AHEAD`] do, or the job is not ready in this topic, or waits for its key ([`JobView::behind`]).
         async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> [ask topic: first];
 
+        /// What the clock shows by which the tenant's new jobs come due. A store by way of a server says what this host's shows.
+        async fn clock_time(&self, tenant: &Name) -> Result<Timestamp, StoreError> [current tenant];
+
         /// Every tenant that has or had jobs, ordered by name. For moving a store; may look at every key of it.
         async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
 

@@ -78,7 +78,7 @@ pub use answers::{
 };
 pub use batch::{STEP_BYTES, STEP_JOBS, is_one_step};
 pub use bill::{BillEntries, BillEntry, BillSums, Bills};
-pub use clock::Clock;
+pub use clock::{Clock, ClockOffset};
 pub use contract::{
     Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, StateDeleted, States, Store,
     StoreSize, Sweep, Usage, VersionedState, Workers,

@@ -7,9 +7,10 @@ use async_trait::async_trait;
 
 use super::announcer::Announcer;
 use super::bill::BillSums;
+use super::clock::ClockOffset;
 use super::contract::Shards;
 use super::error::StoreError;
-use gristmill_core::job::Lease;
+use gristmill_core::job::{Lease, Name};
 use gristmill_metrics::{CallResult, Metrics};
 
 /// A store, and the metrics in which the time and the result of each call are observed. It has the traits that the store
@@ -53,6 +54,10 @@ impl<S: ?Sized> Timed<S> {
 impl<S: Shards + ?Sized> Shards for Timed<S> {
     async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
         self.time("unavailable", self.store.unavailable()).await
+    }
+
+    async fn clocks(&self) -> Vec<(Option<Name>, ClockOffset)> {
+        self.store.clocks().await
     }
 
     fn lanes(&self) -> usize {

@@ -61,15 +61,15 @@ operations! {
             [shards current; ask topic: done];
 
         /// Whether some jobs of the tenant wait for others, have waited, or are waited for: those stay where they are until they have ended.
-        async fn has_links(&self, tenant: &Name) -> Result<bool, StoreError> [shards current; ask tenant: any];
+        async fn has_links(&self, tenant: &Name) -> Result<bool, StoreError> [all tenant: any];
 
         /// The jobs of a tenant of which a result is kept, in no order. Looks at the names of all keys of a Redis.
         async fn jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError>
-            [partitions by hand; current tenant];
+            [partitions by hand; all tenant: concat];
 
         /// The results of these jobs that are still kept.
         async fn export_results(&self, tenant: &Name, jobs: &[JobId]) -> Result<Vec<StoredResult>, StoreError>
-            [shards current; ask tenant: concat];
+            [all tenant: concat];
 
         /// Keeps results of another store. A result that is kept here already stays. Returns how many are new.
         async fn import_results(&self, tenant: &Name, results: &[StoredResult]) -> Result<u64, StoreError>

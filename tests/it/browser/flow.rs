@@ -55,6 +55,13 @@ async fn a_workflow_is_shown_in_steps_from_its_first_jobs_to_its_last() {
     // What a node says of the lines to it.
     browser.until("/^mail\\s+after (publish, delayed|delayed, publish)\\s+echo\\s+Waiting$/.test(document.querySelector('.flow [aria-current=true]').innerText)").await;
     browser.until("document.querySelector('.flow [aria-current=true]').innerText.startsWith('mail')").await;
+    // A line past a step goes round its jobs.
+    let crossed = "(() => {
+        const boxes = [...document.querySelectorAll('.flow ul li')].map(one => one.getBoundingClientRect())
+        return [...document.querySelectorAll('.flow > svg path')].filter(path => Array.from({ length: 200 }, (_, n) => path.getPointAtLength(path.getTotalLength() * n / 200).matrixTransform(path.getScreenCTM())).some(({ x, y }) => boxes.some(box => x > box.left + 9 && x < box.right - 9 && y > box.top + 1 && y < box.bottom - 1))).length
+    })()";
+    browser.until("document.querySelectorAll('.flow > svg path').length === 6").await;
+    browser.until(&format!("{crossed} === 0")).await;
     browser.resize(320).await;
     browser.until("document.documentElement.scrollWidth <= innerWidth").await;
     assert_eq!(browser.accessibility().await, Vec::<String>::new());
@@ -89,6 +96,8 @@ async fn many_members_of_a_batch_are_one_node_with_their_states() {
         assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{scheme}");
     }
     browser.click(".flow button").await;
+    browser.until("document.querySelector('.members a')?.checkVisibility()").await;
+    assert_eq!(browser.accessibility().await, Vec::<String>::new());
     browser.click(".members a[href$='part-29']").await;
     browser.until_text("Job part-29").await;
     assert_eq!(browser.errors().await, Vec::<String>::new());

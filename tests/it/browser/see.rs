@@ -9,7 +9,7 @@ use hyper::Request;
 use serde_json::{Value, json};
 
 use super::history::{answer, go};
-use super::{EVIL, TOPICS, runner, url, visit};
+use super::{EVIL, TOPICS, push, runner, url, visit};
 
 /// Each page, and a text that it shows.
 const PAGES: [(&str, &str); 27] = [
@@ -51,8 +51,9 @@ async fn every_page_is_accessible_in_both_themes_and_fits_a_narrow_screen() {
         browser.until_text(text).await;
         browser.prefer("light").await;
         assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{place}, light");
-        browser.resize(320).await;
         browser.prefer("dark").await;
+        assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{place}, wide and dark");
+        browser.resize(320).await;
         assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{place}, narrow and dark");
         if place == PAGES[0].0 {
             let colours =
@@ -70,12 +71,70 @@ async fn every_page_is_accessible_in_both_themes_and_fits_a_narrow_screen() {
         // Nothing of a table is out of sight, its buttons least of all. A drawing may be larger.
         for width in [360, 1024, 1280] {
             browser.resize(width).await;
-            let cut = "[...document.querySelectorAll('main .scroll:not([aria-label=Workflow])')].filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)";
-            let cut = browser.run(&format!("return {cut}")).await;
-            assert_eq!(cut, json!([]), "{place} at {width} pixels");
+            assert_eq!(browser.run(CUT).await, json!([]), "{place} at {width} pixels");
         }
     }
     browser.until("document.title.includes('staging')").await;
+}
+
+/// The tables of which something is out of sight.
+const CUT: &str = "return [...document.querySelectorAll('main .scroll:not([aria-label=Workflow])')].filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_longest_names_leave_room_for_what_stands_beside_them() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    let (long, client) = ("w".repeat(128), runner.client());
+    push(&runner, &long, json!({ "id": "named", "key": long, "metadata": { long.clone(): long } })).await;
+    let jobs = format!("/v1/tenants/{long}/topics/{long}/jobs");
+    assert_eq!(client.post(&jobs, &json!({ "body": 1 })).await.status, 201);
+    visit(&browser, &url(&runner, "/help")).await;
+    let mut topic = client.get(&format!("{TOPICS}/echo")).await.json();
+    let rates = json!({ "over_ms": 60_000, "per_second": { "retried": 12345.6, "acked": 12345.6 } });
+    (topic["topic"], topic["handler"], topic["rates"]) = (long.clone().into(), long.clone().into(), rates);
+    (topic["ready"], topic["dead"], topic["oldest_ready_ms"]) = (123_456.into(), 123_456.into(), 1.into());
+    answer(&browser, "default/topics", 200, &json!({ "topics": [topic] }).to_string()).await;
+    let works = json!({ "worker": long, "kind": "pull", "running": 1, "topics": [long] });
+    answer(&browser, "workers", 200, &json!({ "workers": [works], "complete": true }).to_string()).await;
+    for (place, text) in [
+        ("/t/default", "50% fail"),
+        ("/t/default/handlers", "serves"),
+        ("/t/default/jobs/named", "Metadata"),
+        ("/t/default/find?q=id%3Anamed", "looked at"),
+        ("/tenants", "Bill"),
+        ("/workers", "pull worker"),
+    ] {
+        for width in [360, 1280] {
+            browser.resize(width).await;
+            go(&browser, place).await;
+            browser.until_text(text).await;
+            assert_eq!(browser.run(CUT).await, json!([]), "{place} at {width} pixels");
+            browser.until("document.documentElement.scrollWidth <= innerWidth").await;
+        }
+    }
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_runner_does_and_what_no_topic_tells_is_said_as_well() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    visit(&browser, &url(&runner, "/help")).await;
+    let mut topic = runner.client().get(&format!("{TOPICS}/stuck")).await.json();
+    topic["idle"] = json!({ "reason": "no-handler-here", "detail": "another runner lives" });
+    topic["oldest_ready_ms"] = 1.into();
+    answer(&browser, "topics", 200, &json!({ "topics": [topic] }).to_string()).await;
+    answer(&browser, "readyz", 200, "ready\nthe file of 1 handler was refused: its name takes a token\n").await;
+    go(&browser, "/t/default").await;
+    browser.until_text("stuck: no runner does its jobs").await;
+    browser.until_text("A component is not used the file of 1 handler was refused; gristmill check says why").await;
+    // Without a connection, what is shown is old.
+    answer(&browser, "topics", 400, &json!({ "detail": "`q` is wrong" }).to_string()).await;
+    browser.until_text("The server does not understand this. q is wrong What is below is").await;
+    // A tenant without jobs is no other one.
+    go(&browser, "/t/nobody").await;
+    browser.until("document.querySelector('.tenant select').value === 'nobody'").await;
+    // A wrong query can be mended.
+    go(&browser, "/t/nobody/find?q=%22").await;
+    browser.until("document.querySelector('[name=q]').value === '\"'").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

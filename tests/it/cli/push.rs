@@ -89,6 +89,8 @@ async fn a_unique_value_whose_window_outlives_its_topic_is_found_and_freed() {
     let purged = project.run(&["topics", "purge", "parking", "--yes"]);
     assert!(purged.err.contains("gristmill unique"), "{}", purged.err);
     assert_eq!(push()["status"], "duplicate");
+    let noted = project.run(&["push", "parking", "--unique", "u", "--unique-for", "1h", "--data", "x"]);
+    assert!(noted.err.contains("`gristmill unique show parking VALUE` says until when"), "{}", noted.err);
     let said = project.run(&["unique", "show", "parking", "u"]).done();
     assert!(said.contains(&format!("job {id} holds `u` in `parking`; it is free again in")), "{said}");
     assert!(project.run(&["unique", "free", "parking", "u"]).done().contains("freed `u`"));

@@ -10,7 +10,7 @@ use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::routes::{About, ROUTES, push_of};
@@ -168,6 +168,37 @@ async fn no_request_waits_for_a_second_permit_while_it_holds_one() {
         let twice = async { tokio::join!(route.ask(&client, about), route.ask(&client, about)) };
         timeout(SOON, twice).await.unwrap_or_else(|_| panic!("no answer: {} {}", route.method, route.path));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_operators_do_not_read_leave_room_to_tenants() {
+    let runner = limited_server(HttpLimits { body_bytes: 40 << 20, ..HttpLimits::default() }).await;
+    let operator = runner.client().with_token(&token(&*runner.store, None, &[Scope::Read]).await);
+    let acme = runner.client().with_token(&token(&*runner.store, Some("acme"), &[Scope::Push, Scope::Read]).await);
+    let jobs = "/v1/tenants/acme/topics/mail/jobs";
+    let push = async || acme.post(jobs, &json!({ "body": "x".repeat(1_000_000), "delay_ms": 3_600_000 })).await.status;
+    for _ in 0..5 {
+        assert_eq!(push().await, 201);
+    }
+    // More than the kernel takes for a client that reads nothing.
+    let page = format!("{jobs}?state=delayed");
+    let mut deaf = Vec::new();
+    for _ in 0..12 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(2048).unwrap();
+        let mut stream = socket.connect(operator.address).await.unwrap();
+        let token = operator.token.as_deref().unwrap();
+        let request = format!("GET {page} HTTP/1.1\r\nHost: localhost\r\nX-Token: {token}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        deaf.push(stream);
+    }
+    until("the operators' part to be full", SOON, async || (operator.get(&page).await.status == 503).then_some(()))
+        .await;
+    assert_eq!(acme.get(&page).await.status, 200);
+    assert_eq!(push().await, 201);
+    drop(deaf);
+    until("the operators' part to be free", SOON, async || (operator.get(&page).await.status == 200).then_some(()))
+        .await;
 }
 
 /// Sends the head of a push, and a byte of its body.

@@ -40,7 +40,7 @@ impl Expected {
         pace: Option<f64>,
         now: Timestamp,
     ) -> Option<Self> {
-        let wait_for = |idle: &Idle| idle.limit.as_ref().and_then(|limit| limit.until).map(|until| until.since(now));
+        let wait_for = |idle: &Idle| idle.until().map(|until| until.since(now));
         let Some(idle) = idle.filter(|idle| idle.stops()) else { return Self::by_pace(ahead, pace) };
         match idle.reason {
             IdleReason::RateLimited => {

@@ -12,7 +12,8 @@ use gristmill_core::outcome::{Failure, Reason};
 use gristmill_core::time::{Timestamp, whole_millis};
 use gristmill_core::topic::{FleetLimits, Rate};
 use gristmill_store::{
-    AHEAD, BehindKey, EndedAs, Inspect, JobState, JobView, ResultView, StoreError, TopicCounts, WaitsFor, look_up,
+    AHEAD, BehindKey, ClockOffset, EndedAs, Inspect, JobState, JobView, ResultView, StoreError, TopicCounts, WaitsFor,
+    look_up,
 };
 
 /// How often the store is asked again if the job changes its place between the questions.
@@ -51,6 +52,9 @@ pub struct Why {
     pub waits_for: Option<WaitsFor>,
     /// Why its topic begins no job at the moment, which holds for this one as soon as it is ready. `None` if the topic does.
     pub idle: Option<Idle>,
+    /// The store's clock, by which `until_ms` is, if that is more than two seconds from the clock of the server that answers. `None` if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockOffset>,
 }
 
 /// Why a job is not running, for programs.
@@ -112,6 +116,7 @@ pub async fn why(
             Some(holder) => store.job(tenant, holder).await?,
             None => None,
         };
+        let clock = ClockOffset::of(store.clock_time(tenant)).await?;
         let again = look_up(store, tenant, id).await?;
         if again.as_ref().is_some_and(|again| (&again.state, &again.behind) == (&view.state, &view.behind)) {
             let pace = counts.as_ref().and_then(&pace);
@@ -123,12 +128,12 @@ pub async fn why(
                 None => None,
             };
             let idle = counts.as_ref().and_then(|counts| idle(counts, of_tenant, &served, runners));
-            let mut why = explain(view, topic, ahead, idle, &served.limits, pace, Timestamp::now());
+            let mut why = explain(view, topic, ahead, idle, &served.limits, pace, clock);
             if let Some((value, holder)) = unique {
                 why.detail.push_str(&format!(", once job {holder} is over, which holds its unique value `{value}`"));
             }
             let key_rate = served.limits.per_key.rate;
-            return Ok(Some(wait_for_key(why, view.behind.as_ref(), holder.as_ref(), key_rate)));
+            return Ok(Some(wait_for_key(why, view.behind.as_ref(), holder.as_ref(), key_rate, clock)));
         }
         found = again;
     }
@@ -149,6 +154,7 @@ pub async fn why(
             behind: None,
             waits_for: None,
             idle: None,
+            clock: None,
         }
     }))
 }
@@ -175,7 +181,13 @@ pub async fn unique_holder(
 }
 
 /// The same of a job that waits for others of its key. `holder`: the first of these, if it is still there.
-fn wait_for_key(why: Why, behind: Option<&BehindKey>, holder: Option<&JobView>, key_rate: Option<Rate>) -> Why {
+fn wait_for_key(
+    why: Why,
+    behind: Option<&BehindKey>,
+    holder: Option<&JobView>,
+    key_rate: Option<Rate>,
+    clock: ClockOffset,
+) -> Why {
     let Some(behind) = behind else { return why };
     let others = match behind.ahead {
         0 => "it is the next one of its key".into(),
@@ -184,7 +196,7 @@ fn wait_for_key(why: Why, behind: Option<&BehindKey>, holder: Option<&JobView>, 
     };
     let holder = match holder {
         Some(view) => {
-            let (reason, state, _) = by_state(view, key_rate, Timestamp::now());
+            let (reason, state, _) = by_state(view, key_rate, clock.store);
             let remedy = if reason == WhyReason::Dead { ", or delete it, and its key goes on" } else { "" };
             format!("{}, which has its key's slot, is {state}{remedy}", view.id)
         }
@@ -202,10 +214,14 @@ fn explain(
     idle: Option<Idle>,
     limits: &FleetLimits,
     pace: Option<f64>,
-    now: Timestamp,
+    clock: ClockOffset,
 ) -> Why {
-    let key_rate = limits.per_key.rate;
+    let (key_rate, now) = (limits.per_key.rate, clock.store);
     let (mut reason, mut detail, until) = by_state(view, key_rate, now);
+    let by_clock = clock.noticed().map(|clock| format!(", by the store's clock, which is {clock}")).unwrap_or_default();
+    if matches!(reason, WhyReason::Retry | WhyReason::Delayed | WhyReason::RateOfKey) {
+        detail.push_str(&by_clock);
+    }
     // That no job is ready, or that all places are taken, keeps no job that is not due.
     let idle = idle.filter(|idle| idle.stops() || reason == WhyReason::InLine && idle.reason != IdleReason::Empty);
     let mut expected = None;
@@ -215,6 +231,9 @@ fn explain(
         }
         expected = ahead.and_then(|ahead| Expected::of(idle.as_ref(), limits, ahead, pace, now));
         detail = in_line(ahead, idle.as_ref(), expected);
+        if idle.as_ref().and_then(Idle::until).is_some() {
+            detail.push_str(&by_clock);
+        }
     } else if let Some(idle) = &idle
         && matches!(reason, WhyReason::Retry | WhyReason::Delayed | WhyReason::RateOfKey | WhyReason::Dead)
     {
@@ -233,6 +252,7 @@ fn explain(
         behind: None,
         waits_for: view.waits_for.clone().filter(|_| reason == WhyReason::Waiting),
         idle,
+        clock: clock.noticed(),
     }
 }
 

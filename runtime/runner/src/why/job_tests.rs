@@ -10,6 +10,7 @@ use super::*;
 use gristmill_store::Predecessor;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+const CLOCK: ClockOffset = ClockOffset { store: NOW, host: NOW };
 
 fn view(state: JobState) -> JobView {
     let topic: TopicId = "acme/mail".parse().unwrap();
@@ -39,7 +40,7 @@ fn paused() -> Option<Idle> {
 }
 
 fn why(state: JobState, ahead: Option<u64>, idle: Option<Idle>, pace: Option<f64>) -> Why {
-    explain(&view(state), "acme/mail".parse().unwrap(), ahead, idle, &FleetLimits::NONE, pace, NOW)
+    explain(&view(state), "acme/mail".parse().unwrap(), ahead, idle, &FleetLimits::NONE, pace, CLOCK)
 }
 
 #[test]
@@ -87,11 +88,32 @@ fn a_job_that_the_rate_of_its_key_holds_back_says_until_when() {
     let view = JobView { rate_of_key: true, ..view(JobState::Delayed { until }) };
     let rate = Rate { burst: 2, ..Rate::new(5, Duration::from_secs(60)) };
     let limits = FleetLimits { per_key: KeyLimits { rate: Some(rate), ..KeyLimits::DEFAULT }, ..FleetLimits::NONE };
-    let why = explain(&view, "acme/mail".parse().unwrap(), None, None, &limits, None, NOW);
+    let why = explain(&view, "acme/mail".parse().unwrap(), None, None, &limits, None, CLOCK);
     assert_eq!((why.reason, why.until), (WhyReason::RateOfKey, Some(until)));
     assert_eq!(why.limit, Some(LimitCounts::of_rate(Some(rate), until)));
     let begin = "delayed: the rate of its key (5/m, 2 at once) lets it start no sooner than at ";
     assert!(why.detail.starts_with(begin) && why.detail.ends_with(", in 3s"), "{}", why.detail);
+}
+
+#[test]
+fn a_job_that_waits_for_a_time_names_the_clock_of_a_store_that_is_off() {
+    let off = |seconds: u64| ClockOffset { store: NOW, host: Timestamp::from_millis(1_000_000 + seconds * 1000) };
+    let why = |state, idle, clock| {
+        explain(&view(state), "acme/mail".parse().unwrap(), Some(0), idle, &FleetLimits::NONE, None, clock)
+    };
+    let delayed = || JobState::Delayed { until: Timestamp::from_millis(1_005_000) };
+    let late = why(delayed(), paused(), off(3600));
+    let said = ", in 5s, by the store's clock, which is 1h behind this host's; then it waits on: its topic is paused";
+    assert!(late.detail.contains(said), "{}", late.detail);
+    assert_eq!(late.clock, Some(off(3600)));
+    let near = why(delayed(), None, off(1));
+    assert!(near.detail.ends_with(", in 5s") && near.clock.is_none(), "{}", near.detail);
+    let limit = LimitCounts::of_rate(None, Timestamp::from_millis(1_002_000));
+    let limited = Idle { limit: Some(limit), ..Idle::new(IdleReason::RateLimited, "its `rate` says so") };
+    let limited = why(JobState::Ready, Some(limited), off(3600)).detail;
+    assert!(limited.ends_with(", by the store's clock, which is 1h behind this host's"), "{limited}");
+    let ready = why(JobState::Ready, paused(), off(3600)).detail;
+    assert!(!ready.contains("clock"), "no time ends that: {ready}");
 }
 
 #[test]
@@ -100,7 +122,7 @@ fn a_job_that_failed_says_how_and_when_it_is_tried_again() {
     let last_failure = Some(Failure { reason: Reason::Failed, detail, backtrace: None });
     let until = Timestamp::from_millis(1_002_000);
     let view = JobView { attempts: 2, last_failure, ..view(JobState::Delayed { until }) };
-    let why = explain(&view, "acme/mail".parse().unwrap(), None, None, &FleetLimits::NONE, None, NOW);
+    let why = explain(&view, "acme/mail".parse().unwrap(), None, None, &FleetLimits::NONE, None, CLOCK);
     assert_eq!((why.reason, why.until), (WhyReason::Retry, Some(until)));
     assert!(why.detail.contains("attempt 2 failed (failed: try later)"), "{}", why.detail);
 }
@@ -109,7 +131,7 @@ fn a_job_that_failed_says_how_and_when_it_is_tried_again() {
 fn a_job_that_waits_for_its_key_says_for_which_job_and_where_that_is() {
     let holder = JobView { attempts: 1, ..view(JobState::Dead { since: NOW }) };
     let behind = BehindKey { holders: vec![holder.id.clone()], ahead: 2 };
-    let waits = wait_for_key(why(JobState::Ready, None, paused(), None), Some(&behind), Some(&holder), None);
+    let waits = wait_for_key(why(JobState::Ready, None, paused(), None), Some(&behind), Some(&holder), None, CLOCK);
     assert_eq!((waits.reason, waits.behind.as_ref(), waits.idle), (WhyReason::BehindKey, Some(&behind), None));
     let begin =
         format!("ready: 2 jobs of its key stand before it, and {}, which has its key's slot, is dead", holder.id);
@@ -117,7 +139,7 @@ fn a_job_that_waits_for_its_key_says_for_which_job_and_where_that_is() {
     assert!(waits.detail.ends_with("respawn it, or delete it, and its key goes on"), "{}", waits.detail);
     let running = JobState::Running { worker: "w".into(), delivery: 1, lease_until: NOW, cancelled: false };
     let behind = BehindKey { ahead: 0, ..behind };
-    let waits = wait_for_key(why(JobState::Ready, None, None, None), Some(&behind), Some(&view(running)), None);
+    let waits = wait_for_key(why(JobState::Ready, None, None, None), Some(&behind), Some(&view(running)), None, CLOCK);
     assert!(waits.detail.starts_with("ready: it is the next one of its key, and "), "{}", waits.detail);
     assert!(waits.detail.ends_with("is running: attempt 0 is with w"), "{}", waits.detail);
 }

@@ -164,6 +164,11 @@ impl Idle {
         Self { limit: (limit != LimitCounts::default()).then_some(limit), ..self }
     }
 
+    /// When the limit that it is lets the next job start.
+    pub(super) fn until(&self) -> Option<Timestamp> {
+        self.limit.as_ref()?.until
+    }
+
     /// Whether it keeps a job that is first in line. Another runner may serve the topic, and a place that is taken becomes free.
     pub(super) fn stops(&self) -> bool {
         let passes = matches!(self.reason, IdleReason::Empty | IdleReason::ConcurrencyReached);

@@ -29,6 +29,7 @@ import { workers } from './workers.js'
  *   once?: (place: import('../route.js').Place) => boolean,
  *   under?: string,
  *   trail?: (place: import('../route.js').Place, data: any) => [string, string][],
+ *   ask?: (props: { place: import('../route.js').Place }) => any,
  *   status?: (data: any) => [string, string, string?],
  *   arrive?: (place: import('../route.js').Place, signal: AbortSignal) => void,
  * }} Page

@@ -17,7 +17,7 @@ const MANY = 100
 async function count(tenant, wanted) {
   await post(inTenant(tenant, 'bulk'), wanted)
   location.hash = to('t', tenant, 'bulk')
-  return 'The jobs are counted.'
+  return 'The jobs are being counted.'
 }
 
 export const beginBulk = (tenant, wanted) => act(() => count(tenant, wanted))

@@ -29,6 +29,7 @@ export const dead = {
   load: ({ params, query }, signal) => get(`${inTenant(params.tenant, 'dead', 'groups')}?${asked(query, {})}`, signal),
   // It reads many jobs.
   once: () => true,
+  ask: QueryField,
   view: ({ place, data }) => html`
     <${QueryField} place=${place} />
     <${Groups} groups=${data.groups} tenant=${place.params.tenant} />

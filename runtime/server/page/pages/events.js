@@ -1,10 +1,10 @@
 // @ts-check
 // What happens now: the events of a tenant, the latest first.
 import { inTenant } from '../api.js'
-import { facts } from '../format.js'
+import { absolute, facts, relative } from '../format.js'
 import { html } from '../html.js'
-import { Field, Form, JobLink, State, Table, Time, TopicLink } from '../parts.js'
-import { draw, state } from '../state.js'
+import { Field, Form, JobLink, State, Table, TopicLink } from '../parts.js'
+import { draw, now, state } from '../state.js'
 import { follow } from '../stream.js'
 import { stateWord } from '../words.js'
 import { askFor } from './jobs.js'
@@ -51,7 +51,7 @@ const details = ({ n, at_ms, kind, tenant, topic, job, ...others }) => facts(oth
 
 const row = (event, tenant) => [
   event.n,
-  html`<${Time} at=${event.at_ms} />`,
+  html`<time datetime=${new Date(event.at_ms).toISOString()} title=${relative(event.at_ms, now())}>${absolute(event.at_ms).slice(11)}</time>`,
   html`<${State} name=${event.kind.split('-').pop()} word=${event.kind} />`,
   event.topic ? html`<${TopicLink} of=${event} />` : event.handler,
   event.job && html`<${JobLink} tenant=${tenant} id=${event.job} />`,

@@ -8,7 +8,7 @@ import { span } from '../format.js'
 import { Flow, flowOf } from '../flow.js'
 import { html } from '../html.js'
 import { Icon } from '../icons.js'
-import { Banner, Button, Elapsed, Facts, JobLink, Table, Time, TopicLink, Words } from '../parts.js'
+import { Banner, Button, Elapsed, Facts, JobLink, Name, Table, Time, TopicLink, Words } from '../parts.js'
 import { Payload } from '../payload.js'
 import { toTopic, trailOf } from '../route.js'
 import { may, now } from '../state.js'
@@ -94,7 +94,7 @@ const About = ({ view, tenant, topic, latest }) => {
 }
 
 const Metadata = ({ of }) => of.length > 0 && html`<h2>Metadata</h2>
-  <${Table} label="Metadata" heads=${['Name', 'Value']} rows=${of.map(([name, value], n) => [n, name, html`<span class="text">${value}</span>`])} />`
+  <${Table} label="Metadata" heads=${['Name', 'Value']} rows=${of.map(([name, value], n) => [n, html`<${Name} of=${name} />`, html`<span class="text">${value}</span>`])} />`
 
 /** @type {import('./all.js').Page} */
 export const job = {

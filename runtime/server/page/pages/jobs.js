@@ -39,10 +39,10 @@ export function Jobs({ jobs, topics, state, any }) {
   const heads = ['Job', ...(state ? [] : ['State']), state ? WHEN[state][0] : 'When', '#Attempts', runs ? '~Worker' : '~Last failure', '!']
   const rows = jobs.map((view) => {
     const { id, attempts, worker, last_failure: failure, job: { spec } } = view
-    const more = [spec.priority !== 'normal' && `${spec.priority} priority`, spec.key && html`key <${Name} of=${spec.key} />`].filter(Boolean)
+    const more = [spec.priority !== 'normal' && `${spec.priority} priority`, spec.key && html`key <${Name} of=${spec.key} most=${24} />`].filter(Boolean)
     return [
       id,
-      html`<${Pick} id=${id} /><${JobLink} tenant=${spec.tenant} id=${id} />${(any || more[0]) && html`<small>${any && html`<${TopicLink} of=${spec} />`} ${more.map((one) => html`<span>${one}</span> `)}</small>`}`,
+      html`<${Pick} id=${id} /><${JobLink} tenant=${spec.tenant} id=${id} />${(any || more[0]) && html`<small>${any && html`<span><${TopicLink} of=${spec} most=${24} /></span>`}${more.map((one) => html`<span>${one}</span>`)}</small>`}`,
       ...(state ? [] : [html`<${State} name=${view.state} />`]),
       view.state === 'waiting' ? 'after others' : view.state === 'running' ? html`<${Elapsed} of=${view} topic=${topics.find((one) => one.topic === spec.topic)} />` : html`<${Time} at=${WHEN[view.state][1](view)} whole />`,
       spec.attempts_max ? `${attempts} of ${spec.attempts_max}` : attempts,
@@ -97,6 +97,7 @@ export const jobs = {
   },
   rows,
   once,
+  ask: QueryField,
   view: ({ place, place: { params }, data }) => html`
     <${Tabs} label="States" of=${Object.keys(WHEN).map((state) => [toTopic(params, state), `${stateWord(state)} ${data.topics[0][state]}`, state === params.state])} />
     <${List} place=${place} data=${data} within=${`state:${params.state} topic:${params.topic} `} of=${params.state} />`,
@@ -115,6 +116,7 @@ const ofTenant = (title, state) => {
     },
     rows,
     once,
+    ask: QueryField,
     view: ({ place, place: { params, query }, data }) => html`
       <${Tabs} label="States" of=${statesIn(data.topics).map((one) => [toFind(params.tenant, `state:${one}`), `${stateWord(one)} ${number(data.topics.reduce((sum, topic) => sum + countOf(topic, one), 0))}`, (state ?? query.get('q')?.slice(6)) === one])} />
       <${List} place=${place} data=${data} within=${within} of=${state} any />`,

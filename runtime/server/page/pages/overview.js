@@ -1,6 +1,6 @@
 // @ts-check
 // The overview of a tenant: what needs attention, then all its topics.
-import { get, inTenant } from '../api.js'
+import { get, inTenant, send } from '../api.js'
 import { History, historyOf } from '../chart.js'
 import { absolute, number, rate, span } from '../format.js'
 import { html } from '../html.js'
@@ -18,18 +18,29 @@ const FIRST = 5
 /** The topics of a tenant, by name. */
 export const topicsOf = async (tenant, signal) => (await get(inTenant(tenant, 'topics'), signal)).topics
 
-/** What `/readyz` says, as a concern; null if all is well. */
+/** What `/readyz` says, as concerns: of stores, and of files of components. */
 async function readiness(signal) {
-  const response = await fetch('readyz', { signal, cache: 'no-store' })
-  const broken = { rank: Infinity, size: 0, href: '' }
-  if (response.ok) {
-    // Handlers are concerns of their topics.
-    const stores = (await response.text()).split('\n').filter((line) => line && line !== 'ready' && !/handler/.test(line))
-    return stores.length ? { ...broken, what: 'A store takes no jobs', why: stores.join('; ') } : null
+  const concern = (rank, what, why) => ({ rank, size: 0, href: '', what, why })
+  try {
+    const lines = (await (await send('readyz', { signal })).text()).split('\n').filter((line) => line && line !== 'ready')
+    const stores = lines.filter((line) => !/handler/.test(line))
+    const files = lines.filter((line) => /refused/.test(line))
+    return {
+      broken: stores.length > 0 && concern(Infinity, 'A store takes no jobs', stores.join('; ')),
+      files: files.length > 0 && concern(0, 'A component is not used', `${files.join('; ').replace(/: \w+ names? takes? a token/, '')}; \`gristmill check\` says why`),
+    }
+  } catch (error) {
+    if (!error.status) throw error
+    return { broken: concern(Infinity, 'The server is not ready', error.message) }
   }
-  const { detail = '' } = await response.json().catch(() => ({}))
-  return { ...broken, what: 'The server is not ready', why: detail }
 }
+
+/** What needs attention: of the server, and of these topics. Why a component is not used, its topics say; one that never served may have none. */
+const concernsOf = ({ topics, ready: { broken, files } }) => [
+  ...(broken ? [broken] : []),
+  ...concerns(topics, now()),
+  ...(files && !topics.some((topic) => topic.refused || topic.lacking.length) ? [files] : []),
+]
 
 const Concerns = ({ of }) => html`
   <ul class="concerns">${of.map((one) => html`
@@ -40,7 +51,7 @@ const Attention = ({ of }) => html`
   <section aria-labelledby="attention">
     <h2 id="attention">Needs attention</h2>
     ${of.length === 0 && html`<p class="well"><${Icon} name="good" />Nothing does.</p>`}
-    <${Concerns} of=${of.slice(0, FIRST)} />
+    ${of.length > 0 && html`<${Concerns} of=${of.slice(0, FIRST)} />`}
     ${of.length > FIRST && html`<details><summary>${of.length - FIRST} more</summary><${Concerns} of=${of.slice(FIRST)} /></details>`}
   </section>`
 
@@ -65,7 +76,7 @@ const Topics = ({ topics, none = NONE }) => html`
   <${Table} label="Topics" none=${none} heads=${['Topic', ...statesIn(topics).map((state) => `#${stateWord(state)}`), '#Oldest', '#Done/s', '#Failed/s', 'State', '?Handler']}
     rows=${topics.slice(0, ROWS).map((topic) => [
       topic.topic,
-      html`<${TopicLink} of=${topic} />`,
+      html`<${TopicLink} of=${topic} most=${24} />`,
       ...statesIn(topics).map((state) => html`<${Count} count=${countOf(topic, state)} href=${toState(topic, state)} what=${state} kind=${state} />`),
       topic.oldest_ready_ms ? html`<a href=${toState(topic, 'ready')} title=${absolute(topic.oldest_ready_ms)}>${span(now() - topic.oldest_ready_ms)}</a>` : html`<span class="none">–</span>`,
       html`<a class=${doneOf(topic) ? '' : 'none'} href=${toEvents(topic, 'job-completed')}>${perSecond([topic], doneOf)}</a>`,
@@ -81,12 +92,12 @@ const NONE = html`No topics yet. Put a component, such as <code>greet.wasm</code
 export const overview = {
   title: () => 'Overview',
   load: async ({ params }, signal) => {
-    const [topics, ready, history] = await Promise.all([topicsOf(params.tenant, signal), isOperator() ? readiness(signal) : null, historyOf(params.tenant, '', signal)])
+    const [topics, ready, history] = await Promise.all([topicsOf(params.tenant, signal), isOperator() ? readiness(signal) : {}, historyOf(params.tenant, '', signal)])
     return { topics, ready, history }
   },
   rows: (data) => data.topics.map((topic) => topic.topic),
   view: ({ place, data }) => html`
-    <${Attention} of=${[...(data.ready ? [data.ready] : []), ...concerns(data.topics, now())]} />
+    <${Attention} of=${concernsOf(data)} />
     <${Sums} tenant=${place.params.tenant} topics=${data.topics} />
     <${History} of=${data.history} />
     <h2>Topics</h2>

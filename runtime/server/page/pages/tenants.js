@@ -3,7 +3,7 @@
 import { get } from '../api.js'
 import { number, rate } from '../format.js'
 import { html } from '../html.js'
-import { Count, State, Table } from '../parts.js'
+import { Count, Name, State, Table } from '../parts.js'
 import { to, toFind } from '../route.js'
 import { may, now } from '../state.js'
 import { concerns, countOf, failuresOf, isBad, statesIn, stateWord } from '../words.js'
@@ -49,7 +49,7 @@ export const tenants = {
       const sum = (value) => of.reduce((sum, topic) => sum + value(topic), 0)
       return [
         name,
-        html`<a href=${to('t', name)}>${name}</a>`,
+        html`<a href=${to('t', name)}><${Name} of=${name} /></a>`,
         ...(stores ? [one && one.store + (one.from ? ` (moving out of ${one.from})` : '')] : []),
         html`<${Count} count=${of.length} href=${to('t', name, 'topics')} what=${`topics of ${name}`} />`,
         ...states.map((state) => html`<${Count} count=${sum((topic) => countOf(topic, state))} href=${/run|dead/.test(state) ? to('t', name, state) : toFind(name, `state:${state}`)} what=${`${state} jobs of ${name}`} kind=${state} />`),

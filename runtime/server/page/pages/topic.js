@@ -30,7 +30,7 @@ const TopicActions = ({ topic }) => html`
 const Counts = ({ topic }) => html`
   <${Tiles} of=${statesIn([topic]).map((state) => [state, stateWord(state), number(countOf(topic, state)), toState(topic, state)]).concat(ratesOf([topic], (kind) => toEvents(topic, kind)))} />`
 
-const Limits = ({ topic: { limits } }) => limits && html`<h2>Limits</h2><${Facts} of=${facts(limits)} />`
+const Limits = ({ topic: { limits } }) => limits && html`<h2>Limits</h2><${Facts} of=${facts(limits).map(([name, value]) => [name, value === '0ms' ? 'none' : value])} />`
 
 /** Where what was counted can be seen: dead jobs by their reason, anything else as it happens. */
 const linkOf = (topic, name) => (name.startsWith('dead-') ? toFind(topic.tenant, `state:dead topic:${topic.topic} reason:${name.slice(5)}`) : toEvents(topic))

@@ -2,7 +2,7 @@
 // What runs jobs: runners, and pull workers that have some.
 import { get } from '../api.js'
 import { html } from '../html.js'
-import { Banner, Count, State, Table, Time } from '../parts.js'
+import { Banner, Count, Name, State, Table, Time } from '../parts.js'
 import { toFind } from '../route.js'
 import { now } from '../state.js'
 
@@ -23,7 +23,7 @@ export const workers = {
       const query = `state:running worker:${kind === 'pull' ? `pull:${worker}:*` : worker}`.replace(/[^\w.:* -]/g, '*')
       return [
         worker,
-        html`<span class="id">${worker}</span>`,
+        html`<span class="id"><${Name} of=${worker} /></span>`,
         kind === 'pull' ? 'pull worker' : kind,
         at ? html`<${Heartbeat} at=${at} />` : '–',
         new Set(places.map(([tenant]) => tenant)).size > 1 ? running : html`<${Count} count=${running} href=${running && toFind(places[0][0], query)} what="running" />`,

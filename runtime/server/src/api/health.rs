@@ -22,7 +22,7 @@ pub(crate) fn routes() -> Routes {
         .get("/healthz", async |_: Public| "ok\n", "Whether the process lives")
         .get("/readyz", ready, "Whether it runs jobs and its store takes jobs")
         .answer(
-            "It does. Stores that take no jobs are named, a line each. Handlers whose files were refused are counted, and named to a token of \
+            "It does. Stores that take no jobs are named, a line each, and clocks of stores that are more than two seconds from the server's. Handlers whose files were refused are counted, and named to a token of \
              all tenants with the scope `read`; handlers that are not compiled yet are counted.",
         )
         .problems(&[Code::Starting, Code::Ending, Code::StoreUnavailable])

@@ -6,7 +6,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::problem::{Code, Problem};
-use gristmill_store::Store;
+use gristmill_core::job::Name;
+use gristmill_store::{ClockOffset, Store, StoreError};
 
 /// How long the store may take to answer; then it counts as unavailable.
 const STORE_TIME: Duration = Duration::from_secs(5);
@@ -34,13 +35,24 @@ impl Readiness {
 }
 
 async fn ask(store: &dyn Store) -> Result<String, Problem> {
-    match tokio::time::timeout(STORE_TIME, store.unavailable()).await {
+    let look = async { Ok::<_, StoreError>((store.unavailable().await?, store.clocks().await)) };
+    match tokio::time::timeout(STORE_TIME, look).await {
         // Whatever the reason is: a load balancer must not send producers here.
         Ok(Err(error)) => {
             let refused = Problem::from(error);
             Err(Problem { store: refused.store, ..Problem::new(Code::StoreUnavailable, refused.detail) })
         }
-        Ok(Ok(away)) => Ok(away.into_iter().fold("ready\n".to_owned(), |said, away| said + &format!("{away}\n"))),
+        Ok(Ok((away, clocks))) => {
+            let lines = away.iter().map(StoreError::to_string).chain(clocks.into_iter().filter_map(about_clock));
+            Ok(lines.fold("ready\n".to_owned(), |said, line| said + &line + "\n"))
+        }
         Err(_) => Err(Problem::new(Code::StoreUnavailable, format!("no answer within {} s", STORE_TIME.as_secs()))),
     }
+}
+
+/// Jobs run all the same: by the store's clock.
+fn about_clock((store, offset): (Option<Name>, ClockOffset)) -> Option<String> {
+    let offset = offset.noticed()?;
+    let whose = store.map_or_else(|| "the store's clock".into(), |store| format!("the clock of the store `{store}`"));
+    Some(format!("{whose} is {offset} (it shows {}): what waits for a time waits for that of the store", offset.store))
 }

@@ -381,6 +381,10 @@ impl Query for Troubled {
         self.store.jobs_ahead(topic, id).await
     }
 
+    async fn clock_time(&self, tenant: &Name) -> Result<Timestamp, StoreError> {
+        self.store.clock_time(tenant).await
+    }
+
     async fn tenants(&self) -> Result<Vec<Name>, StoreError> {
         self.store.tenants().await
     }

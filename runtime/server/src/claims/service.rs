@@ -7,7 +7,7 @@ use gristmill_core::job::Name;
 
 /// Claims that wait at once, over all tenants, a quarter of them a tenant's: each keeps a connection.
 const WAITING: usize = 10_000;
-/// Claims that ask the store at once, half of them a tenant's: each may hold a whole answer in memory.
+/// Claims that ask the store at once, half of them a tenant's, and half of them the operator's: each may hold a whole answer in memory.
 const AT_ONCE: usize = 32;
 
 /// What all claims share: the waiting line and its limits.
@@ -23,7 +23,7 @@ impl Default for ClaimService {
         Self {
             waiting_line: WaitingLine::default(),
             may_wait: Shares::new(WAITING, WAITING / 4),
-            may_ask: Shares::new(AT_ONCE, AT_ONCE / 2),
+            may_ask: Shares::new(AT_ONCE, AT_ONCE / 2).with_keyless(AT_ONCE / 2),
         }
     }
 }

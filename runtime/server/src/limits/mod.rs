@@ -30,14 +30,14 @@ pub struct HttpLimits {
     pub request_time: Duration,
     /// Without a byte written of an answer, or of what goes before it; then the connection is closed.
     pub write_time: Duration,
-    /// Requests that are answered at once, half of them a tenant's; others wait for their turn, within their time.
+    /// Requests that are answered at once, half of them a tenant's, and half of them the operator's; others wait for their turn, within their time.
     pub at_once: usize,
     /// Requests that wait for something to happen, and streams, at once, a quarter of them a tenant's; one more is refused.
     pub waits: usize,
     /// Streams of events at once, a quarter of them a tenant's and half of them an address's; one more is refused. Each event
     /// is compared with what each of them asks for.
     pub event_streams: usize,
-    /// Bytes of bodies in memory, a quarter of them a tenant's; one more is refused.
+    /// Bytes of bodies in memory, a quarter of them a tenant's, and half of them the operator's; one more is refused.
     pub body_bytes: usize,
 }
 

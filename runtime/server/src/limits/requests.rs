@@ -68,14 +68,15 @@ impl RequestLimiter {
     pub(crate) fn new(limits: &HttpLimits) -> Self {
         let bytes = limits.body_bytes / KIB;
         Self {
-            at_once: Shares::new(limits.at_once, limits.at_once.div_ceil(2)),
+            at_once: Shares::new(limits.at_once, limits.at_once.div_ceil(2)).with_keyless(limits.at_once.div_ceil(2)),
             time: limits.request_time,
             waits: Shares::new(limits.waits, limits.waits.div_ceil(4)),
             busy: Shares::new(limits.connections, limits.connections.div_ceil(2)),
             waiting: Shares::new(limits.connections - limits.connections / 4, limits.connections.div_ceil(4)),
             event_streams: Shares::new(limits.event_streams, limits.event_streams.div_ceil(4)),
             event_streams_by_network: Shares::new(limits.event_streams, limits.event_streams.div_ceil(2)),
-            body_kib: Shares::new(bytes, bytes.div_ceil(4)),
+            // A large answer of the operator's always fits: it is a few MiB, or one job.
+            body_kib: Shares::new(bytes, bytes.div_ceil(4)).with_keyless(bytes.div_ceil(2)),
         }
     }
 
@@ -84,7 +85,8 @@ impl RequestLimiter {
         self.time
     }
 
-    /// Waits for a permit to be answered. `tenant`: the tenant of the client; `None` for one of all tenants. Cancel-safe.
+    /// Waits for a permit to be answered. `tenant`: the tenant of the client; `None` for one of all tenants, of which all together have half
+    /// of the permits. Cancel-safe.
     pub(crate) async fn permit(&self, _: NoPermit, tenant: Option<&Name>) -> Permit {
         self.at_once.acquire(tenant).await.into()
     }
@@ -165,7 +167,7 @@ impl RequestLimiter {
     /// A permit to hold a body of so many bytes.
     ///
     /// # Errors
-    /// [`Code::Busy`]: the bodies of the tenant's requests take as much memory as they may, or those of all requests.
+    /// [`Code::Busy`]: the bodies of the tenant's requests take as much memory as they may, or those of the operator's, or those of all requests.
     pub(crate) fn hold_body(&self, tenant: Option<&Name>, bytes: usize) -> Result<Permit, Problem> {
         let busy = || Problem::new(Code::Busy, "the bodies of other requests take all memory: ask again in a moment");
         let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);

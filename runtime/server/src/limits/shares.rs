@@ -1,4 +1,4 @@
-//! A pool that tenants share, or addresses: so much in all, and no more than its share for each.
+//! A pool that tenants share, or addresses: so much in all, and no more than its share for each. The operator may have a share, too.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,14 +13,17 @@ pub(crate) struct Shares<K: Eq + Hash + Clone> {
     all: Arc<Semaphore>,
     /// The most of one holder.
     each: usize,
+    /// What the holders without a key share among them. `None`: they may have it all.
+    keyless: Option<Arc<Semaphore>>,
     holders: Arc<Mutex<HashMap<K, Arc<Semaphore>>>>,
 }
 
 /// A part of the pool, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share<K: Eq + Hash + Clone> {
-    /// `None` for a holder that may have it all.
+    /// `None` for a holder without a key.
     _own: Option<OwnShare<K>>,
+    _of_keyless: Option<OwnedSemaphorePermit>,
     _of_all: Option<OwnedSemaphorePermit>,
 }
 
@@ -35,19 +38,28 @@ struct OwnShare<K: Eq + Hash + Clone> {
 
 impl<K: Eq + Hash + Clone> Clone for Shares<K> {
     fn clone(&self) -> Self {
-        Self { all: self.all.clone(), each: self.each, holders: self.holders.clone() }
+        Self { all: self.all.clone(), each: self.each, keyless: self.keyless.clone(), holders: self.holders.clone() }
     }
 }
 
 impl<K: Eq + Hash + Clone> Shares<K> {
     pub(crate) fn new(all: usize, each: usize) -> Self {
         let all = all.clamp(1, Semaphore::MAX_PERMITS);
-        Self { all: Arc::new(Semaphore::new(all)), each: each.clamp(1, all), holders: Arc::default() }
+        Self { all: Arc::new(Semaphore::new(all)), each: each.clamp(1, all), keyless: None, holders: Arc::default() }
     }
 
-    /// Waits for one of the pool. `None` is a holder that may have it all. A holder that has its share waits for itself; the
+    /// The same, of which those without a key have no more than this together: the rest is always for the others.
+    pub(crate) fn with_keyless(self, most: usize) -> Self {
+        Self { keyless: Some(Arc::new(Semaphore::new(most.max(1)))), ..self }
+    }
+
+    /// Waits for one of the pool. `None` is a holder without a key. A holder that has its share waits for itself; the
     /// others wait in the order in which they came. Cancel-safe.
     pub(crate) async fn acquire(&self, holder: Option<&K>) -> Share<K> {
+        let of_keyless = match self.keyless.clone().filter(|_| holder.is_none()) {
+            Some(keyless) => keyless.acquire_owned().await.ok(),
+            None => None,
+        };
         let own = match holder {
             Some(key) => {
                 let (mut own, share) = self.own(key);
@@ -57,11 +69,15 @@ impl<K: Eq + Hash + Clone> Shares<K> {
             }
             None => None,
         };
-        Share { _own: own, _of_all: self.all.clone().acquire_owned().await.ok() }
+        Share { _own: own, _of_keyless: of_keyless, _of_all: self.all.clone().acquire_owned().await.ok() }
     }
 
     /// Takes `count` of the pool now. Returns `None` if that is more than there is, or more than the holder's share.
     pub(crate) fn try_acquire(&self, holder: Option<&K>, count: u32) -> Option<Share<K>> {
+        let of_keyless = match self.keyless.clone().filter(|_| holder.is_none()) {
+            Some(keyless) => Some(keyless.try_acquire_many_owned(count).ok()?),
+            None => None,
+        };
         let own = match holder {
             Some(key) => {
                 let (mut own, share) = self.own(key);
@@ -70,7 +86,8 @@ impl<K: Eq + Hash + Clone> Shares<K> {
             }
             None => None,
         };
-        Some(Share { _own: own, _of_all: Some(self.all.clone().try_acquire_many_owned(count).ok()?) })
+        let of_all = Some(self.all.clone().try_acquire_many_owned(count).ok()?);
+        Some(Share { _own: own, _of_keyless: of_keyless, _of_all: of_all })
     }
 
     /// Whether the holder has all of its share.
@@ -104,6 +121,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_those_without_a_key_have_together_leaves_the_rest_to_others() {
+        let shares = Shares::new(4, 1).with_keyless(2);
+        let held = [shares.try_acquire(None, 1).unwrap(), shares.acquire(None).await];
+        assert!(shares.try_acquire(None, 1).is_none());
+        let mut waits = Box::pin(shares.acquire(None));
+        assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let others = [shares.acquire(Some(&"a")).await, shares.acquire(Some(&"b")).await];
+        drop((others, held));
+        drop(waits.await);
+        assert!(shares.try_acquire(None, 3).is_none() && shares.try_acquire(None, 2).is_some());
+    }
 
     #[tokio::test]
     async fn a_holder_gets_its_share_and_leaves_the_rest_to_others() {

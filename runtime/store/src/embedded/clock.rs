@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::Clock;
-use crate::clock::fraction;
+use crate::clock::{ClockStep, fraction};
 use gristmill_core::time::{Timestamp, millis};
 
 /// A host's clock that is this much behind what has passed was set back. Less is a clock being corrected, which is waited for.
@@ -27,18 +27,13 @@ struct Seen {
     /// The latest time that the writer has seen, and when that was. A test's clock passes without anybody's doing, and has no such moment.
     time: Timestamp,
     at: Option<Instant>,
+    /// It was seen by this process. Of one that the file had, more time may have passed since.
+    is_own: bool,
     /// How far the clock went back last, and when.
     back: Option<(Duration, Instant)>,
 }
 
-/// By how much what waits is to be moved, with the clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    Back(Duration),
-    Forward(Duration),
-}
-
-impl Step {
+impl ClockStep {
     /// In milliseconds, below zero if it goes back.
     pub(super) fn signed_ms(self) -> i64 {
         let signed = |step| i64::try_from(millis(step)).unwrap_or(i64::MAX);
@@ -74,16 +69,26 @@ impl Seen {
     }
 
     /// How the host's clock was set since, so that something is to be moved.
-    fn step(&self, host: Timestamp, at: Option<Instant>) -> Option<Step> {
+    fn step(&self, host: Timestamp, at: Option<Instant>) -> Option<ClockStep> {
         let expected = self.expected(at);
         let (behind, ahead) = (expected.since(host), host.since(expected));
         if behind > STEP {
-            return (behind <= SENSELESS).then_some(Step::Back(behind));
+            return (behind <= SENSELESS).then_some(ClockStep::Back(behind));
         }
         let (back, when) = self.back?;
         let is_soon = at?.saturating_duration_since(when) < SOON;
         let undoes = ahead + NEARLY >= back && (is_soon || ahead <= back + NEARLY);
-        (ahead > STEP && undoes).then_some(Step::Forward(back))
+        (ahead > STEP && undoes).then_some(ClockStep::Forward(back))
+    }
+
+    /// The step in which the clock is followed with nothing moved.
+    fn bare_step(&self, host: Timestamp, at: Option<Instant>) -> Option<ClockStep> {
+        let expected = self.expected(Some(at?));
+        let (behind, ahead) = (expected.since(host), host.since(expected));
+        if behind > SENSELESS {
+            return Some(ClockStep::Back(behind));
+        }
+        (ahead > STEP && self.is_own).then_some(ClockStep::Forward(ahead))
     }
 
     /// What the store goes by: a clock that is being corrected is waited for, a little slower than time passes.
@@ -103,27 +108,29 @@ impl Seen {
 impl OwnClock {
     /// A clock of which the latest time was written then.
     pub(super) fn starting_at(written: Timestamp) -> Self {
-        Self(Mutex::new(Seen { time: written, at: Some(Instant::now()), back: None }))
+        Self(Mutex::new(Seen { time: written, at: Some(Instant::now()), is_own: false, back: None }))
     }
 
     /// How the clock was set since the last [`follow`](Self::follow), so that what waits is to be moved before anything else is done.
-    pub(super) fn step(&self, clock: &Clock) -> Option<Step> {
+    pub(super) fn step(&self, clock: &Clock) -> Option<ClockStep> {
         let (host, at) = read(clock);
         self.0.lock().step(host, at)
     }
 
-    /// Goes by what the clock shows from now on. `moved`: what waits was moved.
-    pub(super) fn follow(&self, clock: &Clock, moved: Option<Step>) {
+    /// Goes by what the clock shows from now on. `moved`: what waits was moved. Returns the step that the clock has made if nothing was.
+    pub(super) fn follow(&self, clock: &Clock, moved: Option<ClockStep>) -> Option<ClockStep> {
         let (host, at) = read(clock);
         let mut seen = self.0.lock();
+        let mut bare_step = None;
         match moved {
-            Some(Step::Back(step)) => seen.back = at.map(|at| (step, at)),
-            Some(Step::Forward(_)) => seen.back = None,
+            Some(ClockStep::Back(step)) => seen.back = at.map(|at| (step, at)),
+            Some(ClockStep::Forward(_)) => seen.back = None,
             // It is waited for.
-            None if seen.step(host, at).is_some() || seen.now(host, at) > host => return,
-            None => {}
+            None if seen.step(host, at).is_some() || seen.now(host, at) > host => return None,
+            None => bare_step = seen.bare_step(host, at),
         }
-        (seen.time, seen.at) = (host, at);
+        (seen.time, seen.at, seen.is_own) = (host, at, true);
+        bare_step
     }
 
     pub(super) fn moment(&self, clock: &Clock) -> Moment {
@@ -162,7 +169,7 @@ mod tests {
     /// What was seen at some moment, and the moment so many seconds after it.
     fn seen() -> (Seen, impl Fn(u64) -> Option<Instant>) {
         let (begin, time) = (Instant::now(), Timestamp::from_millis(1_800_000_000_000));
-        let seen = Seen { time, at: Some(begin), back: None };
+        let seen = Seen { time, at: Some(begin), is_own: true, back: None };
         (seen, move |seconds| Some(begin + Duration::from_secs(seconds)))
     }
 
@@ -175,7 +182,7 @@ mod tests {
         let (seen, after) = seen();
         for by in [Duration::from_secs(600), HOUR, 24 * HOUR, 30 * 24 * HOUR] {
             let host = back(seen.time.plus(HOUR), by);
-            assert_eq!(seen.step(host, after(3600)), Some(Step::Back(by)));
+            assert_eq!(seen.step(host, after(3600)), Some(ClockStep::Back(by)));
             assert_eq!(
                 seen.now(host, after(3600)),
                 seen.time.plus(HOUR),
@@ -198,6 +205,17 @@ mod tests {
         let (seen, after) = seen();
         let host = Timestamp::from_millis(1_000);
         assert_eq!((seen.step(host, after(1)), seen.now(host, after(1))), (None, host));
+        let Some(ClockStep::Back(by)) = seen.bare_step(host, after(1)) else { panic!("it is said") };
+        assert_eq!(by, seen.time.plus(Duration::from_secs(1)).since(host));
+    }
+
+    #[test]
+    fn a_jump_forward_is_said_unless_no_server_ran_meanwhile() {
+        let (seen, after) = seen();
+        let host = seen.time.plus(HOUR + Duration::from_secs(7));
+        assert_eq!(seen.bare_step(host, after(7)), Some(ClockStep::Forward(HOUR)));
+        assert_eq!(seen.bare_step(host, after(3607)), None, "time has passed");
+        assert_eq!(Seen { is_own: false, ..seen }.bare_step(host, after(7)), None, "the file was written an hour ago");
     }
 
     #[test]
@@ -208,12 +226,12 @@ mod tests {
         let set_back = Seen { back: Some((HOUR, after(0).unwrap())), ..seen };
         assert_eq!(
             set_back.step(ahead(HOUR + HOUR / 2), after(60)),
-            Some(Step::Forward(HOUR)),
+            Some(ClockStep::Forward(HOUR)),
             "it was put right soon"
         );
         assert_eq!(set_back.step(ahead(HOUR / 2), after(60)), None);
         let late = 8 * 3600;
-        assert_eq!(set_back.step(ahead(9 * HOUR), after(late)), Some(Step::Forward(HOUR)), "by just as much");
+        assert_eq!(set_back.step(ahead(9 * HOUR), after(late)), Some(ClockStep::Forward(HOUR)), "by just as much");
         assert_eq!(set_back.step(ahead(14 * HOUR), after(late)), None, "the machine slept");
     }
 
@@ -223,7 +241,7 @@ mod tests {
         let clock = OwnClock::starting_at(written);
         let moment = clock.moment(&Clock::Own);
         assert!(moment.now >= written && moment.up == moment.now.plus(Duration::from_millis(1)));
-        let Some(step @ Step::Back(by)) = clock.step(&Clock::Own) else { panic!("the host is behind") };
+        let Some(step @ ClockStep::Back(by)) = clock.step(&Clock::Own) else { panic!("the host is behind") };
         assert!(by <= HOUR && by > HOUR - Duration::from_secs(60));
         clock.follow(&Clock::Own, None);
         assert!(clock.moment(&Clock::Own).now >= written, "nothing was moved yet");

@@ -146,6 +146,10 @@ impl Query for EmbeddedStore {
         .await
     }
 
+    async fn clock_time(&self, _: &Name) -> Result<Timestamp, StoreError> {
+        self.read("read the clock", |_, now| Ok(now)).await
+    }
+
     async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
         self.read_list("list workers", |connection, now| {
             let mut select = connection.prepare_cached(HEARTBEATS)?;

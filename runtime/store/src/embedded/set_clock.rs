@@ -3,10 +3,9 @@
 
 use rusqlite::Connection;
 
-use super::clock::Step;
 use super::fault::Done;
 use super::row::ms;
-use crate::clock::NEVER;
+use crate::clock::{ClockStep, NEVER};
 use gristmill_core::time::Timestamp;
 
 /// Every time that the store has made of a wait, or noted as past: ?1 is the step in ms, ?2 the time from now on, ?3 a time that never comes.
@@ -34,7 +33,7 @@ const MOVE: &[&str] = &[
 ];
 
 /// Moves what waits, in a transaction that the caller has begun.
-pub(super) fn move_waits(connection: &Connection, step: Step, now: Timestamp) -> Done<()> {
+pub(super) fn move_waits(connection: &Connection, step: ClockStep, now: Timestamp) -> Done<()> {
     for sql in MOVE {
         let mut update = connection.prepare(sql)?;
         let values = [step.signed_ms(), ms(now), ms(NEVER)];

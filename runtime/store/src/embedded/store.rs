@@ -21,6 +21,7 @@ use super::request::{Request, Weight};
 use super::settle::KeptAnswers;
 use super::signals::Listeners;
 use super::start::{self, Readers, Threads};
+use super::usage::room_on_disk;
 use super::work::Work;
 use crate::{Clock, Probe, ServerName, Shards, Signal, Signals, StoreError};
 use gristmill_core::job::Name;
@@ -263,19 +264,26 @@ impl EmbeddedStore {
     }
 }
 
+/// A disk with less room than this is full: a commit of some jobs may not fit any more.
+const LITTLE_ROOM: u64 = 1 << 20;
+
 #[async_trait]
 impl Probe for EmbeddedStore {
     /// Writes the number of the format once more: a page of the log, and one wait for the disk. A file of which anything was found damaged takes no
-    /// jobs as far as this says, until it was replaced.
+    /// jobs as far as this says, until it was replaced; and so does one whose disk is all but full.
     async fn probe(&self) -> Result<(), StoreError> {
         self.write("push jobs", Weight::default(), |work| {
             let format = work.connection.pragma_query_value(None, FORMAT, |row| row.get::<_, i64>(0))?;
             Ok(work.connection.pragma_update(None, FORMAT, format)?)
         })
         .await?;
-        let damage = self.shared.health.damage();
-        damage
-            .map_or(Ok(()), |damage| Err(self.told(Fault::Gone(format!("the file is damaged: {damage}")), "push jobs")))
+        // What the log has room for yet is written, but tenants are refused by then: they may have half of the room that there is.
+        let room = self.read("look at its disk", |connection, _| Ok(room_on_disk(connection))).await?;
+        let full = room
+            .filter(|room| *room < LITTLE_ROOM)
+            .map(|room| format!("make room on its disk, which has {room} bytes left"));
+        let damaged = self.shared.health.damage().map(|damage| format!("the file is damaged: {damage}"));
+        full.or(damaged).map_or(Ok(()), |problem| Err(self.told(Fault::Gone(problem), "push jobs")))
     }
 }
 

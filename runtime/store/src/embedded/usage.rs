@@ -1,6 +1,7 @@
 //! How many bytes a tenant has in the file.
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 
 use super::place::of_topic;
 use super::row::whole;
@@ -29,6 +30,12 @@ const BYTES: &str = concat!(
       + (SELECT coalesce(sum(60 + 2 * (octet_length(waiter) + octet_length(job))), 0) FROM links WHERE tenant = ?1)"
 );
 
+/// How many bytes its disk has room for. `None`: it is in memory, or the system does not say.
+pub(super) fn room_on_disk(connection: &Connection) -> Option<u64> {
+    let disk = rustix::fs::statvfs(connection.path().filter(|path| !path.is_empty())?).ok()?;
+    Some(disk.f_bavail * disk.f_frsize)
+}
+
 #[async_trait]
 impl Usage for EmbeddedStore {
     async fn stored_bytes(&self, tenant: &Name) -> Result<u64, StoreError> {
@@ -45,9 +52,7 @@ impl Usage for EmbeddedStore {
         let looked = self.read("look at its size", |connection, _| {
             let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map(whole);
             let (pages, free, bytes) = (number("page_count")?, number("freelist_count")?, number("page_size")?);
-            let file = connection.path().filter(|path| !path.is_empty());
-            let disk = file.and_then(|path| rustix::fs::statvfs(path).ok());
-            let capacity = disk.map(|disk| disk.f_bavail * disk.f_frsize + pages * bytes);
+            let capacity = room_on_disk(connection).map(|room| room + pages * bytes);
             Ok(StoreSize { used: pages.saturating_sub(free) * bytes, capacity })
         });
         looked.await

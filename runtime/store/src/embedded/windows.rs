@@ -55,6 +55,8 @@ impl EmbeddedStore {
         let (topic, windows) = (topic.clone(), windows.to_vec());
         self.write("import unique values", Weight { jobs: windows.len(), bytes: 0 }, move |work| {
             let number = work.topics.find_or_add(work.connection, &topic)?;
+            // It may be new, and have nothing else: its number stands for it in the file only if its row does.
+            work.topics.change(number);
             for StoredWindow { value, holder, ttl } in &windows {
                 if work.holder(number, value)?.is_none() {
                     let until = work.now().plus(Duration::from_millis(wait_ms(*ttl)));

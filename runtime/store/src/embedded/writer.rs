@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::checkpoint::Checkpoints;
-use super::clock::{OwnClock, Step, shown};
+use super::clock::{OwnClock, shown};
 use super::fault::{Done, Fault};
 use super::health::Health;
 use super::owner::Lock;
@@ -18,6 +18,7 @@ use super::signals::Listeners;
 use super::start::Queue;
 use super::topics::Topics;
 use super::work::{Sequence, Work};
+use crate::clock::ClockStep;
 use crate::{Clock, Signal};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
@@ -69,24 +70,34 @@ impl Writer {
     /// Moves what waits if the clock was set. If that fails, it is tried again with the next request: until then the clock is not followed.
     fn follow(&mut self, clock: &Clock) {
         let step = self.clock.step(clock);
-        let Some(step) = step else { return self.clock.follow(clock, None) };
+        let Some(step) = step else {
+            match self.clock.follow(clock, None) {
+                Some(step @ ClockStep::Forward(_)) => tracing::warn!(
+                    "this host's {step}, or the host slept: what waited for a time that it has passed is due"
+                ),
+                Some(step) => {
+                    tracing::warn!("this host's {step}: nothing was moved, it is expected to be put right soon")
+                }
+                None => {}
+            }
+            return;
+        };
         match self.move_waits(step, clock) {
             Ok(signals) => {
                 self.clock.follow(clock, Some(step));
                 tracing::warn!(
-                    ?step,
-                    "this host's clock was set: delays, leases and other relative times were moved by the same step"
+                    "this host's {step}: delays, leases and other relative times were moved by the same step, times that were named were not"
                 );
                 self.listeners.tell(signals);
             }
             Err(fault) => {
-                tracing::warn!(?step, error = %fault, "this host's clock was set, and the store could not move what waits");
+                tracing::warn!(error = %fault, "this host's {step}, and the store could not move what waits");
                 self.roll_back();
             }
         }
     }
 
-    fn move_waits(&mut self, step: Step, clock: &Clock) -> Done<Vec<Signal>> {
+    fn move_waits(&mut self, step: ClockStep, clock: &Clock) -> Done<Vec<Signal>> {
         let time = shown(clock);
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         move_waits(&self.connection, step, time.now)?;

@@ -1,12 +1,12 @@
 //! The server's clock, as replies and scripts carry it.
 
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::Clock;
+use crate::clock::ClockStep;
 use gristmill_core::time::Timestamp;
 
 /// The reply to `TIME`: seconds and microseconds.
@@ -27,13 +27,6 @@ pub(super) struct Reading {
     pub(super) answered: Instant,
 }
 
-/// A server's clock was set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClockStep {
-    Forward(Duration),
-    Back(Duration),
-}
-
 impl ClockWatch {
     /// Returns the step that the clock has made since the last reading, if it has made one.
     pub(super) fn step(&self, reading: Reading) -> Option<ClockStep> {
@@ -42,15 +35,6 @@ impl ClockWatch {
         let latest = last.server + reading.answered.saturating_duration_since(last.asked);
         let (forward, back) = (reading.server.saturating_sub(latest), earliest.saturating_sub(reading.server));
         if forward > STEP { Some(ClockStep::Forward(forward)) } else { (back > STEP).then_some(ClockStep::Back(back)) }
-    }
-}
-
-impl fmt::Display for ClockStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Forward(step) => write!(f, "its clock was set forward by {} s", step.as_secs()),
-            Self::Back(step) => write!(f, "its clock was set back by {} s", step.as_secs()),
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use redis::{RedisResult, pipe};
 
+use super::clock::TimeReply;
 use super::envelope;
 use super::holder::{claimed_at, read_holder};
 use super::keys::{Keys, all_behind, behind_of_key, counter, slots_field};
@@ -27,6 +28,11 @@ const LOOK_UP: &str = "look up a job";
 type Bytes = Option<Vec<u8>>;
 
 impl Partition {
+    pub(crate) async fn clock_time(&self, _: &Name) -> Result<Timestamp, StoreError> {
+        let (time,): (TimeReply,) = self.link.query("read the clock", pipe().cmd("TIME")).await?;
+        Ok(self.now(time))
+    }
+
     pub(crate) async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
         const DOING: &str = "count jobs";
         let keys = self.keys(tenant);

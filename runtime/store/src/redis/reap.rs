@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis::{RedisResult, Value, from_redis_value, pipe};
 
 use super::claim::{Broken, Running, attempt, job_id};
-use super::clock::{self, ClockStep, Reading, TimeReply};
+use super::clock::{self, Reading, TimeReply};
 use super::envelope;
 use super::error::unexpected;
 use super::holder::{Holder, read_holder};
@@ -15,7 +15,7 @@ use super::reply::Reply;
 use super::script::{Call, script};
 use super::store::{Partition, Server};
 use crate::batch::CLAIM_BYTES;
-use crate::clock::wait_ms;
+use crate::clock::{ClockStep, wait_ms};
 use crate::weight::Weigh;
 use crate::{Heartbeat, Overdue, OverdueJobs, StoreError};
 use gristmill_core::job::{Lease, Name, WorkerId};

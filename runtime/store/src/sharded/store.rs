@@ -12,7 +12,7 @@ use tokio::sync::{RwLock, watch};
 
 use super::shard::{Shard, ShardSpec};
 use super::shard_map::ShardMap;
-use crate::{Placement, PlacementRegistry, Probe, Shards, StoreError};
+use crate::{ClockOffset, Placement, PlacementRegistry, Probe, Shards, StoreError};
 use gristmill_config::HOME;
 use gristmill_core::job::{Lease, Name};
 
@@ -146,6 +146,15 @@ impl Shards for ShardedStore {
             return Ok(unavailable);
         }
         unavailable.pop().map_or(Ok(Vec::new()), Err)
+    }
+
+    async fn clocks(&self) -> Vec<(Option<Name>, ClockOffset)> {
+        let clocks = join_all(self.shards().iter().map(|shard| shard.clocks())).await;
+        let named = |(shard, clocks): (&Arc<Shard>, Vec<_>)| {
+            let name = shard.name.clone();
+            clocks.into_iter().map(move |(_, offset)| (Some(name.clone()), offset))
+        };
+        self.shards().iter().zip(clocks).flat_map(named).collect()
     }
 
     /// One for each shard, and one for the tenants that are moving.

@@ -128,6 +128,11 @@ async fn interrupt(rig: &mut Rig, outage: Outage, length: Duration) -> (Instant,
     let began = Instant::now();
     rig.begin(outage).await;
     sleep(length).await;
+    if let Outage::DiskIsFull = outage {
+        // What the log has room for yet is written all the same.
+        let not_ready = async || (rig.client.get("/readyz").await.status == 503).then_some(());
+        until("a server whose disk is full not to be ready", SOON, not_ready).await;
+    }
     rig.end(outage).await;
     let (back, before) = (Instant::now(), completed(&rig.project).len());
     until("work to go on", 4 * SOON, async || (completed(&rig.project).len() > before).then_some(())).await;

@@ -17,6 +17,7 @@ super::cases![
     a_step_back_before_the_store_is_opened_moves_the_same,
     a_changed_job_waits_for_what_it_was_changed_to,
     a_schedule_does_not_stand_still,
+    a_store_says_what_its_clock_shows,
     ; not_spread:
     a_step_back_moves_leases_windows_rates_and_retention,
     a_step_forward_makes_due_what_it_passes_and_a_step_back_afterwards_nothing_late,
@@ -113,6 +114,17 @@ async fn a_changed_job_waits_for_what_it_was_changed_to(queue: TestStore) {
     set_back(&queue, 60 * MINUTE).await;
     assert_eq!(until(&queue, &named).await, queue.in_ms(MINUTE).as_millis());
     assert_eq!(until(&queue, &delay).await, due.as_millis());
+}
+
+async fn a_store_says_what_its_clock_shows(queue: TestStore) {
+    let shown = async || queue.store.clock_time(&tenant()).await.unwrap();
+    assert_eq!(shown().await, queue.in_ms(0));
+    queue.pass(MINUTE);
+    assert_eq!(shown().await, queue.in_ms(0));
+    set_back(&queue, 60 * MINUTE).await;
+    assert_eq!(shown().await, queue.in_ms(0));
+    let clocks = queue.store.clocks().await;
+    assert!(!clocks.is_empty() && clocks.iter().all(|(_, clock)| clock.store == queue.in_ms(0)), "{clocks:?}");
 }
 
 async fn a_schedule_does_not_stand_still(queue: TestStore) {

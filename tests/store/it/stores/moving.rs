@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gristmill_core::job::{Claim, Due, NewJob, WorkerId};
+use gristmill_core::job::{Claim, Due, JobId, JobSpec, NewJob, Unique, WorkerId};
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill_metrics::as_actor;
 use gristmill_store::TenantPlacements;
@@ -87,6 +87,32 @@ async fn a_job_is_settled_where_it_was_claimed_and_its_result_is_found() {
     let view = several.job(&name("acme"), &leases[0].job).await.unwrap().unwrap();
     assert_eq!((view.state, view.result), (JobState::Finished, Some(ResultView::Complete(None))));
     assert_eq!(claim(&several).await[0].lease.job, leases[1].job);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_promised_for_jobs_that_are_over_is_still_known_after_a_move() {
+    let Pair { home, several, .. } = Pair::new().await;
+    let (mut once, first) = (job("acme/mail"), job("acme/mail"));
+    once.spec.unique = Some(Unique { value: "order-17".into(), window: Some(Duration::from_secs(3600)) });
+    several.push(std::slice::from_ref(&once)).await.unwrap();
+    settle(&several, &claim(&several).await[0], Verdict::Ack(None)).await;
+    // Linked jobs stay in the old store.
+    let mut second = job("acme/mail");
+    second.spec.links.after = vec![first.spec.id.clone()];
+    several.push(&[first.clone(), second]).await.unwrap();
+    begin(&several).await;
+    let _driver = driver(&several);
+    until("the value to move", 4 * SOON, async || {
+        home.unique_holder(&topic("acme/mail"), "order-17").await.unwrap().filter(|holder| *holder == once.spec.id)
+    })
+    .await;
+    let again = NewJob { spec: JobSpec { id: JobId::generate(), ..once.spec.clone() }, ..once.clone() };
+    assert_eq!(several.push(&[again]).await.unwrap(), [Pushed::Duplicate(once.spec.id.clone())]);
+    // Whoever moves all of them on to another store has to learn of what is in the one before.
+    let results = several.jobs_with_result(&name("acme")).await.unwrap();
+    assert_eq!(results, [once.spec.id.clone()]);
+    assert_eq!(several.export_results(&name("acme"), &results).await.unwrap().len(), 1);
+    assert!(several.has_links(&name("acme")).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::{Partition, RedisStore, available};
+use crate::clock::ClockStep;
 use crate::joined::{self, any_of_each};
 use crate::parts::{Asking, Part, Parts, add};
-use crate::redis::clock::ClockStep;
 use crate::schedules::note_full;
 use crate::{DeadLimits, Migrated, OverdueJobs, PendingWork, PollTenant, Signal, StoreError, Sweepable, Workers};
 use gristmill_core::job::{Name, TopicId, WorkerId};
@@ -17,10 +17,21 @@ use gristmill_core::job::{Name, TopicId, WorkerId};
 impl Workers for RedisStore {
     async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
         let Some(step) = self.server.heartbeat(worker).await? else { return Ok(()) };
-        if let ClockStep::Back(back) = step {
-            self.follow_set_clock(back).await?;
+        let store = self.server.link.address.clone();
+        match step {
+            ClockStep::Back(back) => {
+                self.follow_set_clock(back).await?;
+                tracing::warn!(
+                    store,
+                    "the store's {step}: delays, leases and other relative times were moved by the same step, times that were named were not"
+                );
+            }
+            ClockStep::Forward(_) => tracing::warn!(
+                store,
+                "the store's {step}: what waited for a time that it has passed is due; runners extend the leases of what they run"
+            ),
         }
-        Err(StoreError::Unavailable { store: self.server.link.address.clone(), source: anyhow::anyhow!("{step}") })
+        Err(StoreError::Unavailable { store, source: anyhow::anyhow!("its {step}") })
     }
 
     async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {

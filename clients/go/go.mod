@@ -1,0 +1,3 @@
+module github.com/gristmill/gristmill/clients/go
+
+go 1.25
