@@ -8,7 +8,7 @@ use crate::wire::schedule::Schedule;
 use gristmill_core::job::{Job, Name, Payload};
 use gristmill_core::outcome::Failure;
 use gristmill_runner::RecentAttempt;
-use gristmill_store::{DeadJob, JobQuery, JobView, ResultView};
+use gristmill_store::{JobQuery, JobView, ResultView};
 
 /// The media type of a payload that is not shown.
 const HIDDEN: &str = "application/x-hidden";
@@ -134,13 +134,6 @@ impl Hide for JobView {
         if let Some(progress) = &mut self.progress {
             progress.note.clear();
         }
-    }
-}
-
-impl Hide for DeadJob {
-    fn hide(&mut self) {
-        self.job.hide();
-        self.failure.hide();
     }
 }
 

@@ -24,7 +24,8 @@ use gristmill_core::time::Timestamp;
 use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::{
-    Cancelled, ClaimFrom, Clock, JobChanged, JobState, JobView, Pushed, ResultView, Settlement, Signal, StoreError,
+    Cancelled, ClaimFrom, Clock, JobChanged, JobState, JobView, Pushed, ResultView, Settlement, Signal, StateFilter,
+    StoreError,
 };
 
 /// A store, the door to it, and somebody who uses it.
@@ -185,14 +186,12 @@ async fn the_dead_are_listed_respawned_and_deleted() {
         tested.remote.push(&[plain(name, Due::Now)]).await.unwrap();
         tested.claim_and(Verdict::Bury(failure())).await;
     }
-    let near = tested.store.dead(&topic(), 0, 10).await.unwrap();
-    assert_eq!(near.len(), 3);
-    assert_eq!(tested.remote.dead(&topic(), 0, 10).await.unwrap(), near);
-    assert_eq!(tested.remote.dead(&topic(), 1, 1).await.unwrap(), near[1..2]);
-    assert_eq!(tested.remote.dead(&topic(), 3, 5000).await.unwrap(), []);
+    let near = tested.store.jobs(&topic(), StateFilter::Dead, None, 10).await.unwrap();
+    assert_eq!(near.jobs.len(), 3);
+    assert_eq!(tested.remote.jobs(&topic(), StateFilter::Dead, None, 10).await.unwrap(), near);
     assert_eq!(tested.remote.respawn(&topic(), &[id("a"), id("x")]).await.unwrap(), [true, false]);
     assert_eq!(tested.remote.delete_dead(&topic(), &[id("a"), id("b")]).await.unwrap(), [false, true]);
-    assert_eq!(tested.store.dead(&topic(), 0, 10).await.unwrap().len(), 1);
+    assert_eq!(tested.store.oldest_dead(&topic(), 10).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -344,9 +343,7 @@ async fn a_request_that_makes_no_sense_is_answered_with_a_problem() {
         ("GET", "/v1/jobs", "", 405, "method-not-allowed", ""),
         ("GET", "/v1/tenants/acme/jobs/nobody", "", 404, "job-unknown", "nobody"),
         ("GET", "/v1/tenants/-/topics", "", 400, "bad-request", "no name"),
-        ("GET", "/v1/tenants/acme/topics/a/dead", "", 400, "bad-request", "limit"),
-        ("GET", "/v1/tenants/acme/topics/a/dead?limit=1001", "", 413, "too-large", "1000"),
-        ("GET", "/v1/tenants/acme/topics/a/dead?limit=1&x=1", "", 400, "bad-request", "x"),
+        ("GET", "/v1/tenants/acme/topics/a/jobs?limit=1&state=dead&x=1", "", 400, "bad-request", "x"),
         ("GET", "/v1/signals?tenants=a,,b", "", 400, "bad-request", "no name"),
         ("POST", "/v1/jobs", "{", 400, "bad-request", "no JSON"),
         ("POST", "/v1/tenants/a/topics/t/jobs", r#"{"bdy": 1}"#, 400, "bad-request", "there is no field `bdy`"),

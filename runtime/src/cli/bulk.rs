@@ -378,7 +378,7 @@ fn but(skipped: &BTreeMap<String, u64>) -> String {
     format!(", skipped {}", parts.join(", "))
 }
 
-const fn past(action: BulkAction) -> &'static str {
+pub(super) const fn past(action: BulkAction) -> &'static str {
     match action {
         BulkAction::Cancel => "cancelled",
         BulkAction::Respawn => "respawned",

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::exit::{Exit, Usage};
 use super::find::{self, Finder, Listing};
@@ -14,10 +14,10 @@ use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::outcome::Reason;
 use gristmill_core::time::Timestamp;
 use gristmill_runner::why::unique_holder;
-use gristmill_server::{BulkAction, BulkState, NewBulk};
-use gristmill_store::{DeadJob, Inspect, JobState, JobView, StoreError, WaitsFor, look_up};
+use gristmill_server::{BulkState, NewBulk};
+use gristmill_store::{Inspect, JobAction, JobState, StoreError, WaitsFor, look_up};
 
-/// Dead jobs are read this many at a time.
+/// Dead jobs are changed this many at a time.
 const PAGE: usize = 200;
 
 /// List, group, look at, respawn or delete dead jobs
@@ -90,23 +90,16 @@ struct Which {
     query: Option<String>,
 }
 
-/// What is done to dead jobs.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Act {
-    Respawn,
-    Delete,
-}
-
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     match args.command {
         Command::List { query, listing } => list(global, query, listing).await,
         Command::Groups { query, tenant } => {
-            Listing::groups(tenant).show(global, query.join(" "), &[], dead).await?;
+            Listing::groups(tenant).show(global, query.join(" "), &[]).await?;
             Ok(Exit::Done)
         }
         Command::Show { topic, id } => show(global, &*global.store_alone().await?, &topic.id()?, &id).await,
-        Command::Respawn(which) => act(global, &which, Act::Respawn).await,
-        Command::Delete(which) => act(global, &which, Act::Delete).await,
+        Command::Respawn(which) => act(global, &which, JobAction::Respawn).await,
+        Command::Delete(which) => act(global, &which, JobAction::Delete).await,
     }
 }
 
@@ -115,67 +108,45 @@ async fn list(global: &Global, query: Vec<String>, mut listing: Listing) -> anyh
     let topic = query.first().and_then(|word| word.parse::<TopicName>().ok());
     let Some(topic) = topic else {
         let columns = ["id", "topic", "died", "attempts", "reason", "code", "message"];
-        listing.show(global, format!("state:dead {}", query.join(" ")), &columns, dead).await?;
+        listing.show(global, format!("state:dead {}", query.join(" ")), &columns).await?;
         return Ok(Exit::Done);
     };
     let topic = topic.of(listing.tenant.as_ref())?;
     listing.tenant = Some(topic.tenant.clone());
     let columns = ["id", "died", "attempts", "reason", "code", "message"];
     let conditions = query.get(1..).unwrap_or_default().join(" ");
-    let has_dead = listing.show(global, find::dead_of(&topic, &conditions), &columns, dead).await?;
+    let has_dead = listing.show(global, find::dead_of(&topic, &conditions), &columns).await?;
     if !has_dead && !global.json {
         known::note_unknown(global, &topic).await?;
     }
     Ok(Exit::Done)
 }
 
-fn dead(view: &JobView) -> Value {
-    match (&view.state, &view.job) {
-        (JobState::Dead { since }, Some(job)) => {
-            let (job, since, failure) = (job.clone(), *since, view.last_failure.clone());
-            document::dead(&DeadJob { job, since, attempts: view.attempts, failure })
-        }
-        _ => document::view(view),
-    }
-}
-
 async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId) -> anyhow::Result<Exit> {
-    let Some(dead) = find(store, topic, id).await? else { bail!(why_not(store, topic, id).await?.1) };
+    let view = look_up(store, &topic.tenant, id).await?.filter(|view| view.topic() == Some(topic));
+    let dead = view.and_then(|view| if let JobState::Dead { since } = view.state { Some((view, since)) } else { None });
+    let Some((view, since)) = dead else { bail!(why_not(store, topic, id).await?.1) };
     if global.json {
-        screen::document(&document::dead(&dead))?;
+        screen::document(&document::view(&view))?;
         return Ok(Exit::Done);
     }
     let now = Timestamp::now();
     let mut about = vec![
         ("id", id.to_string()),
-        ("died", format!("{} ({})", dead.since, job::distance(dead.since, now))),
-        ("failure", wait::about(dead.failure.as_ref())),
-        ("attempts", dead.attempts.to_string()),
+        ("died", format!("{since} ({})", job::distance(since, now))),
+        ("failure", wait::about(view.last_failure.as_ref())),
+        ("attempts", view.attempts.to_string()),
     ];
-    let context = dead.failure.as_ref().and_then(|failure| failure.detail.context.as_ref());
+    let context = view.last_failure.as_ref().and_then(|failure| failure.detail.context.as_ref());
     if let Some(context) = context.filter(|context| !wait::is_text(context)) {
         about.push(("context", job::about_payload(context)));
     }
-    about.extend(job::about_job(&dead.job, now));
+    about.extend(view.job.iter().flat_map(|of| job::about_job(of, now)));
     screen::line(&facts(&about))?;
     Ok(Exit::Done)
 }
 
-async fn find(store: &dyn Inspect, topic: &TopicId, id: &JobId) -> Result<Option<DeadJob>, StoreError> {
-    let mut skip = 0;
-    loop {
-        let page = store.dead(topic, skip, PAGE).await?;
-        if page.is_empty() {
-            return Ok(None);
-        }
-        skip += page.len();
-        if let Some(dead) = page.into_iter().find(|dead| dead.job.spec.id == *id) {
-            return Ok(Some(dead));
-        }
-    }
-}
-
-async fn act(global: &Global, which: &Which, act: Act) -> anyhow::Result<Exit> {
+async fn act(global: &Global, which: &Which, act: JobAction) -> anyhow::Result<Exit> {
     let Which { topic, ids, all, query } = which;
     let topic = &topic.id()?;
     if let Some(query) = query
@@ -191,7 +162,7 @@ async fn act(global: &Global, which: &Which, act: Act) -> anyhow::Result<Exit> {
         && !global.json
         && let Some(server) = bulk::server_if_any(global).await?
     {
-        let action = act.in_bulk();
+        let action = act.into();
         let new = NewBulk { q: q.clone(), action, due: None, priority: None };
         return Ok(match bulk::carry_out(global, &server, &topic.tenant, &new).await? {
             None => Exit::Failed,
@@ -208,7 +179,7 @@ async fn act(global: &Global, which: &Which, act: Act) -> anyhow::Result<Exit> {
     };
     let store = global.store_alone().await?;
     let ids = found.as_ref().unwrap_or(ids);
-    if let (Act::Respawn, [id], false) = (act, ids.as_slice(), global.json) {
+    if let (JobAction::Respawn, [id], false) = (act, ids.as_slice(), global.json) {
         warn_of_predecessor(&*store, topic, id).await?;
     }
     let mut changes = Vec::new();
@@ -242,9 +213,9 @@ async fn warn_of_predecessor(store: &dyn Inspect, topic: &TopicId, id: &JobId) -
     Ok(())
 }
 
-async fn say_done(global: &Global, topic: &TopicId, act: Act, done: u64) -> anyhow::Result<()> {
+async fn say_done(global: &Global, topic: &TopicId, act: JobAction, done: u64) -> anyhow::Result<()> {
     let jobs = if done == 1 { "job" } else { "jobs" };
-    screen::line(&format!("{} {} {jobs} of `{topic}`", act.past(), units::grouped(done)))?;
+    screen::line(&format!("{} {} {jobs} of `{topic}`", bulk::past(act.into()), units::grouped(done)))?;
     if done == 0 { known::note_unknown(global, topic).await } else { Ok(()) }
 }
 
@@ -283,17 +254,14 @@ pub(super) async fn act_on(
     store: &dyn Inspect,
     topic: &TopicId,
     ids: &[JobId],
-    act: Act,
+    act: JobAction,
     mut each: impl FnMut(&JobId, bool) -> anyhow::Result<()>,
 ) -> anyhow::Result<usize> {
     let mut done = 0;
     for chunk in ids.chunks(PAGE) {
-        let were_dead = match act {
-            Act::Respawn => store.respawn(topic, chunk).await?,
-            Act::Delete => store.delete_dead(topic, chunk).await?,
-        };
-        done += were_dead.iter().filter(|was_dead| **was_dead).count();
-        chunk.iter().zip(were_dead).try_for_each(|(id, was_dead)| each(id, was_dead))?;
+        let left = act.act(store, topic, chunk).await?;
+        done += left.iter().filter(|left| left.is_none()).count();
+        chunk.iter().zip(left).try_for_each(|(id, left)| each(id, left.is_none()))?;
     }
     Ok(done)
 }
@@ -302,31 +270,15 @@ async fn show_change(
     global: &Global,
     store: &dyn Inspect,
     (topic, id): (&TopicId, &JobId),
-    act: Act,
+    act: JobAction,
     is_done: bool,
     all: bool,
 ) -> anyhow::Result<()> {
     let why_not = if is_done || all && !global.json { None } else { Some(why_not(store, topic, id).await?) };
     if global.json {
-        let status = why_not.map_or(act.past(), |(status, _)| status);
+        let status = why_not.map_or(bulk::past(act.into()), |(status, _)| status);
         return screen::document(&json!({ "id": id.as_str(), "topic": topic.to_string(), "status": status }));
     }
     why_not.iter().for_each(|(_, why)| screen::note(why));
     Ok(())
-}
-
-impl Act {
-    const fn in_bulk(self) -> BulkAction {
-        match self {
-            Self::Respawn => BulkAction::Respawn,
-            Self::Delete => BulkAction::Delete,
-        }
-    }
-
-    pub(super) const fn past(self) -> &'static str {
-        match self {
-            Self::Respawn => "respawned",
-            Self::Delete => "deleted",
-        }
-    }
 }

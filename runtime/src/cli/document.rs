@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use gristmill_core::job::{Job, JobSpec, NewJob, Payload};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::millis;
-use gristmill_store::{DeadJob, JobView, ResultView, TopicCounts};
+use gristmill_store::{JobView, ResultView, TopicCounts};
 
 /// As the HTTP API writes it, and how many bytes it has.
 pub(super) fn payload(payload: &Payload) -> Value {
@@ -83,13 +83,6 @@ pub(super) fn result(result: &ResultView) -> Value {
         ResultView::Dead(cause) => fields.insert("failure".into(), failure(cause)),
         ResultView::Expired | ResultView::Cancelled => None,
     };
-    fields.into()
-}
-
-pub(super) fn dead(dead: &DeadJob) -> Value {
-    let mut fields = object(dead);
-    fields.insert("job".into(), job(&dead.job));
-    fields.insert("failure".into(), dead.failure.as_ref().map(failure).into());
     fields.into()
 }
 

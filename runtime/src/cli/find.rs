@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::exit::{Exit, Usage};
 use super::global::{Global, tenant_of};
 use super::store::Reached;
@@ -125,7 +123,7 @@ pub(super) async fn jobs(global: &Global, AliasArgs { args }: AliasArgs) -> anyh
 }
 
 pub(super) async fn list(global: &Global, Args { query, listing }: Args) -> anyhow::Result<Exit> {
-    listing.show(global, query.join(" "), &COLUMNS, document::view).await?;
+    listing.show(global, query.join(" "), &COLUMNS).await?;
     Ok(Exit::Done)
 }
 
@@ -135,14 +133,8 @@ impl Listing {
         Self { tenant, limit: 0, skip: 0, columns: Vec::new(), groups: true }
     }
 
-    /// Shows the jobs that fit, in these columns unless others are asked for, or as these documents. Whether there were any jobs to look at.
-    pub(super) async fn show(
-        self,
-        global: &Global,
-        query: String,
-        columns: &[&str],
-        document: fn(&JobView) -> Value,
-    ) -> anyhow::Result<bool> {
+    /// Shows the jobs that fit, in these columns unless others are asked for. Whether there were any jobs to look at.
+    pub(super) async fn show(self, global: &Global, query: String, columns: &[&str]) -> anyhow::Result<bool> {
         let Self { tenant, limit, skip, columns: asked, groups } = self;
         let finder = Finder::new(global, tenant_of(tenant.as_ref()), query).await?;
         if groups {
@@ -164,7 +156,7 @@ impl Listing {
                     return Ok(());
                 }
                 if global.json {
-                    return screen::document(&document(&view));
+                    return screen::document(&document::view(&view));
                 }
                 table.row(columns.iter().map(|column| column.cell(&view, now)));
                 Ok(())

@@ -23,6 +23,7 @@ use super::tokens::{TokenLookup, Tokens};
 use super::workflows::Workflows;
 use gristmill_config::HOME;
 use gristmill_core::job::{JobId, Lease, Name, NewJob, Progress, TopicId, WorkerId};
+use gristmill_core::time::Timestamp;
 
 pub use gristmill_core::outcome::Settled;
 
@@ -225,6 +226,11 @@ operations! {
         /// `discarded`, and whatever else the store keeps for a time only. Returns, for each entry of `limits`, how many dead jobs
         /// it dropped.
         async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError>;
+
+        /// The jobs of a topic that have been dead for longest, which a sweep drops first, each with since when: the oldest first (those of one
+        /// millisecond by id), at most `limit`, and never more than a thousand.
+        async fn oldest_dead(&self, topic: &TopicId, limit: usize) -> Result<Vec<(Timestamp, JobId)>, StoreError>
+            [ask topic: oldest(limit)];
     }
 }
 

@@ -119,10 +119,6 @@ operations! {
     parts:
     /// What an operator does with dead jobs.
     pub trait DeadJobs {
-        /// Dead jobs of a topic, the latest first (those of one millisecond by id, the greatest first), from the `skip`th on, at
-        /// most `limit` and about 4 MiB, but at least one: a short answer does not say that these are all.
-        async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError>;
-
         /// Makes dead jobs ready again, with all their attempts before them, due now, their failures and results forgotten. Their
         /// checkpoints stay, and deliveries go on counting. Tells for each whether it was dead; false, too, if another job
         /// holds its unique value.
@@ -425,20 +421,6 @@ enum JsonResult {
     Dead { failure: Failure },
     Expired,
     Cancelled,
-}
-
-/// A job that was given up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DeadJob {
-    /// The job.
-    pub job: Job,
-    /// When it was given up, in milliseconds since 1970.
-    #[serde(rename = "since_ms")]
-    pub since: Timestamp,
-    /// Attempts made.
-    pub attempts: u32,
-    /// Why the last attempt failed, if that is known.
-    pub failure: Option<Failure>,
 }
 
 impl From<ResultView> for JsonResult {

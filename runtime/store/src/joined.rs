@@ -4,16 +4,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::answers::Sweepable;
-use super::batch::ByteBudget;
 use super::counts::TopicCounts;
-use super::error::StoreError;
-use super::inspect::{Cancelled, DeadJob, JobChanged, JobState, JobView};
-use super::list::PAGE_BYTES;
+use super::inspect::{Cancelled, JobChanged, JobState, JobView};
+use super::list::PAGE_JOBS;
 use super::schedules::StoredSchedule;
-use super::weight::Weigh;
 use super::workflows::BatchSealed;
 use gristmill_core::bill::{BillLine, Cost, Day};
 use gristmill_core::job::{JobId, Progress, TopicId};
+use gristmill_core::time::Timestamp;
 
 /// Nothing: all have done it.
 pub(crate) fn done(_: Vec<()>) {}
@@ -117,31 +115,10 @@ pub(crate) fn prefer(views: Vec<Option<JobView>>) -> Option<JobView> {
     views.into_iter().flatten().reduce(prefer)
 }
 
-/// The first `end` dead jobs, given a function that reads them from one to another.
-pub(crate) async fn dead_until<F: Future<Output = Result<Vec<DeadJob>, StoreError>>>(
-    end: usize,
-    read: impl Fn(usize, usize) -> F,
-) -> Result<Vec<DeadJob>, StoreError> {
-    let mut all = Vec::new();
-    while all.len() < end {
-        let page = read(all.len(), end - all.len()).await?;
-        if page.is_empty() {
-            break;
-        }
-        all.extend(page);
-    }
-    Ok(all)
-}
-
-/// The dead jobs of several stores in the order of one, without those that are in two of them: as many as a page has room for.
-pub(crate) fn dead_between(dead: Vec<Vec<DeadJob>>, skip: usize, limit: usize) -> Vec<DeadJob> {
-    let mut seen = BTreeSet::new();
-    let mut dead: Vec<DeadJob> =
-        dead.into_iter().flatten().filter(|dead| seen.insert(dead.job.spec.id.clone())).collect();
-    dead.sort_by_key(|dead| Reverse((dead.since, dead.job.spec.id.clone())));
-    let mut room = ByteBudget::of(PAGE_BYTES);
-    let has_room = |dead: &DeadJob| room.take(dead.weight());
-    dead.into_iter().skip(skip).take(limit).take_while(has_room).collect()
+/// The jobs that died first, without those that are in two stores.
+pub(crate) fn oldest(dead: Vec<Vec<(Timestamp, JobId)>>, limit: usize) -> Vec<(Timestamp, JobId)> {
+    let all: BTreeSet<(Timestamp, JobId)> = concat(dead).into_iter().collect();
+    all.into_iter().take(limit.min(PAGE_JOBS)).collect()
 }
 
 /// Of views of one job that is over, the one that ended last.

@@ -24,6 +24,7 @@ pub mod redis;
 #[cfg(feature = "sharding")]
 pub mod sharded;
 
+mod action;
 mod announcer;
 mod answers;
 mod batch;
@@ -69,6 +70,7 @@ mod turns;
 mod weight;
 mod workflows;
 
+pub use action::{JobAction, ListChanged};
 #[cfg(any(feature = "redis", feature = "embedded"))]
 pub(crate) use answers::IDLE_TOPICS;
 pub use answers::{
@@ -88,8 +90,8 @@ pub use fsck::{Check, Finding, Fsck, FsckReport};
 pub use graph::{GraphEdge, GraphNode, GraphProgress, JobGraph, job_graph};
 pub use identity::{Identity, ServerName, StoreId};
 pub use inspect::{
-    AHEAD, BehindKey, Cancelled, Control, DeadJob, DeadJobs, Heartbeat, Inspect, JobChanged, JobState, JobView,
-    ListJobs, Query, ResultView,
+    AHEAD, BehindKey, Cancelled, Control, DeadJobs, Heartbeat, Inspect, JobChanged, JobState, JobView, ListJobs, Query,
+    ResultView,
 };
 pub use job_query::{
     BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, Found, JobField, JobQuery, QueryCursor, QueryError, Scanned,

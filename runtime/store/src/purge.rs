@@ -1,14 +1,16 @@
 //! Removing all that a topic holds.
 
+use super::action::JobAction;
 use super::error::StoreError;
-use super::inspect::{Cancelled, Inspect};
-use super::list::{PAGE_JOBS, StateFilter};
-use gristmill_core::job::{JobId, TopicId};
+use super::inspect::Inspect;
+use super::job_query::{JobQuery, Scanned};
+use super::list::StateFilter;
+use gristmill_core::job::TopicId;
 
 /// What [`purge`] did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Ready and delayed jobs that were cancelled.
+    /// Ready and delayed jobs that were cancelled; one that began to run meanwhile is marked.
     pub waiting: u64,
     /// Dead jobs that were deleted.
     pub dead: u64,
@@ -20,32 +22,23 @@ pub struct Purged {
 /// [`Control::forget_topic`](super::Control::forget_topic). Running jobs go on; one that begins to run during the call may be
 /// marked as cancelled.
 ///
-/// Reads at most `limit` jobs. If there are more, call it again. If the future is dropped, the jobs removed so far are gone.
+/// Reads at most `limit` jobs, and about 16 MiB of them. If there are more, call it again. If the future is dropped, the jobs removed so far are gone.
 ///
 /// # Errors
 /// The store is unavailable or refuses. The jobs removed so far are gone.
 pub async fn purge(store: &dyn Inspect, topic: &TopicId, limit: usize) -> Result<Purged, StoreError> {
-    let (mut purged, mut left) = (Purged::default(), limit);
-    for state in [StateFilter::Ready, StateFilter::Delayed, StateFilter::Dead] {
-        let mut after = None;
-        while left > 0 {
-            let page = store.jobs(topic, state, after.as_ref(), left.min(PAGE_JOBS)).await?;
-            left = left.saturating_sub(page.jobs.len());
-            let ids: Vec<JobId> = page.jobs.into_iter().map(|job| job.id).collect();
-            if ids.is_empty() {
-                // A page may be empty, and others follow.
-            } else if state == StateFilter::Dead {
-                let deleted = store.delete_dead(topic, &ids).await?;
-                purged.dead += deleted.into_iter().filter(|deleted| *deleted).count() as u64;
-            } else {
-                let cancelled = store.cancel(&topic.tenant, &ids).await?;
-                purged.waiting += cancelled.into_iter().filter(|end| *end == Cancelled::Gone).count() as u64;
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
+    let (mut purged, mut scanned) = (Purged::default(), Scanned::at_most(limit, limit).of_any_size());
+    for (state, action) in [
+        (StateFilter::Ready, JobAction::Cancel),
+        (StateFilter::Delayed, JobAction::Cancel),
+        (StateFilter::Dead, JobAction::Delete),
+    ] {
+        if scanned.is_over() {
+            break;
         }
+        let list = (topic, state);
+        let changed = action.act_on_list(store, list, None, &JobQuery::default(), &mut scanned).await?.changed;
+        *(if state == StateFilter::Dead { &mut purged.dead } else { &mut purged.waiting }) += changed;
     }
     purged.forgotten = store.forget_topic(topic).await?;
     Ok(purged)

@@ -1,6 +1,6 @@
 //! How many bytes something holds, of all that clients and handlers gave: what answers and requests are bounded by.
 
-use crate::inspect::{DeadJob, JobView, ResultView};
+use crate::inspect::{JobView, ResultView};
 use crate::transfer::StoredJob;
 use gristmill_core::job::{Claim, Job, Payload};
 use gristmill_core::outcome::Failure;
@@ -52,12 +52,6 @@ impl Weigh for ResultView {
 impl Weigh for JobView {
     fn weight(&self) -> usize {
         self.job.weight() + self.last_failure.weight() + self.checkpoint.weight() + self.result.weight()
-    }
-}
-
-impl Weigh for DeadJob {
-    fn weight(&self) -> usize {
-        self.job.weight() + self.failure.weight()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use gristmill_tests::guests;
 use gristmill_tests::process::Process;
-use gristmill_tests::test_project::{TestProject, fields};
+use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn listed(project: &TestProject) -> Vec<Value> {
 }
 
 fn ids(dead: &[Value]) -> Vec<&str> {
-    dead.iter().map(|dead| dead["job"]["id"].as_str().unwrap()).collect()
+    dead.iter().map(|dead| dead["id"].as_str().unwrap()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -34,8 +34,8 @@ async fn the_dead_are_listed_the_latest_first() {
     let dead = listed(&project);
     assert_eq!(ids(&dead), ["c", "b", "a"]);
     for document in &dead {
-        assert_eq!(fields(document), ["attempts", "failure", "job", "since_ms"]);
-        assert_eq!(document["failure"]["reason"], "trap");
+        assert_eq!((&document["state"], &document["last_failure"]["reason"]), (&json!("dead"), &json!("trap")));
+        assert!(document["place"]["since_ms"].is_u64(), "{document}");
     }
     let some = project.run(&["dead", "list", "puppet", "--skip", "1", "--limit", "1", "--json"]).documents();
     assert_eq!(ids(&some), ["b"]);
@@ -62,7 +62,7 @@ async fn the_dead_are_listed_the_latest_first() {
 async fn a_dead_job_is_shown_with_its_body_and_backtrace() {
     let (project, _runner) = graveyard(&["a"]).await;
     let document = project.run(&["dead", "show", "puppet", "a", "--json"]).ended(0).document();
-    assert_eq!((&document["job"]["id"], &document["attempts"]), (&json!("a"), &json!(1)));
+    assert_eq!((&document["id"], &document["attempts"]), (&json!("a"), &json!(1)));
     let shown = project.run(&["dead", "show", "puppet", "a"]).done();
     for text in ["on fire", "puppet::evil::panic", r#"{"do":[{"end":{"panic""#] {
         assert!(shown.contains(text), "no {text:?} in\n{shown}");

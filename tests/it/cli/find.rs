@@ -71,7 +71,7 @@ fn with_and_without_a_server(project: &TestProject) {
     // A server knows that `parking` has no handler: that comes before the dead ones.
     assert!(["parking", "puppet"].map(Value::from).contains(&top["topics"][0]["topic"]), "{top}");
     let listed = project.run(&["dead", "list", "puppet", "code:gone", "--json"]).ended(0).documents();
-    assert_eq!(listed.iter().map(|dead| dead["job"]["id"].clone()).collect::<Vec<Value>>(), ["b"]);
+    assert_eq!(listed.iter().map(|dead| dead["id"].clone()).collect::<Vec<Value>>(), ["b"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

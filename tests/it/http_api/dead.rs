@@ -1,4 +1,4 @@
-//! Pages of jobs, and what an operator does with the dead: one by one, or by filter.
+//! Pages of jobs, and what an operator does with the dead: one by one, by a query, or all.
 
 use gristmill_tests::test_runner::TestRunner;
 use gristmill_tests::wait::{SOON, until};
@@ -10,7 +10,7 @@ use super::{NOBODY, PUPPET, refused, runner, script};
 on_both_stores! {
     pages_follow_each_other_by_cursor
     the_dead_are_chosen_by_what_killed_them
-    a_filter_works_in_bounded_steps
+    a_query_works_in_bounded_steps
     a_choice_that_makes_no_sense_is_refused
 }
 
@@ -47,9 +47,9 @@ async fn reject(runner: &TestRunner, code: &str, count: usize) {
 }
 
 async fn dead(runner: &TestRunner) -> Vec<String> {
-    let page = runner.client().get(&format!("{DEAD}?limit=1000")).await.json();
-    let code = |dead: &Value| dead["failure"]["code"].as_str().unwrap_or("none").to_owned();
-    let mut codes: Vec<_> = page["dead"].as_array().unwrap().iter().map(code).collect();
+    let page = runner.client().get(&format!("{PUPPET}?state=dead&limit=1000")).await.json();
+    let code = |dead: &Value| dead["last_failure"]["code"].as_str().unwrap_or("none").to_owned();
+    let mut codes: Vec<_> = page["jobs"].as_array().unwrap().iter().map(code).collect();
     codes.sort();
     codes
 }
@@ -63,28 +63,27 @@ async fn the_dead_are_chosen_by_what_killed_them(runner: TestRunner) {
     reject(&runner, "b", 1).await;
     runner.client().post(PUPPET, &script(&Script::end(End::Unreachable))).await;
     until_dead(&runner, 4).await;
-    let delete = async |filter: Value| {
-        let answer = runner.client().post(&format!("{DEAD}/delete"), &json!({ "filter": filter })).await.json();
+    let delete = async |q: &str| {
+        let answer = runner.client().post(&format!("{DEAD}/delete"), &json!({ "q": q })).await.json();
         assert_eq!(answer["next"], Value::Null, "{answer}");
         answer["changed"].clone()
     };
-    assert_eq!(delete(json!({ "code": "a", "reason": "trap" })).await, 0);
-    assert_eq!(delete(json!({ "before_ms": 1 })).await, 0);
-    assert_eq!(delete(json!({ "after_ms": 253_402_300_799_999_u64 })).await, 0);
-    assert_eq!(delete(json!({ "code": "a", "reason": "rejected", "after_ms": 1 })).await, 2);
+    assert_eq!(delete("code:a reason:trap").await, 0);
+    assert_eq!(delete("died>1d").await, 0);
+    assert_eq!(delete("code:a reason:rejected died<1d").await, 2);
     assert_eq!(dead(&runner).await.len(), 2);
-    assert_eq!(delete(json!({ "reason": "trap" })).await, 1);
+    assert_eq!(delete("reason:trap").await, 1);
     assert_eq!(dead(&runner).await, ["b"]);
     // Rejected once more.
-    let answer = runner.client().post(&format!("{DEAD}/respawn"), &json!({ "filter": {} })).await.json();
+    let answer = runner.client().post(&format!("{DEAD}/respawn"), &json!({ "all": true })).await.json();
     assert_eq!(answer["changed"], 1);
     until_dead(&runner, 1).await;
 }
 
-async fn a_filter_works_in_bounded_steps(runner: TestRunner) {
+async fn a_query_works_in_bounded_steps(runner: TestRunner) {
     reject(&runner, "a", 5).await;
     until_dead(&runner, 5).await;
-    let (mut changed, mut calls, mut body) = (0, 0, json!({ "filter": { "code": "a" }, "limit": 2 }));
+    let (mut changed, mut calls, mut body) = (0, 0, json!({ "q": "code:a", "limit": 2 }));
     loop {
         let answer = runner.client().post(&format!("{DEAD}/delete"), &body).await.json();
         assert!(answer["changed"].as_u64().unwrap() <= 2 && answer["looked_at"].as_u64().unwrap() <= 2, "{answer}");
@@ -100,13 +99,16 @@ async fn a_filter_works_in_bounded_steps(runner: TestRunner) {
 async fn a_choice_that_makes_no_sense_is_refused(runner: TestRunner) {
     let choices = [
         json!({}),
-        json!({ "ids": [], "filter": {} }),
+        json!({ "all": false }),
+        json!({ "ids": [], "all": true }),
+        json!({ "ids": [], "q": "code:a" }),
+        json!({ "q": "code:a", "all": true }),
         json!({ "ids": [], "limit": 1 }),
-        json!({ "filter": {}, "limit": 0 }),
-        json!({ "filter": {}, "limit": 1001 }),
-        json!({ "filter": { "reason": "bad-luck" } }),
-        json!({ "filter": { "since": 1 } }),
-        json!({ "filter": {}, "after": "x" }),
+        json!({ "all": true, "limit": 0 }),
+        json!({ "all": true, "limit": 1001 }),
+        json!({ "q": "reason:bad-luck" }),
+        json!({ "filter": {} }),
+        json!({ "all": true, "after": "x" }),
     ];
     for choice in choices {
         refused(&runner.client().post(&format!("{DEAD}/respawn"), &choice).await, 400, "bad-request");

@@ -138,7 +138,7 @@ async fn a_query_that_makes_no_sense_is_refused_with_the_remedy(runner: TestRunn
         let detail = refused(&client.post(&format!("{DEAD}/delete"), &json!({ "q": q })).await, 400, "bad-request");
         assert!(detail.contains("would choose every dead job"), "{detail}");
     }
-    let both = json!({ "q": "code:a", "filter": {} });
+    let both = json!({ "q": "code:a", "all": true });
     refused(&client.post(&format!("{DEAD}/respawn"), &both).await, 400, "bad-request");
 }
 

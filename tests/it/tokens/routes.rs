@@ -105,7 +105,6 @@ pub(super) const ROUTES: &[Route] = &[
     route("DELETE", "/v1/tenants/{tenant}/topics/{topic}", "", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/pause", "{}", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/resume", "{}", Tenant(Admin)),
-    route("GET", "/v1/tenants/{tenant}/topics/{topic}/dead?limit=9", "", Tenant(Read)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/respawn", IDS, Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/dead/delete", IDS, Tenant(Admin)),
     route("GET", "/v1/tenants/{tenant}/bill", "", Tenant(Read)),

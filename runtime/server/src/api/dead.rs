@@ -1,9 +1,8 @@
-//! Dead jobs: list, group, respawn, delete.
+//! Dead jobs: group, respawn, delete.
 
 use axum::Json;
 use axum::extract::{Query, State};
 
-use crate::api::jobs::within_batch;
 use crate::api::list::{cursor, query_cursor};
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
@@ -13,18 +12,16 @@ use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire::dead::{Chosen, Done, Groups, GroupsOf, Intervened};
 use crate::wire::{self, BATCH};
-use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::job::{Name, TopicId};
 use gristmill_store::{
-    ChooseJobs, Cursor, DeadGroups, QueryCursor, Scanned, StateFilter, Store, StoreError, dead_groups, scan,
+    Cursor, DeadGroups, JobAction, JobQuery, ListChanged, QueryCursor, Scanned, StateFilter, dead_groups,
 };
 
-/// Dead jobs that a filter or a query is held against in one request; the answer says where to go on.
+/// Dead jobs that a query is held against in one request; the answer says where to go on.
 const LOOKED_AT: usize = 1000;
-/// Skipping looks at every job that is skipped.
-const MOST_SKIPPED: usize = 100_000;
 
 const NOT_SELECTIVE: &str = "`q` has no condition besides topics and states, so that it would choose every dead job: add one, such as \
-    `reason:timeout` or `died<1h`, or send `\"filter\": {}` in its place";
+    `reason:timeout` or `died<1h`, or send `\"all\": true` in its place";
 
 const GROUPS: &str = "Dead jobs of the same topic, reason, code and message, numbers and ids aside. `q` of a group chooses its jobs. \
     One request looks at 10,000 jobs at most; if `next` is not null, add the groups of the next answer to these.";
@@ -32,27 +29,10 @@ const GROUPS: &str = "Dead jobs of the same topic, reason, code and message, num
 pub(crate) fn routes() -> Routes {
     let path = "/tenants/{tenant}/topics/{topic}/dead";
     Routes::of("dead")
-        .get(path, list, "List dead jobs, the latest first")
-        .post(&format!("{path}/respawn"), respawn, "Make dead jobs ready again, by id, filter or query")
-        .post(&format!("{path}/delete"), delete, "Delete dead jobs, by id, filter or query")
+        .post(&format!("{path}/respawn"), respawn, "Make dead jobs ready again: by id, those of a query, or all")
+        .post(&format!("{path}/delete"), delete, "Delete dead jobs: by id, those of a query, or all")
         .get("/tenants/{tenant}/dead/groups", groups, "Group dead jobs by what killed them")
         .description(GROUPS)
-}
-
-async fn list(
-    Allowed { over: topic, identity, .. }: Allowed<scope::Read, TopicId>,
-    State(state): State<AppState>,
-    Head(Query(page)): Head<Query<wire::Page>>,
-) -> Result<Json<wire::Dead>, Problem> {
-    within_batch(page.limit)?;
-    if page.skip > MOST_SKIPPED {
-        return Err(Problem::new(
-            Code::BadRequest,
-            format!("`skip` is at most {MOST_SKIPPED}: page by `/jobs?state=dead`"),
-        ));
-    }
-    let dead = state.store.dead(&topic, page.skip, page.limit).await?;
-    Ok(Json(wire::Dead { dead: state.shown(&identity, &topic.tenant, dead) }))
 }
 
 async fn respawn(
@@ -60,7 +40,7 @@ async fn respawn(
     State(state): State<AppState>,
     Document(chosen): Document<Chosen>,
 ) -> Result<Json<Intervened>, Problem> {
-    intervene(&state, &topic, &identity, chosen, DeadAction::Respawn).await
+    intervene(&state, &topic, &identity, chosen, JobAction::Respawn).await
 }
 
 async fn delete(
@@ -68,29 +48,7 @@ async fn delete(
     State(state): State<AppState>,
     Document(chosen): Document<Chosen>,
 ) -> Result<Json<Intervened>, Problem> {
-    intervene(&state, &topic, &identity, chosen, DeadAction::Delete).await
-}
-
-/// What to do with dead jobs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum DeadAction {
-    Respawn,
-    Delete,
-}
-
-impl DeadAction {
-    /// Returns for each job whether it was dead and this was done to it.
-    pub(crate) async fn apply(
-        self,
-        store: &dyn Store,
-        topic: &TopicId,
-        ids: &[JobId],
-    ) -> Result<Vec<bool>, StoreError> {
-        match self {
-            Self::Respawn => store.respawn(topic, ids).await,
-            Self::Delete => store.delete_dead(topic, ids).await,
-        }
-    }
+    intervene(&state, &topic, &identity, chosen, JobAction::Delete).await
 }
 
 async fn intervene(
@@ -98,32 +56,29 @@ async fn intervene(
     topic: &TopicId,
     identity: &Identity,
     chosen: Chosen,
-    action: DeadAction,
+    action: JobAction,
 ) -> Result<Json<Intervened>, Problem> {
     chosen.check().map_err(|wrong| Problem::new(Code::BadRequest, wrong))?;
     if let Some(ids) = chosen.ids {
-        let were_dead = action.apply(&*state.store, topic, &ids).await?;
+        let left = action.act(&*state.store, topic, &ids).await?;
+        let were_dead = left.iter().map(Option::is_none).collect();
         return Ok(Json(Intervened::ByIds(wire::WereDead { were_dead })));
     }
-    let choice: Box<dyn ChooseJobs> = match chosen.q {
-        Some(q) => {
-            // How many jobs fit says what is in them.
-            identity.may(Scope::Read, &topic.tenant)?;
-            let query = state.query(identity, &topic.tenant, &q)?;
-            if !query.is_selective() {
-                return Err(Problem::new(Code::BadRequest, NOT_SELECTIVE));
-            }
-            Box::new(query)
+    let mut query = JobQuery::default();
+    if let Some(q) = chosen.q {
+        // How many jobs fit says what is in them.
+        identity.may(Scope::Read, &topic.tenant)?;
+        query = state.query(identity, &topic.tenant, &q)?;
+        if !query.is_selective() {
+            return Err(Problem::new(Code::BadRequest, NOT_SELECTIVE));
         }
-        None => Box::new(chosen.filter.unwrap_or_default()),
-    };
+    }
     let after = chosen.after.as_deref().map(|after| cursor(after, StateFilter::Dead)).transpose()?;
     let mut scanned = Scanned::at_most(chosen.limit.unwrap_or(BATCH), LOOKED_AT).of_any_size();
-    let (mut ids, list) = (Vec::new(), (topic, StateFilter::Dead));
-    let next = scan(&*state.store, list, after, &*choice, &mut scanned, |job| ids.push(job.id)).await?;
-    let changed = action.apply(&*state.store, topic, &ids).await?.into_iter().filter(|done| *done).count();
+    let list = (topic, StateFilter::Dead);
+    let ListChanged { changed, next } = action.act_on_list(&*state.store, list, after, &query, &mut scanned).await?;
     let (looked_at, next) = (scanned.looked_at, next.as_ref().map(Cursor::to_string));
-    Ok(Json(Intervened::ByFilter(Done { changed, looked_at, next })))
+    Ok(Json(Intervened::ByQuery(Done { changed, looked_at, next })))
 }
 
 async fn groups(

@@ -25,8 +25,8 @@ use gristmill_core::token::{NewToken, Scope, TokenLimits, TokenText};
 use gristmill_metrics::{EventKind, Filter, Received};
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::{
-    Cancelled, Control, Cursor, DeadJob, DeadJobs, Heartbeat, JobChanged, JobView, ListJobs, Page, Query, StateFilter,
-    Store, StoreError, TopicCounts,
+    Cancelled, Control, Cursor, DeadJobs, Heartbeat, JobChanged, JobView, ListJobs, Page, Query, StateFilter, Store,
+    StoreError, TopicCounts,
 };
 
 const JOBS: u64 = 4500;
@@ -409,10 +409,6 @@ impl ListJobs for Troubled {
 
 #[async_trait]
 impl DeadJobs for Troubled {
-    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
-        self.store.dead(topic, skip, limit).await
-    }
-
     async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.store.respawn(topic, ids).await
     }

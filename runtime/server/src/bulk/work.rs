@@ -11,8 +11,8 @@ use crate::wire::bulk::{BulkAction, BulkSample, NewBulk, SAMPLES};
 use gristmill_core::job::{Due, Job, JobChange, JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_store::{
-    Cancelled, Found, Inspect, JobChanged, JobQuery, JobState, JobView, QueryCursor, Results, States, Store,
-    StoreError, find_without_payloads,
+    Found, Inspect, JobAction, JobQuery, JobState, JobView, QueryCursor, Results, States, Store, StoreError,
+    find_without_payloads,
 };
 
 const NOT_SELECTIVE: &str = "`q` has no condition besides topics and states, so that it would choose every job of these: add one, such as \
@@ -226,37 +226,26 @@ impl Work {
         JobChange { due, ..self.change }
     }
 
+    /// What is done to jobs that are not erased.
+    fn job_action(&self) -> JobAction {
+        match self.action {
+            BulkAction::Cancel | BulkAction::Erase => JobAction::Cancel,
+            BulkAction::Respawn => JobAction::Respawn,
+            BulkAction::Delete => JobAction::Delete,
+            BulkAction::Change => JobAction::Change(self.change_now()),
+        }
+    }
+
     async fn act(&self, store: BulkStore<'_>, progress: &mut Progress, note: &impl Fn(Step)) -> Result<(), StoreError> {
         while let Some((topic, ids)) = progress.due.first_key_value() {
             let skipped = match (&self.erase, topic) {
                 (Some(erase), topic) => erase.jobs(store, topic.as_ref(), ids).await?,
-                (None, Some(topic)) => self.act_on(store, topic, ids).await?,
+                (None, Some(topic)) => self.job_action().act(store.jobs, topic, ids).await?,
                 (None, None) => Vec::new(),
             };
             note(progress.acted(&skipped, self.erase.is_some()));
         }
         Ok(())
-    }
-
-    /// Says of each job why it was not changed, if it was not.
-    async fn act_on(
-        &self,
-        store: BulkStore<'_>,
-        topic: &TopicId,
-        ids: &[JobId],
-    ) -> Result<Vec<Option<&'static str>>, StoreError> {
-        Ok(match self.action {
-            BulkAction::Cancel | BulkAction::Erase => {
-                let too_late = |cancelled| (cancelled == Cancelled::TooLate).then_some("too-late");
-                store.jobs.cancel(&self.tenant, ids).await?.into_iter().map(too_late).collect()
-            }
-            BulkAction::Change => {
-                let changed = store.jobs.change(&self.tenant, ids, &self.change_now()).await?;
-                changed.into_iter().map(not_changed).collect()
-            }
-            BulkAction::Respawn => store.jobs.respawn(topic, ids).await?.into_iter().map(not_dead).collect(),
-            BulkAction::Delete => store.jobs.delete_dead(topic, ids).await?.into_iter().map(not_dead).collect(),
-        })
     }
 }
 
@@ -285,18 +274,6 @@ impl Progress {
         self.has_changed |= step.changed > 0;
         step.erased = if erases { ids } else { Vec::new() };
         step
-    }
-}
-
-fn not_dead(was_dead: bool) -> Option<&'static str> {
-    (!was_dead).then_some("not-dead")
-}
-
-fn not_changed(changed: JobChanged) -> Option<&'static str> {
-    match changed {
-        JobChanged::Changed => None,
-        JobChanged::Unchanged => Some("unchanged"),
-        JobChanged::TooLate => Some("too-late"),
     }
 }
 

@@ -24,9 +24,9 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
-    Cancelled, Control, Cursor, DeadGroups, DeadJob, DeadJobs, Found, Heartbeat, JobChanged, JobView, ListJobs, Page,
-    Push, Pushed, Query, QueryCursor, ServerName, Signal, Signals, StateDeleted, StateFilter, States, StoreError,
-    StoreId, TopicCounts, Uniques, VersionedState,
+    Cancelled, Control, Cursor, DeadGroups, DeadJobs, Found, Heartbeat, JobChanged, JobView, ListJobs, Page, Push,
+    Pushed, Query, QueryCursor, ServerName, Signal, Signals, StateDeleted, StateFilter, States, StoreError, StoreId,
+    TopicCounts, Uniques, VersionedState,
 };
 
 /// Bytes of bodies in one request, unless a single job is larger.
@@ -408,20 +408,6 @@ impl ListJobs for RemoteStore {
 
 #[async_trait]
 impl DeadJobs for RemoteStore {
-    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
-        let mut all = Vec::new();
-        while all.len() < limit {
-            let (skip, limit) = (skip + all.len(), BATCH.min(limit - all.len()));
-            let path = format!("{}/dead?skip={skip}&limit={limit}", topic_path(topic));
-            let wire::Dead { dead } = self.server.ask(Question::get(path, "list dead jobs")).await?;
-            if dead.is_empty() {
-                break;
-            }
-            all.extend(dead);
-        }
-        Ok(all)
-    }
-
     async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.were_dead(&format!("{}/dead/respawn", topic_path(topic)), ids, "respawn dead jobs").await
     }

@@ -12,10 +12,9 @@ use super::api::Api;
 use super::queue::counts;
 use super::refusal::Refusal;
 use super::request::RequestContext;
-use crate::api::dead::DeadAction;
 use gristmill_core::job::{JobId, TopicId};
 use gristmill_core::token::Scope;
-use gristmill_store::StoreError;
+use gristmill_store::{JobAction, StoreError};
 
 /// Jobs that one call of the store changes.
 const AT_ONCE: usize = 20;
@@ -32,8 +31,9 @@ pub(super) async fn size(State(api): State<Api>, context: RequestContext) -> Res
 
 pub(super) async fn peek(State(api): State<Api>, context: RequestContext) -> Result<Json<Value>, Refusal> {
     context.client.may(Scope::Read)?;
-    let (dead, oldest) = oldest(&api, &context.queue.topic, 1).await?;
-    let head = oldest.first().map_or("", JobId::as_str);
+    let topic = &context.queue.topic;
+    let (dead, oldest) = (dead(&api, topic).await?, api.state.store.oldest_dead(topic, 1).await?);
+    let head = oldest.first().map_or("", |(_, id)| id.as_str());
     let (namespace, queue) = (&context.namespace, &context.queue.name);
     Ok(Json(json!({ "namespace": namespace, "queue": queue, "deadletter_size": dead, "deadletter_head": head })))
 }
@@ -45,13 +45,13 @@ pub(super) async fn respawn(State(api): State<Api>, context: RequestContext) -> 
     if ttl < 0 {
         return Err(Refusal::bad("invalid ttl"));
     }
-    let count = change(&api, &context.queue.topic, DeadAction::Respawn, limit).await?;
+    let count = change(&api, &context.queue.topic, JobAction::Respawn, limit).await?;
     Ok(Json(json!({ "msg": "respawned", "count": count })))
 }
 
 pub(super) async fn delete(State(api): State<Api>, context: RequestContext) -> Result<StatusCode, Refusal> {
     context.client.may_all_of_lmstfy()?;
-    change(&api, &context.queue.topic, DeadAction::Delete, limit(&context)?).await?;
+    change(&api, &context.queue.topic, JobAction::Delete, limit(&context)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -65,23 +65,15 @@ async fn dead(api: &Api, topic: &TopicId) -> Result<u64, StoreError> {
     Ok(counts(api, topic).await?.map_or(0, |counts| counts.dead))
 }
 
-/// How many jobs are dead, and the ids of the oldest.
-async fn oldest(api: &Api, topic: &TopicId, limit: usize) -> Result<(u64, Vec<JobId>), StoreError> {
-    let dead = dead(api, topic).await?;
-    // The store's list begins with the latest.
-    let skip = usize::try_from(dead).unwrap_or(usize::MAX).saturating_sub(limit);
-    let jobs = if dead == 0 { Vec::new() } else { api.state.store.dead(topic, skip, limit).await? };
-    Ok((dead, jobs.into_iter().rev().map(|dead| dead.job.spec.id).collect()))
-}
-
 /// Changes at most `limit` jobs. Returns how many.
-async fn change(api: &Api, topic: &TopicId, action: DeadAction, limit: u64) -> Result<u64, Refusal> {
+async fn change(api: &Api, topic: &TopicId, action: JobAction, limit: u64) -> Result<u64, Refusal> {
     let (begun, mut changed) = (Instant::now(), 0);
     while changed < limit && begun.elapsed() < PATIENCE {
         let some = usize::try_from(limit - changed).unwrap_or(usize::MAX).min(AT_ONCE);
-        let (_, ids) = oldest(api, topic, some).await?;
-        let were_dead = action.apply(&*api.state.store, topic, &ids).await?;
-        let moved = were_dead.into_iter().filter(|was_dead| *was_dead).count() as u64;
+        let oldest = api.state.store.oldest_dead(topic, some).await?;
+        let ids: Vec<JobId> = oldest.into_iter().map(|(_, id)| id).collect();
+        let left = action.act(&*api.state.store, topic, &ids).await?;
+        let moved = left.iter().filter(|left| left.is_none()).count() as u64;
         // No dead job is left, or none can be respawned because other jobs hold their unique values.
         if moved == 0 {
             break;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use gristmill_core::job::{Due, JobChange, JobId, Name, Priority};
 use gristmill_core::time::Timestamp;
+use gristmill_store::JobAction;
 
 /// How many of the jobs that fit are shown.
 pub(crate) const SAMPLES: usize = 5;
@@ -136,6 +137,17 @@ impl NewBulk {
     /// What is to be different about the jobs.
     pub(crate) fn change(&self) -> JobChange {
         JobChange { due: self.due, priority: self.priority }
+    }
+}
+
+impl From<JobAction> for BulkAction {
+    fn from(action: JobAction) -> Self {
+        match action {
+            JobAction::Cancel => Self::Cancel,
+            JobAction::Respawn => Self::Respawn,
+            JobAction::Delete => Self::Delete,
+            JobAction::Change(_) => Self::Change,
+        }
     }
 }
 

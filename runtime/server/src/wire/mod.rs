@@ -26,7 +26,7 @@ use gristmill_core::json::{self, at_most};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{Scope, Token};
 use gristmill_store::TenantPlacement;
-use gristmill_store::{BatchSealed, Cancelled, DeadJob, JobChanged, JobView, Pushed, TopicCounts, WaitsFor};
+use gristmill_store::{BatchSealed, Cancelled, JobChanged, JobView, Pushed, TopicCounts, WaitsFor};
 
 pub(super) use pull::{
     Checkpoint, Claim, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer, Settlement,
@@ -352,17 +352,6 @@ pub(super) struct TopicPurged {
     pub(super) forgotten: bool,
 }
 
-/// Which part of a list is wanted.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Page {
-    #[serde(default)]
-    #[schemars(range(max = 1_000_000_000))]
-    pub(super) skip: usize,
-    #[schemars(range(max = BATCH))]
-    pub(super) limit: usize,
-}
-
 /// Which of a topic's jobs are wanted.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -406,12 +395,6 @@ pub(super) struct Listed {
     /// With `q`: how many jobs were held against it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) looked_at: Option<usize>,
-}
-
-/// Dead jobs: fewer than `limit` if they are large, and none only if there are no more.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(super) struct Dead {
-    pub(super) dead: Vec<DeadJob>,
 }
 
 /// Whose signals are wanted.

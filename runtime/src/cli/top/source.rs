@@ -10,19 +10,19 @@ use super::app::Ask;
 use super::events::EventLog;
 use super::view::View;
 use crate::cli::attempts::{Attempt, in_words};
-use crate::cli::dead::{Act, act_on, why_not};
+use crate::cli::dead::{act_on, why_not};
 use crate::cli::find::Finder;
 use crate::cli::store::Reached;
 use crate::cli::table::facts;
 use crate::cli::topic_line::{TopicLine, Topics};
 use crate::cli::why::Answerer;
-use crate::cli::{job, workers};
+use crate::cli::{bulk, job, workers};
 use gristmill_config::Manifest;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::RecentWanted;
 use gristmill_server::{StreamedEvent, Worker};
-use gristmill_store::{Cancelled, DeadGroup, JobState, JobView, StoredSchedule, TopicCounts};
+use gristmill_store::{Cancelled, DeadGroup, JobAction, JobState, JobView, StoredSchedule, TopicCounts};
 
 /// Jobs of a tenant that are shown.
 const JOBS: usize = 500;
@@ -265,15 +265,15 @@ impl Source {
                     _ => why_not(store, &topic, &id).await?.1,
                 }
             }
-            Ask::Respawn(group) => self.act_on_group(&group, Act::Respawn).await?,
-            Ask::Delete(group) => self.act_on_group(&group, Act::Delete).await?,
+            Ask::Respawn(group) => self.act_on_group(&group, JobAction::Respawn).await?,
+            Ask::Delete(group) => self.act_on_group(&group, JobAction::Delete).await?,
         }))
     }
 
-    async fn act_on_group(&self, group: &DeadGroup, act: Act) -> anyhow::Result<String> {
+    async fn act_on_group(&self, group: &DeadGroup, act: JobAction) -> anyhow::Result<String> {
         let ids = self.finder(&group.topic.tenant, &group.q)?.ids().await?;
         let done = act_on(&*self.reached.store, &group.topic, &ids, act, |_, _| Ok(())).await?;
-        Ok(format!("{} {done} jobs of {}", act.past(), group.topic))
+        Ok(format!("{} {done} jobs of {}", bulk::past(act.into()), group.topic))
     }
 }
 

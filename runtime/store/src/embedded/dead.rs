@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
+use rusqlite::{OptionalExtension, Rows, params};
 
 use super::ended::End;
 use super::fault::Done;
@@ -11,17 +11,14 @@ use super::finish::How;
 use super::keys::held_key;
 use super::request::Weight;
 use super::result;
-use super::row::{
-    Known, at, attempts, job_columns, limit as limited, ms, priority, show_job, stored_bytes, topic, unique_until_done,
-    wait,
-};
+use super::row::{at, attempts, limit as limited, ms, priority, read_id, topic, unique_until_done, wait};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
-use crate::batch::ByteBudget;
-use crate::list::PAGE_BYTES;
-use crate::{DeadJob, DeadJobs, DeadLimits, EndedAs, IDLE_TOPICS, StoreError, Sweep, Sweepable};
+use crate::list::PAGE_JOBS;
+use crate::{DeadJobs, DeadLimits, EndedAs, IDLE_TOPICS, StoreError, Sweep, Sweepable};
 use gristmill_core::job::{JobId, Name, Priority, TopicId};
+use gristmill_core::time::Timestamp;
 use gristmill_core::topic::ENDED_RETENTION;
 
 /// How many dead jobs of a topic one call drops at most, and how many results and unique values one round of it.
@@ -37,15 +34,11 @@ const PERISHABLE: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND dead > 
 const IDLE: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND used = 1 AND paused = 0
                         AND ready + delayed + running + dead = 0 AND changed_at <= ?2 LIMIT ?3";
 
-/// Dead jobs of a topic, the latest first. Without the plus, the topic's number would be compared as that of a column, and not be looked
+/// The ids of the oldest dead jobs of a topic. Without the plus, the topic's number would be compared as that of a column, and not be looked
 /// for in the index.
-const LIST: &str = concat!(
-    "SELECT ",
-    job_columns!(),
-    ", dead_since FROM job_rows
+const OLDEST_IDS: &str = "SELECT id, dead_since FROM job_rows
      WHERE number >> 43 = (SELECT +number FROM topics WHERE tenant = ?1 AND topic = ?2) AND dead_since IS NOT NULL
-     ORDER BY dead_since DESC, id DESC LIMIT ?3 OFFSET ?4"
-);
+     ORDER BY dead_since, id LIMIT ?3";
 
 /// A dead job of a topic, by its id.
 const FIND: &str = "SELECT number, priority, attempts, unique_value, unique_window_ms, key, slot FROM job_rows
@@ -106,15 +99,24 @@ impl Sweep for EmbeddedStore {
         }
         Ok(dropped)
     }
+
+    async fn oldest_dead(&self, topic: &TopicId, limit: usize) -> Result<Vec<(Timestamp, JobId)>, StoreError> {
+        let (topic, limit) = (topic.clone(), limited(limit.min(PAGE_JOBS)));
+        self.read("look for the oldest dead jobs", move |connection, _| {
+            let mut select = connection.prepare_cached(OLDEST_IDS)?;
+            let mut rows = select.query(params![topic.tenant.as_str(), topic.topic.as_str(), limit])?;
+            let mut oldest = Vec::new();
+            while let Some(row) = rows.next()? {
+                oldest.push((at(row.get("dead_since")?), read_id(row)?));
+            }
+            Ok(oldest)
+        })
+        .await
+    }
 }
 
 #[async_trait]
 impl DeadJobs for EmbeddedStore {
-    async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
-        let topic = topic.clone();
-        self.read_list("list dead jobs", move |connection, _| list(connection, &topic, skip, limit)).await
-    }
-
     async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         self.each_dead("respawn dead jobs", topic, ids, |work, topic, id| work.respawn(topic, id)).await
     }
@@ -168,23 +170,6 @@ fn topics(mut rows: Rows<'_>, tenant: &Name) -> Done<Vec<TopicId>> {
         topics.push(topic(row, tenant)?);
     }
     Ok(topics)
-}
-
-fn list(connection: &Connection, topic: &TopicId, skip: usize, limit: usize) -> Done<Vec<DeadJob>> {
-    let mut select = connection.prepare_cached(LIST)?;
-    let mut rows = select.query(params![topic.tenant.as_str(), topic.topic.as_str(), limited(limit), limited(skip)])?;
-    let (mut dead, mut room) = (Vec::new(), ByteBudget::of(PAGE_BYTES));
-    while let Some(row) = rows.next()?
-        && room.take(stored_bytes(row)?)
-    {
-        dead.push(read(row, topic)?);
-    }
-    Ok(dead)
-}
-
-fn read(row: &Row<'_>, topic: &TopicId) -> Done<DeadJob> {
-    let (job, known) = (show_job(row, topic)?, Known::read(row)?);
-    Ok(DeadJob { job, since: at(row.get("dead_since")?), attempts: known.attempts, failure: known.failure })
 }
 
 /// What is remembered of a dead job that is deleted.

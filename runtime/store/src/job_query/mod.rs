@@ -37,8 +37,8 @@ use super::list::StateFilter;
 use gristmill_core::job::{JobId, Name};
 use gristmill_core::time::Timestamp;
 
-/// What a job must be: all conditions of a query.
-#[derive(Debug, Clone)]
+/// What a job must be: all conditions of a query. The default one has none: every job fits.
+#[derive(Debug, Clone, Default)]
 pub struct JobQuery {
     conditions: Vec<Condition>,
     /// Those about payloads.

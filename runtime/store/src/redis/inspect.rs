@@ -11,13 +11,11 @@ use super::keys::{Keys, all_behind, behind_of_key, counter, slots_field};
 use super::record::{read_failure, read_result};
 use super::script::{Call, script};
 use super::store::{Partition, SCRIPT_JOBS};
-use crate::batch::ByteBudget;
 use crate::budget::BudgetUse;
 use crate::clock::NEVER;
-use crate::list::PAGE_BYTES;
 use crate::turns::ahead_by_turns;
 use crate::workflows::SHOWN;
-use crate::{AHEAD, BehindKey, DeadJob, JobState, JobView, LimitReached, Pause, StoreError, TopicCounts};
+use crate::{AHEAD, BehindKey, JobState, JobView, LimitReached, Pause, StoreError, TopicCounts};
 use gristmill_core::job::{Job, JobId, Name, Payload, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::TenantFleetLimits;
@@ -170,50 +168,6 @@ impl Partition {
 }
 
 impl Partition {
-    pub(super) async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
-        const DOING: &str = "list dead jobs";
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        let keys = self.keys(&topic.tenant);
-        let mut ask = pipe();
-        let skip = skip.min(i64::MAX as usize);
-        let last = skip.saturating_add(limit - 1).min(i64::MAX as usize);
-        ask.cmd("ZREVRANGE").arg(keys.dead(&topic.topic)).arg(skip).arg(last).arg("WITHSCORES");
-        let (found,): (Vec<(String, u64)>,) = self.link.query(DOING, &ask).await?;
-        if found.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut ask = pipe();
-        for (id, _) in &found {
-            ask.cmd("HSTRLEN").arg(keys.jobs()).arg(id).cmd("HSTRLEN").arg(keys.failures()).arg(id);
-        }
-        let sizes: Vec<usize> = self.link.query(DOING, &ask).await?;
-        let (sizes, _) = sizes.as_chunks::<2>();
-        let mut room = ByteBudget::of(PAGE_BYTES);
-        let fitting = found.iter().zip(sizes).take_while(|(_, [job, failure])| room.take(job + failure));
-        let ids: Vec<&String> = fitting.map(|((id, _), _)| id).collect();
-        let mut ask = pipe();
-        for key in [keys.jobs(), keys.claims(), keys.failures()] {
-            ask.cmd("HMGET").arg(key).arg(&ids);
-        }
-        type Parts = (Vec<Bytes>, Vec<Option<String>>, Vec<Bytes>);
-        let (stored, claims, failures): Parts = self.link.query(DOING, &ask).await?;
-        let parts = found.iter().zip(stored).zip(claims.iter().zip(failures));
-        // Deleted between the two questions: no longer dead.
-        Ok(parts
-            .filter_map(|(((id, since), stored), (claim, failure))| {
-                let (id, stored): (JobId, _) = (id.parse().ok()?, stored?);
-                Some(DeadJob {
-                    job: envelope::show(topic, id, &stored),
-                    since: Timestamp::from_millis(*since),
-                    attempts: parse_claim(claim.as_deref().unwrap_or_default()).1,
-                    failure: failure.as_deref().and_then(read_failure),
-                })
-            })
-            .collect())
-    }
-
     pub(super) async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         const DOING: &str = "respawn dead jobs";
         let keys = self.keys(&topic.tenant);

@@ -9,8 +9,9 @@ use super::keys::Keys;
 use super::script::{Call, script};
 use super::store::{Partition, by_tenant, in_order};
 use crate::clock::wait_ms;
+use crate::list::PAGE_JOBS;
 use crate::{DeadLimits, IDLE_TOPICS, StoreError, Sweepable};
-use gristmill_core::job::{Name, TopicId};
+use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
 const DOING: &str = "sweep";
@@ -66,6 +67,19 @@ impl Partition {
             }
         }
         Ok(in_order(answers))
+    }
+
+    pub(crate) async fn oldest_dead(
+        &self,
+        topic: &TopicId,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, JobId)>, StoreError> {
+        let Some(last) = limit.min(PAGE_JOBS).checked_sub(1) else { return Ok(Vec::new()) };
+        let mut ask = pipe();
+        ask.cmd("ZRANGE").arg(self.keys(&topic.tenant).dead(&topic.topic)).arg(0).arg(last).arg("WITHSCORES");
+        let (found,): (Vec<(String, u64)>,) = self.link.query("look for the oldest dead jobs", &ask).await?;
+        let read = |(id, since): (String, u64)| Some((Timestamp::from_millis(since), id.parse().ok()?));
+        Ok(found.into_iter().filter_map(read).collect())
     }
 }
 

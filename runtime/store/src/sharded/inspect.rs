@@ -10,7 +10,7 @@ use super::store::ShardedStore;
 use super::work::in_time;
 use crate::joined;
 use crate::parts::{Asking, Parts};
-use crate::{Control, DeadJob, DeadJobs, Heartbeat, JobView, Query, StoreError, TopicCounts};
+use crate::{Control, Heartbeat, JobView, Query, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 
 impl ShardedStore {
@@ -85,21 +85,6 @@ impl ShardedStore {
 }
 
 impl ShardedStore {
-    /// Of a tenant whose jobs are in several shards, each shard is asked from its first dead job on.
-    pub(crate) async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
-        let map = self.map();
-        let (shards, current) = map.placed(&topic.tenant)?;
-        if !shards.is_moving {
-            return current.dead(topic, skip, limit).await;
-        }
-        let end = skip.saturating_add(limit);
-        let ask = |shard: Arc<Shard>| async move {
-            let shard = &shard;
-            joined::dead_until(end, |skip, limit| shard.dead(topic, skip, limit)).await
-        };
-        Ok(joined::dead_between(self.ask(Asking::Answer, topic, ask).await?, skip, limit))
-    }
-
     /// Pauses the topic in every shard of a moving tenant. Resumes it in the current one only: what is elsewhere moves there.
     pub(crate) async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> {
         let lock = self.change_lock(&topic.tenant);

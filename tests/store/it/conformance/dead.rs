@@ -1,14 +1,14 @@
 //! Dead jobs: listed, brought back, deleted.
 
-use gristmill_core::job::JobId;
+use gristmill_core::job::{JobId, TopicId};
 use gristmill_core::outcome::{Reason, Verdict};
-use gristmill_store::{JobState, Settled};
+use gristmill_core::time::Timestamp;
+use gristmill_store::{JobQuery, JobState, JobView, Scanned, Settled, StateFilter, scan};
 use gristmill_store_tests::test_store::{TestStore, failure, foreign, job, retry, topic};
 
 super::cases![
-    dead_jobs_are_listed_latest_first_in_pages,
-    jobs_that_died_in_the_same_millisecond_are_listed_by_id,
-    dead_jobs_are_listed_by_topic,
+    the_oldest_dead_jobs_of_a_topic_are_found,
+    of_jobs_that_died_in_the_same_millisecond_the_first_by_id_is_the_oldest,
     a_respawned_job_has_all_attempts_before_it_and_keeps_its_fence,
     a_respawned_job_knows_no_failure,
     only_dead_jobs_of_the_topic_are_respawned,
@@ -16,34 +16,43 @@ super::cases![
     only_dead_jobs_are_deleted,
     a_deleted_job_is_gone_and_its_id_is_free,
     ; in_order:
-    a_page_of_dead_jobs_is_bounded_in_bytes,
     a_respawned_job_joins_the_end,
 ];
+
+/// The dead jobs of `mail`, as they are listed.
+pub(super) async fn dead_jobs(queue: &TestStore) -> Vec<JobView> {
+    let (mail, mut all) = (topic("mail"), Vec::new());
+    let mut most = Scanned::at_most(usize::MAX, usize::MAX);
+    scan(&*queue.store, (&mail, StateFilter::Dead), None, &JobQuery::default(), &mut most, |view| all.push(view))
+        .await
+        .unwrap();
+    all
+}
 
 async fn respawn(queue: &TestStore, ids: &[JobId]) -> Vec<bool> {
     queue.store.respawn(&topic("mail"), ids).await.unwrap()
 }
 
-async fn page(queue: &TestStore, skip: usize, limit: usize) -> Vec<JobId> {
-    let dead = queue.store.dead(&topic("mail"), skip, limit).await.unwrap();
-    dead.into_iter().map(|dead| dead.job.spec.id).collect()
+async fn oldest(queue: &TestStore, of: &TopicId, limit: usize) -> Vec<(Timestamp, JobId)> {
+    queue.store.oldest_dead(of, limit).await.unwrap()
 }
 
-async fn dead_jobs_are_listed_latest_first_in_pages(queue: TestStore) {
+async fn the_oldest_dead_jobs_of_a_topic_are_found(queue: TestStore) {
     let mut buried = Vec::new();
     for _ in 0..5 {
-        buried.insert(0, queue.dead().await.lease.job);
+        buried.push((queue.now(), queue.dead().await.lease.job));
         queue.pass(1);
     }
-    assert_eq!(page(&queue, 0, 2).await, buried[..2]);
-    assert_eq!(page(&queue, 2, 9).await, buried[2..]);
-    assert_eq!(page(&queue, 0, usize::MAX).await, buried);
-    assert!(page(&queue, 5, 9).await.is_empty());
-    assert!(page(&queue, usize::MAX, 9).await.is_empty());
-    assert!(page(&queue, 0, 0).await.is_empty());
+    for (limit, count) in [(0, 0), (2, 2), (5, 5), (usize::MAX, 5)] {
+        assert_eq!(oldest(&queue, &topic("mail"), limit).await, buried[..count], "{limit} of them");
+    }
+    assert!(oldest(&queue, &topic("audit"), 9).await.is_empty());
+    assert!(oldest(&queue, &foreign("mail").spec.topic, 9).await.is_empty());
+    respawn(&queue, &[buried.remove(0).1]).await;
+    assert_eq!(oldest(&queue, &topic("mail"), 9).await, buried);
 }
 
-async fn jobs_that_died_in_the_same_millisecond_are_listed_by_id(queue: TestStore) {
+async fn of_jobs_that_died_in_the_same_millisecond_the_first_by_id_is_the_oldest(queue: TestStore) {
     for id in ["b", "c", "a"] {
         let mut job = job("mail");
         job.spec.id = id.parse().unwrap();
@@ -51,13 +60,7 @@ async fn jobs_that_died_in_the_same_millisecond_are_listed_by_id(queue: TestStor
         let claim = queue.claim_one().await;
         queue.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await;
     }
-    assert_eq!(page(&queue, 0, 9).await, ["c", "b", "a"].map(|id| id.parse().unwrap()));
-}
-
-async fn dead_jobs_are_listed_by_topic(queue: TestStore) {
-    queue.dead().await;
-    assert!(queue.store.dead(&topic("audit"), 0, 9).await.unwrap().is_empty());
-    assert!(queue.store.dead(&foreign("mail").spec.topic, 0, 9).await.unwrap().is_empty());
+    assert_eq!(oldest(&queue, &topic("mail"), 2).await, ["a", "b"].map(|id| (queue.now(), id.parse().unwrap())));
 }
 
 async fn a_respawned_job_has_all_attempts_before_it_and_keeps_its_fence(queue: TestStore) {
@@ -112,8 +115,8 @@ async fn a_job_may_die_again(queue: TestStore) {
     let third = queue.claim_one().await;
     assert_eq!((third.attempt, third.lease.delivery), (2, 3));
     queue.settle(&third, Verdict::Bury(failure(Reason::Limit))).await;
-    let dead = queue.store.dead(&topic("mail"), 0, 9).await.unwrap().pop().unwrap();
-    assert_eq!((dead.attempts, dead.failure), (2, Some(failure(Reason::Limit))));
+    let dead = dead_jobs(&queue).await.pop().unwrap();
+    assert_eq!((dead.attempts, dead.last_failure), (2, Some(failure(Reason::Limit))));
     assert_eq!((queue.total("dead-trap").await, queue.total("dead-limit").await), (1, 1));
 }
 
@@ -141,19 +144,4 @@ async fn a_deleted_job_is_gone_and_its_id_is_free(queue: TestStore) {
     queue.push(&[again]).await;
     let again = queue.claim_one().await;
     assert_eq!((again.attempt, again.previous, again.checkpoint), (1, None, None));
-}
-
-async fn a_page_of_dead_jobs_is_bounded_in_bytes(queue: TestStore) {
-    for _ in 0..3 {
-        let mut job = job("mail");
-        job.spec.body.data = vec![7; 3 << 20];
-        queue.push(&[job]).await;
-        let claim = queue.claim(1).await.pop().unwrap();
-        queue.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await;
-        queue.pass(1);
-    }
-    for skip in 0..3 {
-        assert_eq!(page(&queue, skip, 10).await.len(), 1, "after {skip}");
-    }
-    assert!(page(&queue, 3, 10).await.is_empty());
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::dead::dead_jobs;
 use gristmill_core::bill::{BillLine, Cost, Day};
 use gristmill_core::job::{JobId, NewJob, Priority, WorkerId};
 use gristmill_core::outcome::{Reason, StateChange, Verdict};
@@ -159,8 +160,7 @@ async fn a_store_in_which_much_has_happened_has_no_damage(queue: TestStore) {
             Settlement { follow_ups, ..Settlement::of(claim, verdict, Duration::from_secs(60)) }
         });
         queue.store.settle(&ends.collect::<Vec<_>>()).await.unwrap();
-        let dead = queue.store.dead(&topic("mail"), 0, 3).await.unwrap();
-        let dead: Vec<JobId> = dead.into_iter().map(|dead| dead.job.spec.id).collect();
+        let dead: Vec<JobId> = dead_jobs(&queue).await.into_iter().map(|dead| dead.id).collect();
         queue.store.respawn(&topic("mail"), dead.get(..1).unwrap_or_default()).await.unwrap();
         queue.store.delete_dead(&topic("mail"), dead.get(1..2).unwrap_or_default()).await.unwrap();
         let keep = DeadLimits { topic: topic("mail"), keep: 4, retention: Duration::from_secs(5) };

@@ -141,8 +141,9 @@ async fn a_page_of_the_dead_goes_on_within_a_millisecond(queue: TestStore) {
 
 async fn jobs_are_listed_by_topic(queue: TestStore) {
     queue.push(&[job("audit"), foreign("mail"), delayed("audit", 10)]).await;
-    queue.push(&[job("audit")]).await;
-    queue.claim_as(&worker(), "audit", 1).await;
+    queue.push(&[job("audit"), job("audit")]).await;
+    let mut claims = queue.claim_as(&worker(), "audit", 2).await.claims;
+    queue.settle(&claims.pop().unwrap(), Verdict::Bury(failure(Reason::Trap))).await;
     for place in StateFilter::ALL {
         assert_eq!(page(&queue, place, None, 10).await, Page::default(), "{}", place.as_str());
     }
@@ -173,6 +174,14 @@ async fn a_page_ends_where_it_would_become_too_long(queue: TestStore) {
     let first = page(&queue, StateFilter::Ready, None, 10).await;
     assert_eq!(of(&first), [jobs[0].spec.id.clone()]);
     assert_eq!(rest(&queue, StateFilter::Ready, &first, 10).await, ids(&jobs[1..]));
+    for _ in 0..3 {
+        let claim = queue.claim(1).await.pop().unwrap();
+        queue.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await;
+        queue.pass(1);
+    }
+    let first = page(&queue, StateFilter::Dead, None, 10).await;
+    assert_eq!(of(&first), [jobs[2].spec.id.clone()]);
+    assert_eq!(rest(&queue, StateFilter::Dead, &first, 10).await, ids([&jobs[1], &jobs[0]]));
 }
 
 async fn claims_between_pages_neither_repeat_nor_skip_a_ready_job(queue: TestStore) {

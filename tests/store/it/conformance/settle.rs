@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::dead::dead_jobs;
 use gristmill_core::job::Payload;
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill_store::{JobState, Settled, Settlement};
@@ -91,9 +92,9 @@ async fn a_buried_job_is_dead_with_its_failure(queue: TestStore) {
     queue.pass(7);
     assert_eq!(queue.settle(&second, Verdict::Bury(failure(Reason::Timeout))).await, Settled::Done);
     assert_eq!(queue.state(&first.lease.job).await, Some(JobState::Dead { since: queue.now() }));
-    let dead = queue.store.dead(&topic("mail"), 0, 10).await.unwrap().pop().unwrap();
-    assert_eq!((dead.attempts, dead.since), (2, queue.now()));
-    assert_eq!((dead.failure, dead.job), (Some(failure(Reason::Timeout)), (*first.job).clone()));
+    let dead = dead_jobs(&queue).await.pop().unwrap();
+    assert_eq!((dead.attempts, dead.state), (2, JobState::Dead { since: queue.now() }));
+    assert_eq!((dead.last_failure, dead.job), (Some(failure(Reason::Timeout)), Some((*first.job).clone())));
     assert_eq!((queue.places().await, queue.total("dead-timeout").await), ([0, 0, 0, 1], 1));
     assert!(queue.claim(1).await.is_empty());
 }

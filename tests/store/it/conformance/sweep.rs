@@ -35,8 +35,8 @@ async fn sweep(queue: &TestStore, keep: u64, retention_ms: u64) -> u64 {
 }
 
 async fn dead(queue: &TestStore) -> Vec<JobId> {
-    let dead = queue.store.dead(&topic("mail"), 0, 10_000).await.unwrap();
-    dead.into_iter().map(|dead| dead.job.spec.id).collect()
+    let oldest = queue.store.oldest_dead(&topic("mail"), 1000).await.unwrap();
+    oldest.into_iter().rev().map(|(_, id)| id).collect()
 }
 
 async fn dead_jobs_over_age_are_dropped(queue: TestStore) {

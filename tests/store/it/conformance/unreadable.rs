@@ -2,6 +2,7 @@
 //!
 //! Only for stores into which a test can write past the store.
 
+use super::dead::dead_jobs;
 use gristmill_core::job::JobId;
 use gristmill_store::{Imported, JobState, StoredJob};
 use gristmill_store_tests::test_store::{Kind, TestStore, delayed, job, tenant, topic};
@@ -44,8 +45,8 @@ async fn moves_as_it_is_stored(kind: Kind) {
     assert_eq!(to.migrate().await.moved, 1);
     assert_eq!(to.claim(10).await.len(), 1);
     assert_eq!(to.places().await, [0, 0, 1, 2]);
-    let dead = to.store.dead(&topic("mail"), 0, 10).await.unwrap();
-    let codes: Vec<String> = dead.into_iter().map(|dead| dead.failure.unwrap().detail.code).collect();
+    let dead = dead_jobs(&to).await;
+    let codes: Vec<String> = dead.into_iter().map(|dead| dead.last_failure.unwrap().detail.code).collect();
     assert_eq!(codes, ["unreadable", "unreadable"]);
 }
 

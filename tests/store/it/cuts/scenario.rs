@@ -233,8 +233,8 @@ impl World {
         }
         let limits = [DeadLimits { topic: topic("mail"), keep: 100, retention: Duration::from_secs(3600) }];
         self.ask(async |store| store.sweep(&limits).await).await;
-        let dead = self.ask(async |store| store.dead(&topic("mail"), 0, 10).await).await;
-        let mut dead: Vec<JobId> = dead.into_iter().map(|dead| dead.job.spec.id).collect();
+        let dead = self.ask(async |store| store.oldest_dead(&topic("mail"), 10).await).await;
+        let mut dead: Vec<JobId> = dead.into_iter().map(|(_, id)| id).collect();
         if let Some(last) = dead.pop() {
             self.ask(async |store| store.delete_dead(&topic("mail"), std::slice::from_ref(&last)).await).await;
             self.note_ended(&last);
@@ -397,8 +397,8 @@ impl World {
             let taken_back = self.reap().await;
             let mut found = taken_back;
             for of in TOPICS {
-                let dead = self.ask(async |store| store.dead(&topic(of), 0, 100).await).await;
-                let dead: Vec<JobId> = dead.into_iter().map(|dead| dead.job.spec.id).collect();
+                let dead = self.ask(async |store| store.oldest_dead(&topic(of), 100).await).await;
+                let dead: Vec<JobId> = dead.into_iter().map(|(_, id)| id).collect();
                 self.ask(async |store| store.respawn(&topic(of), &dead).await).await;
                 for claim in self.claim(&worker(), of, 100).await {
                     let id = claim.lease.job.clone();

@@ -4,25 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gristmill_core::job::{Job, JobId, JobSpec, Name, Payload, TopicId};
+use gristmill_core::time::Timestamp;
 use gristmill_core::token::Token;
 use gristmill_store::{
-    BehindKey, DeadJob, JobState, JobView, LimitReached, Pause, StateFilter, StoredJob, StoredPlace, TopicCounts,
+    BehindKey, JobState, JobView, LimitReached, Pause, StateFilter, StoredJob, StoredPlace, TopicCounts,
 };
 
 use super::plain::{Key, Model, TopicState};
 
 impl Model {
-    pub(super) fn dead(&self, topic: &TopicId) -> Vec<DeadJob> {
-        let mut dead: Vec<DeadJob> = self
-            .jobs
-            .values()
-            .filter_map(|record| {
-                let since = self.dead_since(topic, &record.job.spec.id)?;
-                let (job, failure) = (record.job.clone(), record.failure.clone());
-                (job.spec.topic == *topic).then_some(DeadJob { job, since, attempts: record.attempts, failure })
-            })
-            .collect();
-        dead.sort_by(|a, b| (b.since, &b.job.spec.id).cmp(&(a.since, &a.job.spec.id)));
+    /// The oldest first.
+    pub(super) fn dead(&self, topic: &TopicId) -> Vec<(Timestamp, JobId)> {
+        let ids = self.jobs.values().map(|record| &record.job.spec.id);
+        let mut dead: Vec<_> = ids.filter_map(|id| Some((self.dead_since(topic, id)?, id.clone()))).collect();
+        dead.sort();
         dead
     }
 
@@ -163,7 +158,7 @@ impl Model {
                 let of_topic = running.filter(|record| record.job.spec.topic == *topic);
                 of_topic.map(|record| record.job.spec.id.clone()).collect()
             }
-            StateFilter::Dead => self.dead(topic).into_iter().map(|dead| dead.job.spec.id).collect(),
+            StateFilter::Dead => self.dead(topic).into_iter().rev().map(|(_, id)| id).collect(),
         };
         let views = ids.into_iter().filter_map(|id| self.view(&(topic.tenant.clone(), id)));
         views.map(|view| JobView { result: None, behind: None, rate_of_key: false, checkpoint: None, ..view }).collect()

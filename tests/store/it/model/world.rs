@@ -444,7 +444,7 @@ impl World {
     fn dead(&self, jobs: &[usize]) -> BTreeMap<TopicId, Vec<JobId>> {
         let mut dead: Vec<(TopicId, JobId)> = Vec::new();
         for topic in &self.topics {
-            dead.extend(self.here.model.dead(topic).into_iter().map(|dead| (topic.clone(), dead.job.spec.id)));
+            dead.extend(self.here.model.dead(topic).into_iter().rev().map(|(_, id)| (topic.clone(), id)));
         }
         if dead.is_empty() {
             dead = self.pushed.iter().map(|(_, id)| (self.topics[0].clone(), id.clone())).collect();

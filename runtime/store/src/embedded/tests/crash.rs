@@ -19,7 +19,7 @@ use crate::embedded::work::Work;
 use crate::embedded::{Durability, EmbeddedStore};
 use crate::prelude::*;
 use crate::tests::{bury, delayed, job, retry, tenant, topic, unique, with};
-use crate::{DeadLimits, Settlement};
+use crate::{DeadLimits, Settlement, StateFilter};
 use gristmill_core::job::{Claim, JobId, NewJob, Payload, Priority};
 use gristmill_core::outcome::Verdict;
 
@@ -177,8 +177,8 @@ impl Load {
     }
 
     async fn dead(&self, store: &TestFile, of: &str) -> Vec<JobId> {
-        let dead = store.store.dead(&topic(of), 0, 2).await.unwrap();
-        dead.into_iter().map(|dead| dead.job.spec.id).collect()
+        let dead = store.store.jobs(&topic(of), StateFilter::Dead, None, 2).await.unwrap();
+        dead.jobs.into_iter().map(|dead| dead.id).collect()
     }
 }
 

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
 use super::{Partition, RedisStore};
-use crate::joined::{self, any_of_each, ended_of_each};
+use crate::joined::{any_of_each, ended_of_each};
 use crate::parts::{Asking, Parts};
 use crate::pulled::end_pulled;
-use crate::{Cancelled, Cursor, DeadJob, Heartbeat, ListJobs, Page, StateFilter, StoreError};
+use crate::{Cancelled, Cursor, Heartbeat, ListJobs, Page, StateFilter, StoreError};
 use gristmill_core::job::{JobId, Name, TopicId};
 
 impl RedisStore {
@@ -53,20 +53,6 @@ impl ListJobs for RedisStore {
 }
 
 impl RedisStore {
-    /// Of a topic that is spread, each partition is asked from its first dead job on.
-    pub(crate) async fn dead(&self, topic: &TopicId, skip: usize, limit: usize) -> Result<Vec<DeadJob>, StoreError> {
-        let count = self.map().await?.of_topic(topic);
-        if count == 1 {
-            return self.first().dead(topic, skip, limit).await;
-        }
-        let end = skip.saturating_add(limit);
-        let ask = |partition: Partition| async move {
-            let partition = &partition;
-            joined::dead_until(end, |skip, limit| partition.dead(topic, skip, limit)).await
-        };
-        Ok(joined::dead_between(self.ask_all(count, ask).await?, skip, limit))
-    }
-
     pub(crate) async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let map = self.map().await?;
         let held = self.held_elsewhere(&map, topic, ids).await?;

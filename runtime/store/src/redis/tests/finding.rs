@@ -6,7 +6,7 @@ use super::server::TestRedis;
 use crate::prelude::*;
 use crate::redis::{DEFAULT_PREFIX, RedisStore};
 use crate::tests::{DEAD_AFTER, delayed, failure, job, tenant, topic, worker};
-use crate::{PollTenant, Settled};
+use crate::{PollTenant, Settled, StateFilter};
 use gristmill_core::job::Priority;
 use gristmill_core::outcome::{Reason, Verdict};
 
@@ -53,9 +53,9 @@ async fn an_unreadable_job_is_buried_and_the_others_go_on() {
     let claims = store.claim(10).await;
     assert_eq!(claims.len(), 1);
     assert_eq!(claims[0].job.spec, jobs[1].spec);
-    let dead = crate::DeadJobs::dead(&store.store, &topic("mail"), 0, 10).await.unwrap().pop().unwrap();
-    assert_eq!(dead.job.spec.body.data, b"garbage");
-    let failure = dead.failure.unwrap();
+    let dead = store.store.jobs(&topic("mail"), StateFilter::Dead, None, 10).await.unwrap().jobs.pop().unwrap();
+    assert_eq!(dead.job.unwrap().spec.body.data, b"garbage");
+    let failure = dead.last_failure.unwrap();
     assert_eq!((failure.reason, failure.detail.code.as_str()), (Reason::Rejected, "unreadable"));
 }
 

@@ -9,7 +9,7 @@ use super::waking::next;
 use crate::prelude::*;
 use crate::redis::keys::Keys;
 use crate::tests::{failure, retry, tenant, topic, worker};
-use crate::{JobState, PendingWork, Settled, Signal};
+use crate::{JobState, PendingWork, Settled, Signal, StateFilter};
 use gristmill_core::job::{Claim, Name, Priority};
 use gristmill_core::outcome::{Reason, Verdict};
 
@@ -85,8 +85,8 @@ async fn an_adopted_job_lives_like_any_other() {
     let again = store.claim(1).await.pop().unwrap();
     assert_eq!((&again.job, again.attempt), (&claim.job, 2));
     store.settle(&again, Verdict::Bury(failure(Reason::Trap))).await;
-    let dead = store.store.dead(&topic("mail"), 0, 9).await.unwrap();
-    assert_eq!(dead[0].job, *claim.job);
+    let dead = store.store.jobs(&topic("mail"), StateFilter::Dead, None, 9).await.unwrap().jobs;
+    assert_eq!(dead[0].job, Some((*claim.job).clone()));
 }
 
 /// `{"1": "job-7", "2": "other", "3": 2, "4": "hi", "5": 1799999990}`

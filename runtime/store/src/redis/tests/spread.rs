@@ -168,7 +168,7 @@ async fn jobs_are_found_in_whichever_partition_they_are() {
     assert_eq!((drained.claims.len(), drained.drained), (0, vec![topic("mail")]));
     redis.pass(60_000);
     assert_eq!(redis.migrate().await as u64, places[1]);
-    let dead = redis.store.dead(&topic("mail"), 0, 100).await.unwrap();
+    let dead = redis.store.oldest_dead(&topic("mail"), 100).await.unwrap();
     assert_eq!(dead.len() as u64, places[3]);
 }
 

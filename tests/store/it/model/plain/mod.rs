@@ -447,10 +447,11 @@ impl Model {
     }
 
     pub(in crate::model) fn sweep(&mut self, limits: &DeadLimits) -> u64 {
-        let dead = self.dead(&limits.topic).into_iter().enumerate();
-        let over =
-            dead.filter(|(place, dead)| *place as u64 >= limits.keep || dead.since.plus(limits.retention) <= self.now);
-        let over: Vec<JobId> = over.map(|(_, dead)| dead.job.spec.id).collect();
+        let dead = self.dead(&limits.topic).into_iter().rev().enumerate();
+        let is_over =
+            |place: usize, since: Timestamp| place as u64 >= limits.keep || since.plus(limits.retention) <= self.now;
+        let over: Vec<JobId> =
+            dead.filter(|(place, (since, _))| is_over(*place, *since)).map(|(_, (_, id))| id).collect();
         for id in &over {
             self.delete_dead(&limits.topic, id);
             self.count(&limits.topic, "discarded");
