@@ -6,18 +6,18 @@ use super::exit::{Exit, Usage};
 use super::global::{Global, TopicName};
 use super::{folder, screen, stats};
 use gristmill_core::job::Name;
-use gristmill_store::{Inspect, StoreError, TopicCounts, purge};
+use gristmill_store::{Produce, StoreError, TopicCounts, purge};
 
 /// Jobs that one step of a purge removes.
 const STEP: usize = 10_000;
 
 /// What a purge leaves.
-const STAYS: &str = "its totals and its pause are forgotten, and it is listed again with its next job; what stays until its time is over: unique values with a \
-    window (`gristmill unique`), results that are kept, states of keys (`gristmill state`)";
+const STAYS: &str = "its totals and its pause are forgotten, and it is listed again with its next job; what stays until its time is over: results that are \
+    kept, states of keys (`gristmill state`)";
 
 /// Remove the waiting and dead jobs of a topic, and forget the topic
 ///
-/// Without --yes it only says what would go. Waiting jobs are cancelled. A topic with running jobs is refused. A topic of
+/// Without --yes it only says what would go. Waiting jobs are cancelled, and unique values that are held for a time are free again. A topic with running jobs is refused. A topic of
 /// the manifest or of the handlers folder stays a topic: its totals begin anew, and it is no longer paused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -92,7 +92,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    async fn of(store: &dyn Inspect, counts: &TopicCounts, yes: bool) -> Result<Self, StoreError> {
+    async fn of(store: &dyn Produce, counts: &TopicCounts, yes: bool) -> Result<Self, StoreError> {
         if counts.running > 0 {
             return Ok(Self::Running);
         }

@@ -11,7 +11,7 @@ use gristmill_server::idempotency_value;
 
 /// Say which job holds a unique value, or free one that is held for a time
 ///
-/// Also of a topic that was purged: values that are held for a time stay held.
+/// Also of a topic that was forgotten: one that nothing was heard of for long; a purge frees its values.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,8 +1,8 @@
 //! Removing all that a topic holds.
 
 use super::action::JobAction;
+use super::contract::Produce;
 use super::error::StoreError;
-use super::inspect::Inspect;
 use super::job_query::{JobQuery, Scanned};
 use super::list::StateFilter;
 use gristmill_core::job::TopicId;
@@ -18,15 +18,15 @@ pub struct Purged {
     pub forgotten: bool,
 }
 
-/// Cancels the waiting jobs of a topic, deletes its dead ones, and forgets the topic if no job is left: see
-/// [`Control::forget_topic`](super::Control::forget_topic). Running jobs go on; one that begins to run during the call may be
+/// Cancels the waiting jobs of a topic, deletes its dead ones, and if no job is left forgets the topic, see
+/// [`Control::forget_topic`](super::Control::forget_topic), and frees the unique values that are held for a time. Running jobs go on; one that begins to run during the call may be
 /// marked as cancelled.
 ///
-/// Reads at most `limit` jobs, and about 16 MiB of them. If there are more, call it again. If the future is dropped, the jobs removed so far are gone.
+/// Reads at most `limit` jobs (with 0 only a topic without jobs is forgotten, and no value freed), and about 16 MiB of them. If there are more, call it again. If the future is dropped, the jobs removed so far are gone.
 ///
 /// # Errors
 /// The store is unavailable or refuses. The jobs removed so far are gone.
-pub async fn purge(store: &dyn Inspect, topic: &TopicId, limit: usize) -> Result<Purged, StoreError> {
+pub async fn purge(store: &dyn Produce, topic: &TopicId, limit: usize) -> Result<Purged, StoreError> {
     let (mut purged, mut scanned) = (Purged::default(), Scanned::at_most(limit, limit).of_any_size());
     for (state, action) in [
         (StateFilter::Ready, JobAction::Cancel),
@@ -41,5 +41,8 @@ pub async fn purge(store: &dyn Inspect, topic: &TopicId, limit: usize) -> Result
         *(if state == StateFilter::Dead { &mut purged.dead } else { &mut purged.waiting }) += changed;
     }
     purged.forgotten = store.forget_topic(topic).await?;
+    if purged.forgotten && limit > 0 {
+        while store.free_windows(topic).await? > 0 {}
+    }
     Ok(purged)
 }

@@ -10,7 +10,7 @@ use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::{Name, TopicId};
 
-const LOOK: &str = "Also of a topic that was purged. Write the bytes of the value that are no letters, digits, `-`, `_` or `.` as `%2F`.";
+const LOOK: &str = "Also of a topic that was forgotten. Write the bytes of the value that are no letters, digits, `-`, `_` or `.` as `%2F`.";
 const FREE: &str = "Frees a value that is held for a time, before that is over: the next push of it is stored. One that a job holds until it is done \
     stays held: cancel the job. Write the bytes of the value that are no letters, digits, `-`, `_` or `.` as `%2F`.";
 
