@@ -39,7 +39,7 @@ export function Jobs({ jobs, topics, state, any }) {
   const heads = ['Job', ...(state ? [] : ['State']), state ? WHEN[state][0] : 'When', '#Attempts', runs ? '~Worker' : '~Last failure', '!']
   const rows = jobs.map((view) => {
     const { id, attempts, worker, last_failure: failure, job: { spec } } = view
-    const more = [spec.priority !== 'normal' && `${spec.priority} priority`, spec.key && html`key <${Name} of=${spec.key} most=${24} />`].filter(Boolean)
+    const more = [spec.priority !== 'normal' && `${spec.priority} priority`, spec.key && html`key <${Name} of=${spec.key} />`].filter(Boolean)
     return [
       id,
       html`<${Pick} id=${id} /><${JobLink} tenant=${spec.tenant} id=${id} />${(any || more[0]) && html`<small>${any && html`<span><${TopicLink} of=${spec} most=${24} /></span>`}${more.map((one) => html`<span>${one}</span>`)}</small>`}`,

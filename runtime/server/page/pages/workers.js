@@ -27,7 +27,7 @@ export const workers = {
         kind === 'pull' ? 'pull worker' : kind,
         at ? html`<${Heartbeat} at=${at} />` : '–',
         new Set(places.map(([tenant]) => tenant)).size > 1 ? running : html`<${Count} count=${running} href=${running && toFind(places[0][0], query)} what="running" />`,
-        places.map(([tenant, topic], n) => html`<a href=${toFind(tenant, `${query} topic:${topic}`)}>${topics[n]}</a>`),
+        places.map(([tenant, topic], n) => html`<a href=${toFind(tenant, `${query} topic:${topic}`)}><${Name} of=${topics[n]} /></a>`),
       ]
     })} />`,
 }
