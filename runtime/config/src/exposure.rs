@@ -16,7 +16,12 @@ const STICKY: u32 = 0o1000;
 /// cannot, or if the file cannot be looked at.
 pub fn exposure(path: &Path) -> Option<String> {
     let path = fs::canonicalize(path).ok()?;
-    let mode = fs::metadata(&path).ok()?.mode() & 0o777;
+    let metadata = fs::metadata(&path).ok()?;
+    // A folder, a device or a component is named by mistake, and who reads it says so: no command makes one of them private.
+    if !metadata.is_file() || path.extension().is_some_and(|extension| extension == "wasm") {
+        return None;
+    }
+    let mode = metadata.mode() & 0o777;
     let shown = path.display();
     if mode & OF_OTHERS != 0 {
         return Some(format!("other users can reach {shown} (mode {mode:03o}): run `chmod 600 {shown}`"));
@@ -66,6 +71,10 @@ mod tests {
         for folder_mode in [0o777, 0o770] {
             assert!(exposed(folder_mode, 0o600).unwrap().contains("chmod go-w"), "{folder_mode:o}");
         }
-        assert_eq!(exposure(&folder.path().join("missing")), None);
+        let component = folder.path().join("echo.wasm");
+        fs::write(&component, "").unwrap();
+        for path in [folder.path().join("missing"), folder.path().to_owned(), "/dev/null".into(), component] {
+            assert_eq!(exposure(&path), None, "{}", path.display());
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! `rate`, `burst`, `max-running` and `per-key` of a topic: what all runners may do together.
 
+use std::time::Duration;
+
 use super::ranges;
 use super::read::Section;
 use gristmill_core::topic::{FleetLimits, KeyLimits, OnDead, Rate};
@@ -61,6 +63,9 @@ fn parse(text: &str) -> Result<Rate, String> {
     let (jobs, unit) = text.split_once('/').ok_or("it has no `/`")?;
     let per = Rate::UNITS.iter().find(|(name, _)| *name == unit.trim());
     let (_, per) = per.ok_or_else(|| format!("`{}` is no unit", unit.trim()))?;
+    if let Some(same) = in_whole_jobs(jobs.trim(), *per) {
+        return Err(format!("it is no whole number of jobs: write `{same}`"));
+    }
     match COUNT.parse(jobs.trim()).map_err(|bad| bad.problem)?.try_into() {
         Ok(0) => Err("at a rate of zero no job would ever start: pause the topic instead".into()),
         Ok(jobs @ 1..=Rate::MAX) => Ok(Rate::new(jobs, *per)),
@@ -68,16 +73,33 @@ fn parse(text: &str) -> Result<Rate, String> {
     }
 }
 
+/// The same rate in a longer unit of time, if it is a part of a job in this one: `30/m` for `0.5/s`.
+fn in_whole_jobs(jobs: &str, per: Duration) -> Option<String> {
+    let jobs = jobs.parse::<f64>().ok().filter(|jobs| jobs.is_finite() && jobs.fract() != 0.0)?;
+    let longer = Rate::UNITS.iter().filter(|(_, longer)| *longer > per);
+    longer.map(|(unit, longer)| (unit, jobs * longer.div_duration_f64(per))).find_map(|(unit, jobs)| {
+        let is_whole = jobs >= 1.0 && (jobs - jobs.round()).abs() < 1e-6;
+        is_whole.then(|| format!("{}/{unit}", jobs.round()))
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::super::tests::parse;
+    use super::super::tests::{parse, problems};
     use super::*;
 
     fn limits(text: &str) -> FleetLimits {
         let manifest = parse(&format!("[topics.a]\n{text}"));
         manifest.topics.values().next().map(|topic| topic.fleet).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_rate_below_one_is_written_in_a_longer_unit() {
+        for (rate, written) in [("0.5/s", "30/m"), ("1.5 / m", "90/h"), ("0.01/s", "36/h")] {
+            let problem = problems(&format!("[topics.a]\nrate = \"{rate}\""));
+            assert!(problem.contains(&format!("write `{written}`")), "{problem}");
+        }
+        assert!(problems("[topics.a]\nrate = \"0.1/h\"").contains("is not a number of jobs"));
     }
 
     #[test]

@@ -58,8 +58,10 @@ pub struct Manifest {
     /// Of the tenants that have some.
     pub limits: Arc<BTreeMap<Name, TenantLimits>>,
     pub(super) template: Topic,
-    source: Source,
+    pub(super) source: Source,
     places: BTreeMap<TopicId, Span>,
+    /// Where [journal] and [audit] name their paths.
+    pub(super) log_places: [Option<Span>; 2],
 }
 
 /// Why there is no manifest.
@@ -117,6 +119,7 @@ impl Manifest {
         }
         let problems = Problems::of(source.clone());
         let manifest = Self::read(table.get_ref(), secrets, &source, &problems);
+        manifest.misplaced_logs().into_iter().for_each(|problem| problems.add(problem));
         let problems = problems.into_vec();
         if problems.is_empty() { Ok(manifest) } else { Err(ManifestError::Invalid { problems }) }
     }
@@ -141,6 +144,7 @@ impl Manifest {
             template: topics::template(),
             source: Source { path: path.as_path().into(), text: "".into() },
             places: BTreeMap::new(),
+            log_places: [None, None],
             file: Some(path.clone()),
             path,
         }
@@ -156,8 +160,8 @@ impl Manifest {
         let lmstfy = lmstfy::lmstfy(&mut root, folder, secrets);
         let page = page::page(&mut root);
         let otel = otel::otel(&mut root);
-        let journal = line_file::line_file(&mut root, "journal", folder);
-        let audit = line_file::line_file(&mut root, "audit", folder);
+        let (journal, journal_at) = line_file::line_file(&mut root, "journal", folder).unzip();
+        let (audit, audit_at) = line_file::line_file(&mut root, "audit", folder).unzip();
         let handlers = server::handlers(&mut root, folder);
         let topics::Topics { topics, places, template, limits, placements, spread, stateful, .. } =
             topics::read(&mut root, folder, secrets);
@@ -184,6 +188,7 @@ impl Manifest {
             template,
             source: source.clone(),
             places,
+            log_places: [journal_at, audit_at],
         }
     }
 

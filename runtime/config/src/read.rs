@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::diagnostic::{Diagnostic, Source, Span, did_you_mean};
+use super::paths::unseen;
 use super::ranges::Bounds;
 use gristmill_core::job::Name;
 
@@ -154,8 +155,13 @@ impl<'t> Section<'t> {
         let text = self.string(key, value, "a path")?;
         if text.is_empty() {
             self.problems.add(self.problems.at(value.span(), format!("`{key}` in {} is empty", self.name)));
+        } else if let Some(problem) = unseen(text) {
+            let title = format!("`{key}` in {} is no path", self.name);
+            self.problems.add(self.problems.at(value.span(), title).label(problem));
+        } else {
+            return Some(PathBuf::from(text));
         }
-        (!text.is_empty()).then(|| PathBuf::from(text))
+        None
     }
 
     pub(super) fn name(&mut self, key: &'static str) -> Option<Name> {

@@ -1,9 +1,10 @@
 //! `[store]`: where jobs are. An address is read once, here; all other code sees which kind of store it names.
 
 use std::fmt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::grants;
+use super::paths::{resolved, unseen};
 use super::read::Section;
 use super::redis::{self, RedisSettings};
 
@@ -53,10 +54,10 @@ impl StoreSettings {
         Self { address, durability: Durability::default(), redis: RedisSettings::default() }
     }
 
-    /// Whether both name the same jobs, as far as their texts show. Two stores in memory are two.
+    /// Whether both name the same jobs, as far as their addresses show. Two stores in memory are two.
     pub fn is_same_store(&self, other: &Self) -> bool {
         match (&self.address, &other.address) {
-            (StoreAddress::File(one), StoreAddress::File(other)) => plain(one) == plain(other),
+            (StoreAddress::File(one), StoreAddress::File(other)) => resolved(one) == resolved(other),
             (StoreAddress::Redis(one), StoreAddress::Redis(another)) => {
                 server(one) == server(another) && self.redis.prefix == other.redis.prefix
             }
@@ -69,17 +70,20 @@ impl StoreAddress {
     /// Reads `sqlite:path`, `sqlite::memory:`, `redis://…`, `rediss://…`, `redis+unix://…`, `redis+sentinel://…` or `redis+cluster://…`. A relative path is relative to `folder`.
     ///
     /// # Errors
-    /// It is none of them.
+    /// It is none of them, or has parts that would be ignored.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, BadStoreAddress> {
+        if let Some(problem) = unseen(text) {
+            return Err(BadStoreAddress(problem.into()));
+        }
         if let Some(place) = text.strip_prefix("sqlite:") {
             return sqlite(place, folder);
         }
         match text.split_once("://") {
             Some((
-                "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
-                | "rediss+cluster",
-                _,
-            )) => Ok(Self::Redis(text.to_owned())),
+                kind @ ("redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
+                | "rediss+cluster"),
+                rest,
+            )) => check_options(kind, rest).map(|()| Self::Redis(text.to_owned())),
             Some((kind, _)) if kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
                 Err(BadStoreAddress(format!(
                     "`{kind}` is no kind of store; there are `sqlite:`, `redis://`, `rediss://`, `redis+unix://`, \
@@ -99,9 +103,31 @@ impl StoreAddress {
     }
 }
 
-/// A path without the steps that lead nowhere.
-fn plain(path: &Path) -> PathBuf {
-    path.components().filter(|part| *part != Component::CurDir).collect()
+/// Refuses what the client of a Redis would ignore. `rest`: what follows `kind://`.
+fn check_options(kind: &str, rest: &str) -> Result<(), BadStoreAddress> {
+    if rest.contains('#') {
+        return Err(BadStoreAddress(
+            "`#` means nothing in the address of a Redis; in a password, write it as %23".into(),
+        ));
+    }
+    let Some((_, options)) = rest.split_once('?') else { return Ok(()) };
+    let known: &[&str] = match kind {
+        "redis+unix" => &["db", "user", "pass"],
+        "redis+sentinel" | "rediss+sentinel" => &["sentinel-user", "sentinel-password"],
+        _ => &[],
+    };
+    let mut names = options.split('&').map(|option| option.split_once('=').map_or(option, |(name, _)| name));
+    if names.all(|name| known.contains(&name)) {
+        return Ok(());
+    }
+    Err(BadStoreAddress(match known {
+        [] => format!(
+            "behind `{kind}://` there are no `?` options: the database comes behind a slash, as in \
+             `redis://127.0.0.1:6379/3`, the password before the host (with a `?` as %3F), and the prefix is \
+             `prefix` in the manifest"
+        ),
+        known => format!("behind the `?` of `{kind}://` there are {} only", known.join(", ")),
+    }))
 }
 
 /// Which database of which server an address names: without the user, and with the defaults filled in.
@@ -236,6 +262,15 @@ mod tests {
             ("jobs.db", "sqlite:"),
             ("me:hunter2@db://x", "begins with the kind"),
             ("", "begins with the kind"),
+            ("redis://h:1?db=3", "redis://127.0.0.1:6379/3"),
+            ("rediss://h/0?password=hunter2", "there are no `?` options"),
+            ("redis+cluster://h1,h2?prefix=a", "`prefix` in the manifest"),
+            ("redis+unix:///run/redis.sock?db=3&prefix=a", "db, user, pass only"),
+            ("redis+sentinel://h/main?password=hunter2", "sentinel-user, sentinel-password only"),
+            ("redis://h/0#hunter2", "%23"),
+            ("sqlite:jobs.db ", "blank"),
+            ("sqlite:jobs.db\r", "control character"),
+            ("redis://h/0\n", "control character"),
         ];
         for (text, part) in bad {
             let problem = parse(text).unwrap_err();

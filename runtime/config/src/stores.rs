@@ -161,8 +161,12 @@ mod tests {
 
     #[test]
     fn two_names_of_one_store_are_distinguished_from_two_stores() {
+        let absolute = std::path::absolute("gristmill.db").unwrap();
+        let absolute = &*format!("sqlite://{}", absolute.display());
         let same = [
             ("sqlite:gristmill.db", "", "sqlite:./gristmill.db", ""),
+            ("sqlite:gristmill.db", "", "sqlite:handlers/../gristmill.db", ""),
+            ("sqlite:gristmill.db", "", absolute, ""),
             ("redis://db", "", "redis://me:hunter2@db:6379/0", ""),
             ("redis://db/1", "prefix = \"a\"", "redis://db:6379/1", "prefix = \"a\""),
         ];

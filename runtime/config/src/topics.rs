@@ -127,6 +127,10 @@ impl Topics {
             let mut topic = Topic { id: id.clone(), handler: own, ..template.clone() };
             let place = section.value("handler").map_or(span, |value| value.span());
             if let Some(handler) = section.name("handler") {
+                if let Some(stem) = handler.as_str().strip_suffix(".wasm") {
+                    let title = format!("`{handler}` is the name of a file, and `handler` is one without `.wasm`");
+                    section.problems().report(place.clone(), title, format!("write handler = \"{stem}\""));
+                }
                 topic.external = handler.as_str() == EXTERNAL;
                 topic.handler = handler;
             }

@@ -132,18 +132,24 @@ impl Scale {
             ("", _) => Err(format!("it needs a unit, as in `{number}s`")),
             (_, None) => Err(format!("`{unit}` is too much")),
             (_, Some(_)) => {
-                let hint = self.meant(unit).map(|name| format!(", did you mean `{name}`?")).unwrap_or_default();
+                let hint = self.meant(unit).map(|names| format!(", did you mean `{names}`?")).unwrap_or_default();
                 Err(format!("`{unit}` is no unit{hint}"))
             }
         }
     }
 
-    /// The unit in another case, spelled out (`min`, `sec`), or with a typing mistake.
-    fn meant(&self, unit: &str) -> Option<&'static str> {
+    /// The unit in another case, without its `B`, spelled out (`min`, `sec`), or with a typing mistake.
+    fn meant(&self, unit: &str) -> Option<String> {
         let names = || self.units.iter().map(|(name, _)| *name);
         let same = names().find(|name| name.eq_ignore_ascii_case(unit));
         let spelled_out = || names().filter(|name| unit.starts_with(name)).max_by_key(|name| name.len());
-        same.or_else(|| nearest(unit, names())).or_else(spelled_out)
+        let lower = unit.to_ascii_lowercase();
+        let begins = |name: &&str| name.ends_with('B') && name.to_ascii_lowercase().starts_with(&lower);
+        let cut_off: Vec<_> = names().filter(begins).collect();
+        if same.is_none() && !cut_off.is_empty() {
+            return Some(cut_off.join("` or `"));
+        }
+        same.or_else(|| nearest(unit, names())).or_else(spelled_out).map(str::to_owned)
     }
 
     fn bad(&'static self, text: &str, problem: &str) -> BadQuantity {
@@ -297,6 +303,8 @@ mod tests {
             (&DURATION, "1.0001s", "its fraction is too fine"),
             (&DURATION, "1..5s", "its number cannot be read"),
             (&SIZE, "64mib", "did you mean `MiB`?"),
+            (&SIZE, "64Mi", "did you mean `MiB`?"),
+            (&SIZE, "64M", "did you mean `MiB` or `MB`?"),
             (&SIZE, "1MiB5B", "more than one part"),
             (&SIZE, "99999999999GiB", "too large"),
             (&COUNT, "2g", "did you mean `G`?"),

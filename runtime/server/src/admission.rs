@@ -34,6 +34,7 @@ impl From<Refused> for Problem {
             | Refused::Due { .. }
             | Refused::Seconds { .. }
             | Refused::Ttl
+            | Refused::Empty { .. }
             | Refused::After { .. }
             | Refused::Reserved { .. } => Code::BadRequest,
         };

@@ -227,7 +227,7 @@ async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Exit> {
         if global.json {
             screen::document(&serde_json::to_value(&aborted)?)?;
         }
-        return Ok(Exit::Done);
+        return Ok(if counted.matched > 0 { Exit::Failed } else { Exit::Done });
     }
     match do_it(global, server, &tenant, &counted).await? {
         Some(bulk) => ended(global, &bulk),

@@ -8,18 +8,19 @@ use super::exit::Usage;
 use gristmill_config::{Admission, HandlerSettings, Manifest};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::{Demands, EXTERNAL, RESERVED, Topic};
+use gristmill_runner::handlers::file_at;
 use gristmill_sandbox::{Version, declared_demands};
 
 /// A file of the folder whose name ends in `.wasm`.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
-    /// The handler's name; an error text if the file's name is none.
+    /// The handler's name; an error text if the file's name is none, or what bears it is no file.
     pub(super) name: Result<Name, String>,
     pub(super) bytes: u64,
 }
 
-/// Every component file of the folder, by name. A folder that is not there is empty.
+/// Whatever bears the name of a component in the folder, by name. A folder that is not there is empty.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -37,10 +38,10 @@ pub(super) fn scan(settings: &HandlerSettings) -> anyhow::Result<Vec<Found>> {
         if hidden || path.extension().is_none_or(|extension| extension != "wasm") {
             continue;
         }
-        let metadata = std::fs::metadata(&path).with_context(|| format!("failed to look at {}", path.display()))?;
-        if metadata.is_file() {
-            found.push(Found { name: name_of(&path), bytes: metadata.len(), path });
-        }
+        found.push(match file_at(&path) {
+            Ok(metadata) => Found { name: name_of(&path), bytes: metadata.len(), path },
+            Err(problem) => Found { name: Err(problem), bytes: 0, path },
+        });
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
@@ -96,6 +97,10 @@ fn name_of(path: &Path) -> Result<Name, String> {
 impl Found {
     /// The file's bytes. One over the limit is refused unread.
     pub(super) fn read(&self, limit: u64) -> anyhow::Result<Vec<u8>> {
+        if let Err(problem) = &self.name {
+            // It may be a pipe, which would be waited for.
+            anyhow::bail!("{problem}");
+        }
         if self.bytes > limit {
             let show = |bytes| gristmill_config::units::SIZE.about(bytes);
             anyhow::bail!("the file has {}, over the `component-limit` of {}", show(self.bytes), show(limit));
@@ -115,16 +120,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_visible_wasm_files_are_components() {
+    fn what_is_visible_and_ends_in_wasm_is_a_component_or_says_why_not() {
         let folder = tempfile::tempdir().unwrap();
         let settings = HandlerSettings { folder: folder.path().into(), ..Manifest::default_at(Path::new("")).handlers };
         for name in ["b.wasm", "a.wasm", ".tmp.wasm", "c.txt", "no name.wasm"] {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
         std::fs::create_dir(folder.path().join("d.wasm")).unwrap();
-        let names: Vec<_> = scan(&settings).unwrap().into_iter().map(|found| found.name.ok()).collect();
+        std::os::unix::fs::symlink("missing", folder.path().join("e.wasm")).unwrap();
+        let found = scan(&settings).unwrap();
+        let names: Vec<_> = found.iter().map(|found| found.name.clone().ok()).collect();
         let name = |text: &str| text.parse().ok();
-        assert_eq!(names, [name("a"), name("b"), None]);
+        assert_eq!(names, [name("a"), name("b"), None, None, None]);
+        for (found, says) in found.iter().skip(2).zip(["it is a folder", "it is a link to missing", "a name is"]) {
+            assert!(found.name.as_ref().is_err_and(|problem| problem.contains(says)), "{found:?}");
+        }
     }
 
     #[test]

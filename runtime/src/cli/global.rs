@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use super::exit::Usage;
 use super::screen;
 use super::store::{NoStoreYet, Reached, Way};
-use gristmill_config::{Manifest, ManifestError, StoreAddress, warn_if_exposed};
+use gristmill_config::{Manifest, ManifestError, StoreAddress, unseen, warn_if_exposed};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::token::TokenText;
 use gristmill_server::ServerAddress;
@@ -146,17 +146,20 @@ impl Global {
     }
 
     fn manifest_with(&self, load: fn(&Path) -> Result<Manifest, ManifestError>) -> anyhow::Result<Manifest> {
-        let mut manifest = match &self.manifest {
+        if let Some(path) = &self.manifest {
+            named_well("--manifest (or GRISTMILL_MANIFEST)", &path.to_string_lossy())?;
+        }
+        let manifest = match &self.manifest {
             // It is that of another store.
             _ if self.names_server() => Manifest::default_at(Path::new("")),
             Some(path) => load(path)?,
             None if Path::new(DEFAULT_MANIFEST).exists() => load(Path::new(DEFAULT_MANIFEST))?,
             None => Manifest::default_at(Path::new("")),
         };
-        if let Some(address) = self.named_store()? {
-            manifest.store.address = address;
-        }
-        Ok(manifest)
+        Ok(match self.named_store()? {
+            Some(address) => manifest.with_store(address)?,
+            None => manifest,
+        })
     }
 
     /// The store that the options name, if they do. A relative path is relative to the working directory.
@@ -171,9 +174,15 @@ impl Global {
     /// The token to send to a server.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be read, or an option has characters in it that nobody means.
     pub(super) fn token(&self) -> anyhow::Result<Option<TokenText>> {
-        let Some(path) = &self.token_file else { return Ok(self.token.clone().map(TokenText::from)) };
+        let Some(path) = &self.token_file else {
+            if let Some(token) = &self.token {
+                named_well("--token (or GRISTMILL_TOKEN)", token)?;
+            }
+            return Ok(self.token.clone().map(TokenText::from));
+        };
+        named_well("--token-file (or GRISTMILL_TOKEN_FILE)", &path.to_string_lossy())?;
         let text = std::fs::read_to_string(path);
         let text = text.with_context(|| format!("failed to read the token in {}", path.display()))?;
         warn_if_exposed(path);
@@ -234,6 +243,11 @@ impl Global {
     pub(super) async fn store_alone(&self) -> anyhow::Result<Arc<dyn Produce>> {
         self.store(&self.manifest_without_secrets()?).await
     }
+}
+
+/// Does not repeat the text: it may be a secret.
+fn named_well(option: &str, text: &str) -> Result<(), Usage> {
+    unseen(text).map_or(Ok(()), |problem| Err(Usage(format!("{option} cannot be right: {problem}"))))
 }
 
 #[cfg(test)]

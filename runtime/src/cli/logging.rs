@@ -26,6 +26,28 @@ const WAITING_LINES: usize = 4096;
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// How long the last lines may take.
 const LAST_LINES: Duration = Duration::from_millis(1200);
+/// What log lines of this program call their origin: its crates and modules, and names that are given.
+const ORIGINS: [&str; 19] = [
+    "gristmill_config",
+    "gristmill_core",
+    "gristmill_metrics",
+    "gristmill_runner",
+    "gristmill_sandbox",
+    "gristmill_server",
+    "gristmill_store",
+    "gristmill::access",
+    "gristmill::guest",
+    "gristmill::lmstfy",
+    "gristmill::pull",
+    "gristmill::runner",
+    "gristmill::background",
+    "gristmill::builder",
+    "gristmill::cli",
+    "gristmill::error",
+    "gristmill::gristmill",
+    "gristmill::http",
+    "gristmill::open",
+];
 /// What the lines of one event after the first begin with.
 const INDENT: &str = "\n    ";
 
@@ -94,7 +116,7 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
     let directives: Vec<&str> = text.split(',').map(str::trim).filter(|directive| !directive.is_empty()).collect();
     let is_word = |directive: &&str| !directive.contains(['=', '[']) && !directive.starts_with("gristmill");
     let is_level = |word: &str| {
-        LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) || word.len() == 1 && ("0"..="5").contains(&word)
+        LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) || word.len() == 1 && ("1"..="5").contains(&word)
     };
     if let Some(word) = directives.iter().copied().filter(is_word).find(|word| !is_level(word)) {
         let lower = word.to_lowercase();
@@ -102,6 +124,18 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
         let near = near.or_else(|| nearest(&lower, LEVELS.into_iter()));
         let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
         return Err(format!("`{word}` is no level{near}: levels are {}", LEVELS.join(", ")));
+    }
+    let is_ours = |directive: &&str| {
+        let origin = directive.split(['=', '[']).next().unwrap_or_default();
+        let is_below = |known: &&str| origin.strip_prefix(known).is_some_and(|rest| rest.starts_with("::"));
+        !origin.is_empty() && ORIGINS.iter().any(|known| known.starts_with(origin) || is_below(known))
+    };
+    if !directives.is_empty() && !directives.iter().any(|directive| is_level(directive) || is_ours(directive)) {
+        return Err(format!(
+            "it names no part of this program and no level, so that nothing would be logged: write a level too, as in \
+             `warn,{}`, or a part such as gristmill::runner, gristmill::guest, gristmill::access or gristmill_store",
+            directives.join(",")
+        ));
     }
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }
@@ -208,19 +242,26 @@ mod tests {
         }
         let good = [
             "WARN",
-            "0",
+            "1",
             "",
             "off",
             " info , gristmill::runner=debug ",
             "gristmill_store",
             "warn,hyper=info",
-            "[span]=debug",
+            "info,[span]=debug",
+            "gristmill=debug",
+            "gristmill_store::redis=trace,h2=debug",
+            "gristmill::guest[x]=debug",
         ];
         for text in good {
             assert!(filter(text).is_ok(), "{text}: {:?}", filter(text));
         }
         assert_eq!(filter(" gristmill=debug , warn").unwrap().to_string(), "gristmill=debug,warn");
         assert!(filter("gristmill=warning").is_err());
+        assert!(filter("0").is_err_and(|problem| problem.contains("levels are off")));
+        for nothing in ["gristmill::runer=info", "gristmill_stor_e", "h2=debug", "[x]=debug"] {
+            assert!(filter(nothing).is_err_and(|problem| problem.contains("nothing would be logged")), "{nothing}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ const STAYS: &str = "its totals and its pause are forgotten, and it is listed ag
 
 /// Remove the waiting and dead jobs of a topic, and forget the topic
 ///
-/// Without --yes it only says what would go. Waiting jobs are cancelled, and unique values that are held for a time are free again. A topic with running jobs is refused. A topic of
+/// Without --yes it only says what would go, and ends with exit code 1. Waiting jobs are cancelled, and unique values that are held for a time are free again. A topic with running jobs is refused. A topic of
 /// the manifest or of the handlers folder stays a topic: its totals begin anew, and it is no longer paused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -63,7 +63,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     for counts in &topics {
         let outcome = Outcome::of(&*store, counts, args.yes).await?;
         outcome.show(global, counts)?;
-        if matches!(outcome, Outcome::Running | Outcome::HasJobs { .. }) {
+        if !matches!(outcome, Outcome::Purged { .. }) {
             exit = Exit::Failed;
         }
     }

@@ -68,13 +68,13 @@ struct Create {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     description: String,
     /// For how long it is good [default: until it is revoked]
-    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = some_time)]
     expires: Option<Duration>,
     /// How many requests a second it allows, in each server [default: no limit]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = some)]
     requests_per_second: Option<NonZero<u32>>,
     /// How many of them may come at once [default: those of a second]
-    #[arg(long, value_name = "N", requires = "requests_per_second")]
+    #[arg(long, value_name = "N", value_parser = some, requires = "requests_per_second")]
     burst: Option<NonZero<u32>>,
 }
 
@@ -101,6 +101,19 @@ async fn make(global: &Global, create: Create) -> anyhow::Result<Exit> {
         TokenAdded::MakerGone => anyhow::bail!("the token that GRISTMILL_TOKEN or --token names was revoked meanwhile"),
         TokenAdded::TooMany => anyhow::bail!("there are {TOKENS_PER_TENANT} tokens already: revoke some first"),
     }
+}
+
+fn some_time(text: &str) -> Result<Duration, String> {
+    match units::duration(text).map_err(|wrong| wrong.to_string())? {
+        Duration::ZERO => Err("the token would be good at no time: name at least 1ms, or leave --expires out".into()),
+        time => Ok(time),
+    }
+}
+
+fn some(text: &str) -> Result<NonZero<u32>, String> {
+    let number = text.parse::<u32>().map_err(|error| error.to_string())?;
+    NonZero::new(number)
+        .ok_or_else(|| "it would allow no request at all: name at least 1, or leave the option out".into())
 }
 
 impl Create {
@@ -215,4 +228,16 @@ async fn disable(global: &Global, store: &dyn Produce) -> anyhow::Result<Exit> {
         screen::note("there are tokens: revoke them first; see `gristmill token list`");
     }
     Ok(if lifted { Exit::Done } else { Exit::Failed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_allows_nothing_is_refused_in_words() {
+        assert_eq!((some_time("1ms"), some("1")), (Ok(Duration::from_millis(1)), Ok(NonZero::<u32>::MIN)));
+        assert!(some_time("0s").is_err_and(|problem| problem.contains("leave --expires out")));
+        assert!(some("0").is_err_and(|problem| problem.contains("name at least 1")));
+    }
 }

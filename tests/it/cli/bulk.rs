@@ -28,10 +28,11 @@ async fn a_bulk_action_is_shown_and_then_done_by_the_server() {
     let _server = project.serve().await;
 
     let asked = project.run(&["bulk", "start", "cancel", QUERY]);
-    assert_eq!(asked.done(), "");
+    assert_eq!(asked.ended(1).text(), "");
     assert!(asked.err.starts_with("5 of 6 jobs fit\n  a  parking  ready\n"), "{}", asked.err);
     assert!(asked.err.contains("nothing was changed: add --yes"), "{}", asked.err);
-    assert_eq!(left(&project), 6);
+    let document = project.run(&["erase", QUERY, "--json"]).ended(1).document();
+    assert_eq!((&document["state"], left(&project)), (&json!("aborted"), 6), "{document}");
     let changed = project.run(&["bulk", "start", "change", QUERY, "--priority", "high", "--delay", "1h", "--yes"]);
     assert_eq!(changed.done(), "changed 5 jobs\n");
     let done = project.run(&["bulk", "start", "cancel", "state:delayed", QUERY, "--yes"]);
@@ -42,8 +43,8 @@ async fn a_bulk_action_is_shown_and_then_done_by_the_server() {
 
     let listed = project.run(&["bulk", "list", "--json"]).ended(0).documents();
     let of = |name: &str| listed.iter().map(|bulk| bulk[name].clone()).collect::<Vec<Value>>();
-    assert_eq!(of("action"), ["delete", "cancel", "change", "cancel"]);
-    assert_eq!(of("state"), ["aborted", "done", "done", "aborted"]);
+    assert_eq!(of("action"), ["delete", "cancel", "change", "erase", "cancel"]);
+    assert_eq!(of("state"), ["aborted", "done", "done", "aborted", "aborted"]);
     let documented = [
         "action",
         "actor",

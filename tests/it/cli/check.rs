@@ -31,6 +31,25 @@ async fn a_good_folder_has_no_problems() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_runner_would_refuse_beside_components_is_named() {
+    let project = project("[journal]\npath = \"missing/attempts.jsonl\"").await;
+    std::fs::create_dir(project.handlers().join("folder.wasm")).unwrap();
+    let said = project.run(&["check"]).ended(1).text();
+    assert!(said.contains("folder.wasm cannot be used\n  it is a folder"), "{said}");
+    assert!(said.contains("failed to open the journal") && said.ends_with("2 problems\n"), "{said}");
+    project.write_manifest("[journal]\npath = \"gristmill.db\"");
+    for command in ["check", "run"] {
+        let said = project.run(&[command]);
+        assert!(
+            said.code != 0 && (said.text() + &said.err).contains("`path` in [journal] is a file of the store"),
+            "{command}"
+        );
+    }
+    let said = project.run(&["stats", "--store", "sqlite:gristmill.db\r"]).ended(2).err.clone();
+    assert!(said.contains("control character"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_bad_component_is_refused_with_its_reason_and_remedy() {
     let project = project("").await;
     let truncated = &std::fs::read(guests::ECHO).unwrap()[..30_000];

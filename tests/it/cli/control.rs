@@ -220,7 +220,7 @@ async fn purged(project: TestProject) {
         project.run(&["push", topic, "--data", "x"].into_iter().chain(more).collect::<Vec<_>>()).done();
     }
     let said = project.run(&["topics", "purge", "ecoh"]);
-    assert_eq!(said.done(), "would remove 1 ready, 1 delayed and 0 dead jobs of `ecoh`, and the topic\n");
+    assert_eq!(said.ended(1).text(), "would remove 1 ready, 1 delayed and 0 dead jobs of `ecoh`, and the topic\n");
     assert!(said.err.contains("nothing was removed: add --yes"), "{}", said.err);
     let listed = || project.run(&["topics", "--json"]).documents();
     let ecoh = |document: &Value| document["topic"] == "ecoh";

@@ -87,6 +87,8 @@ pub enum Refused {
         "the job would be due at {ms} ms since 1970, which is before September 2001: is it in seconds? It is to be in milliseconds"
     )]
     Seconds { ms: u64 },
+    #[error("the {field} is empty (is a variable unset?): write one, or leave it out")]
+    Empty { field: &'static str },
     #[error("the time to live is 0 ms, so the job would never run: name at least 1 ms, or leave it out")]
     Ttl,
     #[error("the job names {names} jobs in `after`, but it may name {AFTER}: put them into a batch, and wait for that")]
@@ -124,7 +126,7 @@ impl Refused {
             Self::Span { .. } => millis(LONGEST),
             Self::Due { .. } => LATEST.as_millis(),
             Self::Seconds { .. } => EARLIEST.as_millis(),
-            Self::Ttl => 1,
+            Self::Ttl | Self::Empty { .. } => 1,
             Self::After { .. } => AFTER as u64,
             Self::Reserved { .. } | Self::UnknownTopic(_) => 0,
         }
@@ -220,6 +222,12 @@ pub fn check_due(due: Due) -> Result<(), Refused> {
 fn check_headers(spec: &JobSpec) -> Result<(), Refused> {
     if let Some(name) = spec.metadata.iter().find_map(|(name, _)| reserved(name)) {
         return Err(Refused::Reserved { name });
+    }
+    let unique = spec.unique.as_ref().map(|unique| &unique.value);
+    for (field, text) in [("key", spec.key.as_ref()), ("unique value", unique)] {
+        if text.is_some_and(String::is_empty) {
+            return Err(Refused::Empty { field });
+        }
     }
     let bytes = spec.header_bytes();
     if bytes > HEADER_BYTES { Err(Refused::Headers { bytes }) } else { Ok(()) }
@@ -342,6 +350,15 @@ mod tests {
         for name in ["predecessor", "predecessorstotal", "my-predecessors"] {
             assert!(admit(name).is_ok(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_key_and_a_unique_value_are_not_empty() {
+        let key = RULES.admit(job(|job| job.spec.key = Some(String::new()))).unwrap_err();
+        let unique = Unique { value: String::new(), window: None };
+        let unique = RULES.admit(job(|job| job.spec.unique = Some(unique))).unwrap_err();
+        assert!(key.to_string().starts_with("the key is empty"), "{key}");
+        assert!(unique.to_string().starts_with("the unique value is empty"), "{unique}");
     }
 
     #[test]

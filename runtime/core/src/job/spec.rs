@@ -117,7 +117,7 @@ pub struct JobSpec {
     #[schemars(default, length(max = PAIRS))]
     pub metadata: Vec<(String, String)>,
     /// Jobs of a topic with the same key run one at a time, in the order in which they became ready, unless `per-key` of the
-    /// topic says otherwise. An empty key is none.
+    /// topic says otherwise. It is not empty.
     pub key: Option<String>,
     /// Which of the topic's ready jobs come first.
     #[schemars(default)]

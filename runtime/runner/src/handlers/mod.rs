@@ -23,5 +23,6 @@ pub use folder::{Folder, Refusal};
 pub use registry::{Available, Code, Handler, HandlerRegistry, TopicHandler};
 pub use reload::Reloader;
 pub use seen::SeenVersion;
+pub use stamp::file_at;
 pub use uploads::{ComponentUploads, UploadError};
 pub use watch::Hints;

@@ -36,7 +36,7 @@ fn nanos(seconds: i64, nanos: i64) -> i128 {
 ///
 /// # Errors
 /// Why what bears its name cannot be read as a file.
-pub(super) fn file_at(path: &Path) -> Result<Metadata, String> {
+pub fn file_at(path: &Path) -> Result<Metadata, String> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => Ok(metadata),
         Ok(metadata) if metadata.is_dir() => Err("it is a folder: give it a name that does not end in .wasm".into()),

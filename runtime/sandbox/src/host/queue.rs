@@ -58,7 +58,11 @@ impl State {
             | NoFollowUp::Foreign(_)
             | NoFollowUp::TooManyLinks
             | NoFollowUp::Refused(
-                Refused::After { .. } | Refused::Reserved { .. } | Refused::Seconds { .. } | Refused::Ttl,
+                Refused::After { .. }
+                | Refused::Reserved { .. }
+                | Refused::Seconds { .. }
+                | Refused::Ttl
+                | Refused::Empty { .. },
             ) => LinkedError::InvalidLinks(no.to_string()),
             NoFollowUp::Refused(refused) => LinkedError::TooLarge(refused.allowed()),
             NoFollowUp::TooMany(most) => LinkedError::TooMany(most),

@@ -15,6 +15,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use url::{Host, Url};
 
+use gristmill_config::unseen;
+
 /// The address of a server: `http://…` or `https://…`, with a path if a proxy serves it below one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerAddress {
@@ -40,6 +42,10 @@ impl FromStr for ServerAddress {
 
     fn from_str(text: &str) -> Result<Self, BadServerAddress> {
         let bad = |problem: &str| BadServerAddress { text: text.into(), problem: problem.into() };
+        // Not left to the reader of URLs, which drops them without a word.
+        if let Some(problem) = unseen(text) {
+            return Err(BadServerAddress { text: text.trim().replace(char::is_control, ""), problem: problem.into() });
+        }
         let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
         let is_tls = match url.scheme() {
             "https" => true,
@@ -151,6 +157,8 @@ mod tests {
             ("redis://127.0.0.1", "neither http:// nor https://"),
             ("https://u:secret@example.org", "by --token-file"),
             ("https://example.org/?a=b", "goes on behind the path"),
+            ("https://example.org\r", "control character"),
+            ("https://example.org ", "a blank"),
         ] {
             let error = text.parse::<ServerAddress>().unwrap_err().to_string();
             assert!(error.contains(problem) && error.contains("write one such as"), "{error}");

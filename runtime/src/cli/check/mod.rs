@@ -47,6 +47,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let checked = check_all(&manifest, found).await?;
     let mut problems: Vec<_> = checked.iter().flat_map(|checked| checked.missing_grants(&manifest)).collect();
     if whole {
+        problems.extend(manifest.unwritable_logs());
         problems.extend(missing_handlers(&manifest, &checked));
     }
     if global.json {

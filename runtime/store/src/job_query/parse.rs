@@ -95,13 +95,23 @@ impl Term {
             if words.is_empty() {
                 return Err("there is no text: write a word, or a condition such as `state:dead`".into());
             }
+            if let Some(remedy) = of_other_languages(chars, &words) {
+                return Err(format!("{remedy}; put quotes around it to look for the word"));
+            }
             return Ok(Condition { is_negated, field: JobField::Anything, test: Test::Word(words) });
         };
+        if name.is_empty() {
+            return Err(format!(
+                "there is no field before `{operator}`: write a condition without blanks, as in `age>1h`"
+            ));
+        }
         let name = text_of(name);
         let quote = "put quotes around a text that is no condition";
         let field = JobField::parse(&name).map_err(|problem| format!("{problem}; {quote}"))?;
         if value.is_empty() {
-            return Err(format!("there is no value behind `{name}{operator}`: write `{name}:*` for any"));
+            return Err(format!(
+                "there is no value behind `{name}{operator}`: write it without a blank, or `{name}:*` for any"
+            ));
         }
         let test = match operator {
             ':' => equality(&field, &name, value)?,
@@ -109,6 +119,19 @@ impl Term {
             _ => bound(&field, &name, Comparison::Greater, Comparison::AtLeast, value)?,
         };
         Ok(Condition { is_negated, field, test })
+    }
+}
+
+/// What to write instead of a word by which other languages join conditions. In quotes it is a word like others.
+fn of_other_languages(chars: &[Char], word: &str) -> Option<&'static str> {
+    if chars.iter().any(|(_, is_quoted)| *is_quoted) {
+        return None;
+    }
+    match word {
+        "AND" => Some("all conditions of a query hold: leave `AND` out"),
+        "OR" => Some("conditions cannot be joined by or: write the values of one field with commas, as in `key:a,b`"),
+        "NOT" => Some("write `-` before the condition in place of `NOT`, as in `-key:a`"),
+        _ => None,
     }
 }
 
