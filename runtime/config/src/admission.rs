@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::limits::TenantLimits;
 use super::manifest::Manifest;
 use gristmill_core::admission::{Refused, Rules, Targets, TenantRules, UnknownTopic};
-use gristmill_core::job::{Name, NewJob, TopicId};
+use gristmill_core::job::{DEFAULT_TENANT, Name, NewJob, TopicId};
 use gristmill_core::topic::Topic;
 use gristmill_core::units::nearest;
 
@@ -31,6 +31,8 @@ pub struct Admission {
     unknown: UnknownTopics,
     /// The most bytes of a body, a result or a checkpoint that any topic takes.
     largest: u64,
+    /// By the handler's name, the first topic whose section names it, so that its file makes none.
+    named: BTreeMap<Name, TopicId>,
     /// The tenant in which any topic may turn out to be a component's, as the folder has not been read yet.
     unread: Option<Name>,
 }
@@ -48,7 +50,10 @@ impl Admission {
             let rules = Rules::of(&topic, of_tenant(&topic.id.tenant));
             targets.entry(topic.id.tenant).or_default().insert(topic.id.topic, rules);
         }
+        // From the last to the first, which stays.
+        let named = manifest.topics.values().rev().filter(|topic| !topic.external && manifest.handlers.auto_topics);
         Self {
+            named: named.map(|topic| (topic.handler.clone(), topic.id.clone())).collect(),
             targets: targets.into_iter().map(|(tenant, targets)| (tenant, Arc::new(targets))).collect(),
             others: Rules::of(&manifest.template, TenantRules::default()),
             limits: Arc::clone(&manifest.limits),
@@ -73,7 +78,11 @@ impl Admission {
     /// The first rule that the job breaks.
     pub fn admit_without_hint(&self, job: NewJob) -> Result<(NewJob, Option<UnknownTopic>), Refused> {
         let topic = &job.spec.topic;
-        let unknown = (!self.is_known(topic)).then(|| UnknownTopic { topic: topic.clone(), near: None });
+        let unknown = (!self.is_known(topic)).then(|| UnknownTopic {
+            topic: topic.clone(),
+            near: None,
+            used_by: self.used_by(topic).cloned(),
+        });
         match unknown {
             Some(unknown) if self.unknown == UnknownTopics::Refuse => Err(unknown.into()),
             unknown => Ok((self.rules(&job.spec.topic).admit(job)?, unknown)),
@@ -126,7 +135,13 @@ impl Admission {
             topics.map(|topic| TopicId { tenant: id.tenant.clone(), topic: topic.clone() }.to_string()).collect();
         topics.sort();
         let near = nearest(&id.to_string(), topics.iter().map(String::as_str)).map(str::to_owned);
-        Some(UnknownTopic { topic: id.clone(), near })
+        Some(UnknownTopic { topic: id.clone(), near, used_by: self.used_by(id).cloned() })
+    }
+
+    /// The topic whose section names the component that would otherwise make this topic, which is unknown.
+    pub fn used_by(&self, id: &TopicId) -> Option<&TopicId> {
+        let is_default = id.tenant.as_str() == DEFAULT_TENANT;
+        self.named.get(&id.topic).filter(|_| is_default && !self.is_known(id))
     }
 
     /// The topics that handlers and pull workers of the tenant may enqueue to.

@@ -41,7 +41,7 @@ pub use http::{HttpSettings, Listen, TlsSettings};
 pub use limits::TenantLimits;
 pub use line_file::LineFileSettings;
 pub use lmstfy::{LmstfySettings, Password};
-pub use manifest::{Manifest, ManifestError};
+pub use manifest::{Manifest, ManifestError, utf8};
 pub use otel::{OtelSettings, Relation};
 pub use page::PageSettings;
 pub use paths::unseen;

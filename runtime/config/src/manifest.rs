@@ -74,6 +74,8 @@ pub enum ManifestError {
         #[source]
         source: std::io::Error,
     },
+    #[error("the manifest {} is no text in UTF-8: {problem}", path.display())]
+    NotUtf8 { path: PathBuf, problem: String },
     /// In the order of the text; at least one.
     #[error("{}", render(problems, false))]
     Invalid { problems: Vec<Diagnostic> },
@@ -276,14 +278,27 @@ fn lines_that_grant(section: &str, lacking: &[Capability]) -> String {
 }
 
 fn text_of(path: &Path) -> Result<String, ManifestError> {
-    std::fs::read_to_string(path).map_err(|source| ManifestError::Read { path: path.into(), source })
+    let bytes = std::fs::read(path).map_err(|source| ManifestError::Read { path: path.into(), source })?;
+    utf8(bytes).map_err(|problem| ManifestError::NotUtf8 { path: path.into(), problem })
+}
+
+/// The text of a manifest.
+///
+/// # Errors
+/// In words: where the first byte is that is none of a text in UTF-8.
+pub fn utf8(bytes: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes().iter().take(good).filter(|byte| **byte == b'\n').count();
+        format!("the first wrong byte is in line {line}: save the file as UTF-8")
+    })
 }
 
 impl ManifestError {
     /// The whole message; with terminal colours if `colour`.
     pub fn render(&self, colour: bool) -> String {
         match self {
-            Self::Read { .. } => self.to_string(),
+            Self::Read { .. } | Self::NotUtf8 { .. } => self.to_string(),
             Self::Invalid { problems } => render(problems, colour),
         }
     }
@@ -291,7 +306,7 @@ impl ManifestError {
     /// What is wrong, each with its place in the file. Empty if the file could not be read.
     pub fn problems(&self) -> &[Diagnostic] {
         match self {
-            Self::Read { .. } => &[],
+            Self::Read { .. } | Self::NotUtf8 { .. } => &[],
             Self::Invalid { problems } => problems,
         }
     }
@@ -306,4 +321,21 @@ fn render(problems: &[Diagnostic], colour: bool) -> String {
         count => format!("the manifest {path} has {count} problems"),
     });
     parts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_byte_that_is_not_utf_8_is_named_by_its_line() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let utf_16: Vec<u8> = "\u{feff}[topics.a]".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for (bytes, line) in [(b"[topics.a]\n# gr\xf6\xdfer\n".to_vec(), 2), (utf_16, 1)] {
+            std::fs::write(file.path(), bytes).unwrap();
+            let said = Manifest::load(file.path()).unwrap_err().to_string();
+            let words = format!("is no text in UTF-8: the first wrong byte is in line {line}: save the file as UTF-8");
+            assert!(said.ends_with(&words), "{said}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::path::ErrorKind;
 use axum::extract::rejection::{BytesRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -273,7 +274,16 @@ impl From<BytesRejection> for Problem {
 
 impl From<PathRejection> for Problem {
     fn from(rejection: PathRejection) -> Self {
-        Self::new(Code::BadRequest, rejection.body_text())
+        let PathRejection::FailedToDeserializePathParams(failed) = &rejection else {
+            return bad(rejection.body_text());
+        };
+        bad(match failed.kind() {
+            ErrorKind::DeserializeError { key, value, message } => {
+                format!("the {key} `{value}` in the path makes no sense: {message}")
+            }
+            ErrorKind::InvalidUtf8InPathParam { key } => format!("the {key} in the path is not UTF-8"),
+            other => format!("the path makes no sense: {other}"),
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::{Instant, timeout_at};
 
@@ -31,6 +31,9 @@ use gristmill_metrics::as_actor;
 
 /// How much more of a body may be in memory at a time, if nothing says how long it is.
 const STEP_BYTES: usize = 256 << 10;
+
+/// Some editors begin a text with it, which says nothing.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Documents of so many bytes are read whatever the limits of topics: what they say takes as much memory again.
 const DOCUMENT_BYTES: usize = 32 << 20;
@@ -92,6 +95,7 @@ async fn read(
         check_length(state, topic, body.size_hint().exact())?;
     }
     let (limiter, tenant) = (&state.request_limiter, identity.tenant());
+    let length = body.size_hint().lower();
     let limited = Request::from_parts(parts.clone(), body).with_limited_body().into_body();
     let may_be_large = matches!(requirement, Requirement::InTenant(Scope::Push | Scope::Work));
     let limited = match &topic {
@@ -100,7 +104,14 @@ async fn read(
         None if may_be_large && is_document(&parts.headers) => Body::new(Limited::new(limited, document_bytes(state))),
         None => limited,
     };
-    let (bytes, held) = collect(limited, |bytes| limiter.hold_body(tenant, bytes)).await?;
+    let collected = collect(limited, |bytes| limiter.hold_body(tenant, bytes)).await;
+    let (mut bytes, held) = collected.map_err(|problem| match &topic {
+        Some(topic) if problem.code == Code::TooLarge => too_long_for(state, topic, length).unwrap_or(problem),
+        _ => problem,
+    })?;
+    if is_document(&parts.headers) && bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.advance(BYTE_ORDER_MARK.len());
+    }
     Ok((Request::from_parts(parts, Body::from(bytes)), held))
 }
 
@@ -177,6 +188,15 @@ fn check_length(state: &AppState, topic: &TopicId, bytes: Option<u64>) -> Result
         Some(bytes) => Ok(state.topics().admission().check_body(topic, bytes)?),
         None => Ok(()),
     }
+}
+
+/// Says which limit a body passes of which no more was read than is needed to know that: at least `length` bytes.
+fn too_long_for(state: &AppState, topic: &TopicId, length: u64) -> Option<Problem> {
+    let read = (body_bytes(state, topic) as u64).saturating_add(1).max(length);
+    state.topics().admission().check_body(topic, read).err().map(|refused| {
+        let problem = Problem::from(refused);
+        Problem { detail: problem.detail.replacen("has ", "has at least ", 1), ..problem }
+    })
 }
 
 /// Checks what the path says. Where the body names tenants, the handler's arguments check them, and here it is enough that

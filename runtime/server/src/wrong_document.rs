@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::{self, Write as _};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 
 use gristmill_core::json::object::Object;
@@ -33,9 +33,31 @@ pub(crate) fn read<T: DeserializeOwned>(document: &[u8]) -> Result<T, WrongDocum
 /// It is none, or says what no field takes.
 pub(crate) fn read_any<T: DeserializeOwned>(document: &[u8]) -> Result<T, WrongDocument> {
     let mut from = serde_json::Deserializer::from_slice(document);
-    let read = serde_path_to_error::deserialize(&mut from).map_err(|wrong| WrongDocument::of(&wrong))?;
+    let read = serde_path_to_error::deserialize(&mut from);
+    let read = read
+        .map_err(|wrong| in_place_of_word::<T>(document, wrong.inner()).unwrap_or_else(|| WrongDocument::of(&wrong)))?;
     from.end().map_err(|wrong| WrongDocument::at("", &wrong))?;
     Ok(read)
+}
+
+/// Longer documents are not copied to find out which words there are.
+const COPIED_BYTES: usize = 1 << 20;
+
+/// Of a number where one of some words is wanted, serde says no more than that it is no value. Of a text it says which words there are.
+fn in_place_of_word<T: DeserializeOwned>(document: &[u8], wrong: &serde_json::Error) -> Option<WrongDocument> {
+    if wrong.classify() != Category::Syntax || document.len() > COPIED_BYTES {
+        return None;
+    }
+    let lines = document.split_inclusive(|byte| *byte == b'\n').take(wrong.line().checked_sub(1)?);
+    let start = lines.map(<[u8]>::len).sum::<usize>() + wrong.column().checked_sub(1)?;
+    let (before, value) = document.split_at_checked(start)?;
+    let is_of_value = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+    let (value, behind) = value.split_at(value.iter().position(|byte| !is_of_value(byte)).unwrap_or(value.len()));
+    serde_json::from_slice::<IgnoredAny>(value).ok()?;
+    let as_text = [before, b"\"", value, b"\"", behind].concat();
+    let mut from = serde_json::Deserializer::from_slice(&as_text);
+    let said = serde_path_to_error::deserialize::<_, T>(&mut from).err().filter(|said| said.inner().is_data())?;
+    Some(WrongDocument { at: WrongDocument::at("", wrong).at, ..WrongDocument::of(&said) })
 }
 
 impl WrongDocument {
@@ -158,6 +180,15 @@ pub(crate) fn sentence(message: &str) -> String {
         let words = rest.trim_start_matches(", expected ").trim_start_matches("one of ");
         return format!("`{word}` is none of {words}");
     }
+    // What is wrong with the text of a query.
+    match message {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            return "expected a whole number".into();
+        }
+        "number too large to fit in target type" => return "the number is too large".into(),
+        "provided string was not `true` or `false`" => return "expected true or false".into(),
+        _ => {}
+    }
     let mismatch = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
         Some((found, expected)) => format!("expected {}, not {}", expectation(expected), finding(found)),
@@ -196,6 +227,7 @@ fn finding(serde: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gristmill_core::job::Priority;
     use gristmill_core::json::object;
     use serde::Deserialize;
 
@@ -208,6 +240,8 @@ mod tests {
         #[serde(default, deserialize_with = "object::maybe")]
         inner: Option<Inner>,
         jobs: Option<Vec<Object<Inner>>>,
+        #[serde(default)]
+        priority: Priority,
     }
 
     #[derive(Debug, Deserialize)]
@@ -240,7 +274,17 @@ mod tests {
             (r#"{"inner": {}}"#, "inner: `to` is missing (column 12)"),
             ("{\n\"inner\": {\"ot\": 1}}", "inner: there is no field `ot`, only `to` (line 2, column 14)"),
             (r#"{"jobs": [{"to": "a"}, {"to": null}]}"#, "jobs[1].to: expected a text, not null (column 34)"),
-            (r#"{"nmae": 1}"#, "there is no field `nmae`, only `wait_ms`, `name`, `inner`, `jobs` (column 7)"),
+            (
+                r#"{"nmae": 1}"#,
+                "there is no field `nmae`, only `wait_ms`, `name`, `inner`, `jobs`, `priority` (column 7)",
+            ),
+            (r#"{"priority": 5}"#, "priority: `5` is none of `high`, `normal`, `low` (column 14)"),
+            (
+                "{\n\"priority\": true, \"name\": 1}",
+                "priority: `true` is none of `high`, `normal`, `low` (line 2, column 13)",
+            ),
+            (r#"{"priority": 5, }"#, "priority: `5` is none of `high`, `normal`, `low` (column 14)"),
+            (r#"{"priority": x}"#, "priority: this is no JSON: expected value (column 14)"),
             (r#"{"name": "a", "name": "b"}"#, "`name` is there twice (column 20)"),
             ("[]", "expected an object, not a list (column 0)"),
             (r#"{"name": }"#, "name: this is no JSON: expected value (column 10)"),
@@ -250,5 +294,16 @@ mod tests {
         for (document, words) in cases {
             assert_eq!(read::<Fields>(document.as_bytes()).unwrap_err().to_string(), words, "{document}");
         }
+    }
+
+    #[test]
+    fn a_wrong_number_in_a_query_is_named_with_what_is_wanted() {
+        let said = |query: &str| {
+            let uri = format!("/?{query}").parse().unwrap();
+            WrongDocument::find(&axum::extract::Query::<Fields>::try_from_uri(&uri).unwrap_err()).unwrap().to_string()
+        };
+        assert_eq!(said("wait_ms=abc"), "wait_ms: expected a whole number");
+        assert_eq!(said("wait_ms="), "wait_ms: expected a whole number");
+        assert_eq!(said("wait_ms=99999999999999999999"), "wait_ms: the number is too large");
     }
 }

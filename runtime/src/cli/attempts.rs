@@ -83,7 +83,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
     let now = Timestamp::now();
     for attempt in &seen.attempts {
-        screen::line(&in_words(&Attempt::read(attempt)?, now))?;
+        screen::line_folded(&in_words(&Attempt::read(attempt)?, now), 6)?;
     }
     let what = if failed { "failed attempts" } else { "attempts" };
     if seen.attempts.len() < limit {

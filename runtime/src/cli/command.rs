@@ -88,7 +88,7 @@ pub fn main() -> ExitCode {
         Ok(line) => line,
         Err(exit) => return exit,
     };
-    let Some(command) = command else { return help() };
+    let Some(command) = command else { return help(global.json) };
     let is_server = command.is_server();
     match start(&global, command, words) {
         Ok(exit) => exit.into(),
@@ -106,7 +106,12 @@ pub fn main() -> ExitCode {
 }
 
 /// The help of a call without a command. Clap would print it too, but not where the environment sets an option.
-fn help() -> ExitCode {
+fn help(json: bool) -> ExitCode {
+    if json {
+        let message = "no command is named: `gristmill --help` lists them";
+        screen::note_document(&json!({ "error": { "code": Exit::Usage.name(), "message": message } }));
+        return Exit::Usage.into();
+    }
     screen::note(&Cli::command().render_help().to_string());
     Exit::Usage.into()
 }

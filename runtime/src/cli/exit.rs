@@ -57,12 +57,14 @@ impl Exit {
         Self::Failed
     }
 
-    const fn of_store(error: &StoreError) -> Self {
+    fn of_store(error: &StoreError) -> Self {
         match error {
             StoreError::Unavailable { .. }
             | StoreError::Full { .. }
             | StoreError::Unconfirmed { .. }
             | StoreError::Owned { .. } => Self::StoreUnavailable,
+            // A wrong password or database.
+            StoreError::Refused { doing: "connect", .. } => Self::StoreUnavailable,
             StoreError::BadAddress { .. } => Self::Usage,
             StoreError::Refused { .. } | StoreError::Unreadable { .. } => Self::Failed,
         }
@@ -97,12 +99,18 @@ mod tests {
         StoreError::Unavailable { store: "redis://nowhere".into(), source: anyhow!("connection refused") }
     }
 
+    fn refused(doing: &'static str) -> StoreError {
+        StoreError::Refused { store: "redis://here".into(), doing, source: anyhow!("no") }
+    }
+
     #[test]
     fn errors_end_with_their_code_however_deep_they_lie() {
         let usage = || Usage("--id names one job".into());
         let cases = [
             (anyhow::Error::new(unavailable()), Exit::StoreUnavailable),
             (Err::<(), _>(unavailable()).context("failed to push").unwrap_err(), Exit::StoreUnavailable),
+            (anyhow::Error::new(refused("connect")), Exit::StoreUnavailable),
+            (anyhow::Error::new(refused("push jobs")), Exit::Failed),
             (Err::<(), _>(usage()).context("failed to push").unwrap_err(), Exit::Usage),
             (anyhow!("something else"), Exit::Failed),
             (Closed.into(), Exit::Done),

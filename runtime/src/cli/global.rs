@@ -174,7 +174,7 @@ impl Global {
     /// The token to send to a server.
     ///
     /// # Errors
-    /// The file cannot be read, or an option has characters in it that nobody means.
+    /// The file cannot be read, or is empty, or an option has characters in it that nobody means.
     pub(super) fn token(&self) -> anyhow::Result<Option<TokenText>> {
         let Some(path) = &self.token_file else {
             if let Some(token) = &self.token {
@@ -186,7 +186,10 @@ impl Global {
         let text = std::fs::read_to_string(path);
         let text = text.with_context(|| format!("failed to read the token in {}", path.display()))?;
         warn_if_exposed(path);
-        Ok(Some(TokenText::from(text.trim().to_owned())))
+        match text.trim() {
+            "" => Err(Usage(format!("the token file {} is empty: write the token into it", path.display())).into()),
+            token => Ok(Some(TokenText::from(token.to_owned()))),
+        }
     }
 
     /// Whether commands ask a server that the options name.
@@ -253,6 +256,22 @@ fn named_well(option: &str, text: &str) -> Result<(), Usage> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        global: Global,
+    }
+
+    #[test]
+    fn an_empty_token_file_is_said_to_be_empty() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), " \n").unwrap();
+        let path = file.path().display().to_string();
+        let Line { global } = <Line as clap::Parser>::parse_from(["gristmill", "--token-file", &path]);
+        let said = global.token().unwrap_err().to_string();
+        assert_eq!(said, format!("the token file {path} is empty: write the token into it"));
+    }
 
     #[test]
     fn a_tenant_may_be_named_once_or_twice_alike() {

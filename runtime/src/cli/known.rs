@@ -27,23 +27,25 @@ pub(super) async fn note_unknown(global: &Global, topic: &TopicId) -> anyhow::Re
     Ok(())
 }
 
+/// Why nobody does the jobs of a topic until a person does something.
+const UNSERVED: [IdleReason; 4] =
+    [IdleReason::NoHandler, IdleReason::NoHandlerHere, IdleReason::Refused, IdleReason::LacksGrants];
+
 /// Says to people that nothing does the jobs that they have just pushed, if that is so.
-pub(super) async fn note_idle(global: &Global, reached: &Reached, topic: &TopicId) {
+/// `is_warned`: a warning says so already.
+pub(super) async fn note_idle(global: &Global, reached: &Reached, topic: &TopicId, is_warned: bool) {
     if global.json || global.quiet {
         return;
     }
     let Ok(manifest) = global.manifest_without_secrets() else { return };
     let (missing, store) = (missing_handler(global, &manifest, topic), &manifest.store.address);
     let (idle, missing) = match &reached.server {
-        // A function may be its handler, so the files alone do not say.
-        Some(server) => match &missing {
-            Some(_) => match server.topic_why(topic).await.ok().and_then(|why| why.idle) {
-                Some(idle) if [IdleReason::NoHandler, IdleReason::NoHandlerHere].contains(&idle.reason) => {
-                    (Some(format!("of `{topic}` {}", idle.detail)), None)
-                }
-                _ => (None, None),
-            },
-            None => (None, None),
+        // A function may be its handler, and a file may be refused, so the files alone do not say.
+        Some(server) => match server.topic_why(topic).await.ok().and_then(|why| why.idle) {
+            Some(idle) if UNSERVED.contains(&idle.reason) && !is_warned => {
+                (Some(format!("of `{topic}` {}", idle.detail)), None)
+            }
+            _ => (None, None),
         },
         None if reached.is_ours_alone => (Some(format!("no server has {store}")), missing),
         None if reached.store.heartbeats().await.is_ok_and(|alive| alive.is_empty()) => {

@@ -277,7 +277,7 @@ impl Stored {
     pub(super) async fn warn(&self, global: &Global, reached: &Reached) {
         self.warnings.iter().for_each(|warning| screen::note(&format!("warning: {warning}")));
         if let Some(job) = self.jobs.first() {
-            known::note_idle(global, reached, &job.spec.topic).await;
+            known::note_idle(global, reached, &job.spec.topic, !self.warnings.is_empty()).await;
         }
     }
 

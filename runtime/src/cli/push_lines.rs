@@ -17,6 +17,8 @@ use gristmill_server::new_job;
 const CHUNK_BYTES: usize = 4 << 20;
 /// The longest line: the largest body of a job in base64, and the rest of it.
 const LINE_BYTES: u64 = 96 << 20;
+/// Some editors begin a text with it, which says nothing.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Pushes the jobs in their order, many at once, and prints an id for each. Stops at the first line that is no job, or whose job is
 /// refused: the lines before it are pushed, it and those behind it are not.
@@ -104,6 +106,8 @@ impl Pushing<'_> {
     }
 }
 
+const A_LIST: &str = "each line has one job, an object, and this begins a list: `jq -c '.[]'` puts each of its members on a line of its own";
+
 /// A file, line by line. Empty lines count, and are no jobs.
 struct Lines {
     name: String,
@@ -153,6 +157,9 @@ impl Lines {
                 continue;
             }
             bytes += line.len();
+            if line.trim_ascii_start().starts_with('[') {
+                return Chunk { jobs, behind: Behind::Wrong(self.number, Usage(A_LIST.into()).into()) };
+            }
             match new_job(line, topic) {
                 Ok(job) => jobs.push((self.number, job)),
                 Err(problem) => return Chunk { jobs, behind: Behind::Wrong(self.number, Usage(problem).into()) },
@@ -169,6 +176,9 @@ impl Lines {
         }
         if line.len() as u64 > LINE_BYTES {
             return Err(Usage("it is longer than 96MiB, the most that a job may have".into()).into());
+        }
+        if self.number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
         }
         String::from_utf8(line).map(Some).map_err(|_| Usage("it is not UTF-8".into()).into())
     }
@@ -191,7 +201,7 @@ mod tests {
         let wrong: [(&[u8], &str); 5] = [
             (b"{\"bdy\": 1}", "there is no field `bdy`"),
             (b"{\"body\": }", "column 10"),
-            (b"[1]", "an object"),
+            (b"[1]", "each line has one job, an object, and this begins a list"),
             (b"{\"body\": 1, \"body_base64\": \"AA==\"}", "different bodies"),
             (b"\xff", "UTF-8"),
         ];
@@ -203,6 +213,15 @@ mod tests {
             assert!(problem.to_string().contains(expected), "{problem}");
             assert_eq!(Exit::of(&problem), Exit::Usage);
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_at_the_beginning_is_no_part_of_the_first_job() {
+        let Chunk { jobs, behind: Behind::End } = lines("\u{feff}{}\n{}").chunk(&topic()) else {
+            panic!("there is no more")
+        };
+        assert_eq!(jobs.len(), 2);
+        assert!(matches!(lines("{}\n\u{feff}{}").chunk(&topic()).behind, Behind::Wrong(2, _)));
     }
 
     #[test]

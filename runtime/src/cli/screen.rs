@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 /// The program that read the output has closed it.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,35 @@ pub(super) struct Closed;
 /// Writes a line of text to standard output.
 pub(super) fn line(text: &str) -> anyhow::Result<()> {
     bytes(format!("{}\n", tame(text)).as_bytes())
+}
+
+/// The same, folded at blanks where a terminal does not hold it: what goes on has so many blanks before it.
+pub(super) fn line_folded(text: &str, indent: usize) -> anyhow::Result<()> {
+    line(&room().map_or_else(|| text.to_owned(), |room| folded(text, indent, room)))
+}
+
+fn folded(text: &str, indent: usize, room: usize) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let mut width = 0;
+        for word in line.split_inclusive(' ') {
+            if width > indent && width + word.trim_end().width() > room {
+                folded.truncate(folded.trim_end_matches(' ').len());
+                folded.push('\n');
+                folded.push_str(&" ".repeat(indent));
+                width = indent;
+            }
+            folded.push_str(word);
+            width += word.trim_end_matches('\n').width();
+        }
+    }
+    folded
+}
+
+/// How wide the terminal is that shows the output, if one does.
+pub(super) fn room() -> Option<usize> {
+    let size = terminal_size::terminal_size_of(io::stdout());
+    size.map(|(width, _)| usize::from(width.0)).filter(|room| *room > 0)
 }
 
 /// The same of text that is rendered with colours where they may be.
@@ -170,6 +200,14 @@ mod tests {
         assert_eq!(rendered(render("good"), true), "\u{1b}[31mgood");
         assert_eq!(rendered(render("good"), false), "good");
         assert_eq!(rendered(render("\u{1b}[8mevil"), true), "\\u{1b}[8mevil");
+    }
+
+    #[test]
+    fn what_a_line_does_not_hold_goes_on_below_it() {
+        let text = "7s ago  mail  attempt 1  failed\n    failed: no such host\n    https://a.example.org/very/long";
+        let said = "7s ago  mail\n      attempt 1\n      failed\n    failed: no\n      such host\n    https://a.example.org/very/long";
+        assert_eq!(folded(text, 6, 16), said);
+        assert_eq!(folded(text, 6, 40), text);
     }
 
     #[test]

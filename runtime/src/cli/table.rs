@@ -68,8 +68,7 @@ impl Table {
 
     /// Writes the table to standard output.
     pub(super) fn print(self) -> anyhow::Result<()> {
-        let room = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
-        screen::line(&self.text(room.filter(|room| *room > 0)))
+        screen::line(&self.text(screen::room()))
     }
 
     fn text(&self, room: Option<usize>) -> String {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::global::Global;
 use super::store::Reached;
 use super::{document, folder, screen, stats, why};
-use gristmill_config::{Manifest, units};
+use gristmill_config::{Admission, Manifest, units};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::topic::{Demands, Topic};
@@ -147,14 +147,19 @@ fn of_files(manifest: &Manifest, files: &Files, counts: Vec<TopicCounts>) -> Vec
         counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
     let auto = files.keys().filter(|name| manifest.makes_topic(name)).map(|name| manifest.auto_topic(name).id);
     let auto: BTreeSet<TopicId> = auto.collect();
+    let admission = Admission::new(manifest, Some(auto.iter().map(|id| &id.topic)));
     let ids: BTreeSet<TopicId> = manifest.topics.keys().chain(&auto).chain(counts.keys()).cloned().collect();
     let line = |id: TopicId| {
         let counts = counts.remove(&id).unwrap_or_else(|| TopicCounts::none(id.clone()));
         match manifest.topics.get(&id) {
-            Some(topic) => TopicLine::of_file(topic, "manifest", files, counts),
-            None if auto.contains(&id) => TopicLine::of_file(&manifest.auto_topic(&id.topic), "folder", files, counts),
+            Some(topic) => TopicLine::of_file(topic, "manifest", files, counts, None),
+            None if auto.contains(&id) => {
+                TopicLine::of_file(&manifest.auto_topic(&id.topic), "folder", files, counts, None)
+            }
             None => {
-                TopicLine::of_file(&Topic { id, ..manifest.auto_topic(&counts.topic.topic) }, "store", files, counts)
+                let used_by = admission.used_by(&id).cloned();
+                let topic = Topic { id, ..manifest.auto_topic(&counts.topic.topic) };
+                TopicLine::of_file(&topic, "store", files, counts, used_by)
             }
         }
     };
@@ -197,12 +202,19 @@ impl TopicLine {
         }
     }
 
-    fn of_file(topic: &Topic, origin: &'static str, files: &Files, counts: TopicCounts) -> Self {
+    /// `used_by`: the topic whose section names the file that would make it one.
+    fn of_file(
+        topic: &Topic,
+        origin: &'static str,
+        files: &Files,
+        counts: TopicCounts,
+        used_by: Option<TopicId>,
+    ) -> Self {
         let is_made = origin != "store";
         let file = files.get(&topic.handler).filter(|_| is_made && !topic.external);
         let demands = file.map(|(_, demands)| demands);
         let lacking = demands.map(|demands| topic.lacks(demands)).unwrap_or_default();
-        let served = Served { serving: why::by_file(topic, is_made, demands), limits: topic.fleet };
+        let served = Served { serving: why::by_file(topic, is_made, used_by, demands), limits: topic.fleet };
         let limits = Limits {
             concurrency: Some(topic.concurrency),
             timeout_ms: Some(millis(topic.limits.timeout)),

@@ -102,20 +102,22 @@ fn served(manifest: &Manifest, id: &TopicId) -> Served {
 fn serving(manifest: &Manifest, id: &TopicId) -> Serving {
     let topic = manifest.topics.get(id).cloned().unwrap_or_else(|| manifest.auto_topic(&id.topic));
     if topic.id != *id {
-        return Serving::Unknown;
+        return Serving::Unknown { used_by: None };
     }
     let files = folder::scan(&manifest.handlers).unwrap_or_default();
     let file = files.into_iter().find(|file| !topic.external && file.name.as_ref() == Ok(&topic.handler));
     let version = file.and_then(|file| file.version(manifest.handlers.component_bytes).ok());
     let is_made = manifest.topics.contains_key(id) || version.is_some() && manifest.makes_topic(&topic.handler);
-    by_file(&topic, is_made, version.as_ref().map(|(_, demands)| demands))
+    let used_by = if is_made { None } else { folder::admission(manifest).used_by(id).cloned() };
+    by_file(&topic, is_made, used_by, version.as_ref().map(|(_, demands)| demands))
 }
 
 /// The same of a topic whose handler's file needs this. `is_made`: the manifest or a component makes it a topic.
-pub(super) fn by_file(topic: &Topic, is_made: bool, demands: Option<&Demands>) -> Serving {
+/// `used_by`: the topic whose section names the file that would make it one.
+pub(super) fn by_file(topic: &Topic, is_made: bool, used_by: Option<TopicId>, demands: Option<&Demands>) -> Serving {
     let handler = || topic.handler.clone();
     match demands {
-        _ if !is_made => Serving::Unknown,
+        _ if !is_made => Serving::Unknown { used_by },
         _ if topic.external => Serving::PullWorkers,
         None => Serving::Missing(handler()),
         Some(demands) => match topic.lacks(demands) {

@@ -3,6 +3,7 @@
 use gristmill_tests::guests;
 use gristmill_tests::process::{Process, command, program};
 use gristmill_tests::test_project::{Said, TestProject, fields};
+use gristmill_tests::wait::{SOON, until};
 use serde_json::json;
 
 const MANIFEST: &str = r#"
@@ -220,6 +221,12 @@ async fn a_push_to_an_unknown_topic_warns_and_names_a_near_one() {
     let _runner = project.serve().await;
     assert_eq!(idle("echo"), "");
     assert!(idle("parking").contains("note: of `parking`"), "{}", idle("parking"));
+    // A refused file makes its topic all the same, which says why its jobs wait.
+    std::fs::write(project.handlers().join("bad.wasm"), b"\0asm\x01\0\0\0").unwrap();
+    let refused = "note: of `bad` bad.wasm was refused: this is a core module";
+    until("the file to be refused", SOON, async || idle("bad").contains(refused).then_some(())).await;
+    let listed = project.run(&["topics", "--json"]).ended(0).documents();
+    assert!(listed.iter().any(|topic| topic["topic"] == "bad" && topic["origin"] == "folder"), "{listed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

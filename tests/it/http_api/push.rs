@@ -43,6 +43,10 @@ async fn a_pushed_document_is_stored_as_it_is_written(runner: TestRunner) {
         assert_eq!(job.spec.body.data, body.as_bytes());
         assert_eq!(job.spec.body.content_type.as_deref(), Some("application/json"));
     }
+    // Some editors begin a text with a mark that says nothing.
+    let marked = "\u{feff}{\"body\": 1}".as_bytes();
+    assert_eq!(stored(&runner, &raw(&runner, NOBODY, "application/json", marked).await).await.spec.body.data, b"1");
+    assert_eq!(raw(&runner, NOBODY, "application/x-ndjson", marked).await.status, 201);
     let job = stored(&runner, &runner.client().post(NOBODY, &json!({})).await).await;
     assert_eq!((job.spec.body.data.len(), job.spec.body.content_type), (0, None));
 }
@@ -126,7 +130,8 @@ async fn a_list_and_lines_are_many_jobs(runner: TestRunner) {
         ("application/json", r#"[{"id": "e"}, {"delay_ms": 1, "at_ms": 1}]"#, "jobs[1]: "),
         (LINES, "{\"id\": \"e\"}\n\n{\"bdy\": 1}", "line 3"),
         (LINES, "{\"id\": \"e\"}\n\n{\"delay_ms\": 1, \"at_ms\": 1}", "line 3: "),
-        (LINES, "{\"id\": \"e\"}\n[]", "line 2"),
+        (LINES, "{\"id\": \"e\"}\n[]", "each line has one job, an object, and this is a list"),
+        ("application/json", r#"{"priority": 5}"#, "priority: `5` is none of `high`, `normal`, `low`"),
     ];
     for (media, written, named) in mistakes {
         let said = refused(&raw(&runner, NOBODY, media, written.as_bytes()).await, 400, "bad-request");
@@ -154,6 +159,9 @@ async fn a_body_at_the_limit_is_taken_and_one_byte_more_is_not(runner: TestRunne
     assert_eq!(raw(&runner, path, "image/png", &[7; 10]).await.status, 201);
     let told = refused(&raw(&runner, path, "image/png", &[7; 11]).await, 413, "too-large");
     assert!(told.contains("11 bytes") && told.contains("takes 10") && told.contains("payload-limit"), "{told}");
+    // Of one that is longer no more is read than is needed to know that.
+    let told = refused(&raw(&runner, path, "image/png", &[7; 100]).await, 413, "too-large");
+    assert!(told.contains("has at least") && told.contains("`small` takes 10: see its `payload-limit`"), "{told}");
     let told =
         refused(&runner.client().post(path, &json!({ "jobs": [{}, { "body": "123456789" }] })).await, 413, "too-large");
     assert!(told.contains("jobs[1]"), "{told}");

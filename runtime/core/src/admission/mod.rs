@@ -103,15 +103,33 @@ pub enum Refused {
 
 /// The topic of a new job has no section in the manifest, no handler and no pull worker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "there is no topic `{topic}`{}: its jobs wait until a section of the manifest or a handler makes it one",
-    near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default()
-)]
+#[error("there is no topic `{topic}`{}: {}", hint(near.as_deref()), remedy(topic, used_by.as_ref()))]
 pub struct UnknownTopic {
     /// The topic that is unknown.
     pub topic: TopicId,
     /// The topic that was perhaps meant.
     pub near: Option<String>,
+    /// The topic whose section names the file that would make this one.
+    pub used_by: Option<TopicId>,
+}
+
+fn hint(near: Option<&str>) -> String {
+    near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default()
+}
+
+fn remedy(topic: &TopicId, used_by: Option<&TopicId>) -> String {
+    match used_by {
+        Some(used_by) => makes_none(&topic.topic, used_by),
+        None => "its jobs wait until a section of the manifest or a handler makes it one".into(),
+    }
+}
+
+/// Says that a component makes no topic of its name, because the section of another topic names it.
+pub fn makes_none(component: &Name, used_by: &TopicId) -> String {
+    format!(
+        "the section of the topic `{used_by}` names {component}.wasm, so that the file makes no topic `{component}`: push to `{used_by}`, or \
+         add a section"
+    )
 }
 
 impl Refused {

@@ -4,6 +4,8 @@ mod forecast;
 mod job;
 mod served;
 mod serving;
+#[cfg(test)]
+mod unserved_tests;
 
 pub use forecast::ExpectedBy;
 pub use job::{Why, WhyReason, unique_holder, why};

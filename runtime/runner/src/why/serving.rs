@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::served::{Asked, Runners, Served};
 use crate::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_config::units::{COUNT, about_duration};
+use gristmill_core::admission::makes_none;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Capability, FleetLimits, Rate};
@@ -17,7 +18,10 @@ pub enum Serving {
     /// Nothing is known yet: the handlers are being read.
     Starting,
     /// Neither the manifest nor a component makes it a topic.
-    Unknown,
+    Unknown {
+        /// The topic whose section names the component of its name.
+        used_by: Option<TopicId>,
+    },
     /// Pull workers, which claim its jobs when they like.
     PullWorkers,
     /// A handler, with at most so many jobs at once in one runner.
@@ -192,7 +196,8 @@ impl Serving {
     /// What the registry says of a topic; `None` for a registry that is not made yet.
     pub fn of(registry: Option<&HandlerRegistry>, topic: &TopicId) -> Self {
         let Some(registry) = registry else { return Self::Starting };
-        registry.get(topic).map_or(Self::Unknown, |entry| Self::by(registry, entry))
+        let unknown = || Self::Unknown { used_by: registry.admission().used_by(topic).cloned() };
+        registry.get(topic).map_or_else(unknown, |entry| Self::by(registry, entry))
     }
 
     fn by(registry: &HandlerRegistry, entry: &TopicHandler) -> Self {
@@ -214,11 +219,14 @@ impl Serving {
     }
 
     /// Why nobody does the topic's jobs; `None` if they are done.
-    fn idle(&self) -> Option<Idle> {
+    fn idle(&self, topic: &TopicId) -> Option<Idle> {
         Some(match self {
             Self::PullWorkers | Self::Handler { .. } => return None,
             Self::Starting => Idle::new(IdleReason::Starting, "the handlers are being read"),
-            Self::Unknown => {
+            Self::Unknown { used_by: Some(used_by) } => {
+                Idle::new(IdleReason::NoHandler, makes_none(&topic.topic, used_by))
+            }
+            Self::Unknown { used_by: None } => {
                 Idle::new(IdleReason::NoHandler, "neither the manifest nor a component makes this a topic")
             }
             Self::Missing(name) => {
@@ -244,7 +252,7 @@ pub fn idle(counts: &TopicCounts, of_tenant: u64, served: &Served, runners: Runn
     if counts.paused {
         return Some(Idle::new(IdleReason::Paused, about_pause(counts, Timestamp::now())));
     }
-    let unserved = served.serving.idle();
+    let unserved = served.serving.idle(&counts.topic);
     if runners.alive == 0 {
         let also = unserved.map(|unserved| format!("; and {}", unserved.detail)).unwrap_or_default();
         let detail = format!("no runner is alive: `gristmill run` starts one{also}");

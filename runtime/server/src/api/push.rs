@@ -207,6 +207,9 @@ fn written(media: &str, body: &[u8]) -> Result<Written, Problem> {
     })
 }
 
+const A_LIST: &str = "each line has one job, an object, and this is a list: put each of its jobs on a line of its own, or send the list \
+    as application/json";
+
 /// A job on each line. Empty lines count, and are no jobs.
 fn lines(body: &[u8]) -> Result<Written, Problem> {
     let (mut jobs, mut numbers) = (Vec::new(), Vec::new());
@@ -220,6 +223,9 @@ fn lines(body: &[u8]) -> Result<Written, Problem> {
                 Code::TooLarge,
                 format!("{TOO_LONG}at most {BATCH} jobs are allowed (line {number})"),
             ));
+        }
+        if line.starts_with(b"[") {
+            return Err(bad(format!("{A_LIST} (line {number})")));
         }
         jobs.push(read(line).map_err(|wrong| wrong.on_line(number))?);
         numbers.push(number);

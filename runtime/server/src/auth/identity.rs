@@ -34,7 +34,7 @@ impl Identity {
     /// The token lacks the scope, or belongs to another tenant. The answer is the same whether or not the tenant exists.
     pub(crate) fn may(&self, scope: Scope, tenant: &Name) -> Result<(), Problem> {
         let of = |token: &Token| token.tenant.as_ref().is_none_or(|own| own == tenant);
-        self.allow(self.has(scope) && self.token().is_none_or(of), scope, "of the tenant")
+        self.allow(self.has(scope) && self.token().is_none_or(of), scope, &format!("of tenant `{tenant}`"))
     }
 
     /// The same in some tenant, where the request does not say in which before it is read.
@@ -42,7 +42,7 @@ impl Identity {
     /// # Errors
     /// The token lacks the scope.
     pub(crate) fn may_somewhere(&self, scope: Scope) -> Result<(), Problem> {
-        self.allow(self.has(scope), scope, "of the tenant")
+        self.allow(self.has(scope), scope, "of a tenant")
     }
 
     /// The same over all tenants.
@@ -170,13 +170,23 @@ fn token_text(headers: &HeaderMap) -> Option<&str> {
 
 pub(super) fn unknown(text: Option<&str>) -> Problem {
     match text {
-        Some(_) => {
-            Problem::new(Code::TokenInvalid, "the token is not known here: it was revoked, has expired, or never was")
+        Some(text) => {
+            let detail = "the token is not known here: it was revoked, has expired, or never was";
+            Problem::new(Code::TokenInvalid, format!("{detail}{}", beside_token(text)))
         }
         None => {
             Problem::new(Code::TokenMissing, "a token is needed: send it as `Authorization: Bearer …` or `X-Token`")
         }
     }
+}
+
+/// What was copied with a token, and is no part of it.
+fn beside_token(text: &str) -> &'static str {
+    if text.get(..7).is_some_and(|begin| begin.eq_ignore_ascii_case("bearer ")) {
+        return "; it begins with `Bearer `, which is no part of a token: leave that out";
+    }
+    let is_quoted = |quote: char| text.starts_with(quote) || text.ends_with(quote);
+    if is_quoted('"') || is_quoted('\'') { "; it is in quotation marks: leave them out" } else { "" }
 }
 
 impl<S: Sync> FromRequestParts<S> for Identity {
@@ -193,6 +203,18 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn what_is_copied_with_a_token_is_named() {
+        let said = |text| unknown(Some(text)).detail;
+        for text in ["Bearer gm_1", "bearer gm_1"] {
+            assert!(said(text).ends_with("leave that out"), "{}", said(text));
+        }
+        for text in ["\"gm_1\"", "'gm_1'", "gm_1\""] {
+            assert!(said(text).ends_with("it is in quotation marks: leave them out"), "{}", said(text));
+        }
+        assert!(said("gm_1").ends_with("or never was"));
+    }
 
     #[test]
     fn a_token_comes_in_one_header_or_the_other() {

@@ -4,6 +4,7 @@ mod accept;
 mod authenticate;
 mod connections;
 mod delivery_tracker;
+mod known_paths;
 mod listen;
 mod measure;
 mod request_id;

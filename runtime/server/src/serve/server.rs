@@ -1,12 +1,14 @@
 //! The server: its listeners and its router, from its start to its end.
 
+use std::future::ready;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::Uri;
 use axum::middleware;
 use axum::response::Response;
 use tokio::net::TcpListener;
@@ -14,6 +16,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 
+use super::known_paths::KnownPaths;
 use super::{accept, authenticate, measure, request_id};
 use crate::api::{
     attempts, audit, bill, bulk, components, dead, health, history, job, jobs, list, me, metrics, moves, openapi, push,
@@ -24,7 +27,6 @@ use crate::auth::{Auth, origin};
 use crate::limits::HttpLimits;
 use crate::limits::requests::in_time;
 use crate::openapi::Route;
-use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::serve::tls::Tls;
 use crate::settings::HttpServerSettings;
@@ -197,10 +199,12 @@ pub fn openapi() -> serde_json::Result<serde_json::Value> {
 }
 
 fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
-    let (api, _) = api(state.request_limiter.time()).into_parts();
+    let (api, routes) = api(state.request_limiter.time()).into_parts();
+    let paths = Arc::new(KnownPaths::of(&routes));
+    let methods = Arc::clone(&paths);
     api.merge(page::routes(&state.page))
-        .fallback(async || Problem::new(Code::NotFound, "there is no such path; see docs/reference/http-api.md"))
-        .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed, "this path takes another method"))
+        .fallback(move |uri: Uri| ready(paths.unknown(uri.path())))
+        .method_not_allowed_fallback(move |request: Request| ready(methods.not_allowed(&request)))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         // The limits are on what comes out of a compressed body.
         .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))

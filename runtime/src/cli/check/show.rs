@@ -55,7 +55,7 @@ pub(super) fn files(checked: &[Checked], problems: &[Diagnostic]) -> anyhow::Res
 
 fn refusal(Checked { found, component, .. }: &Checked) -> anyhow::Result<()> {
     let Err(problem) = component else { return Ok(()) };
-    screen::line(&format!("\nerror: {} cannot be used\n  {}", found.path.display(), screen::clean(problem)))
+    screen::line_folded(&format!("\nerror: {} cannot be used\n  {}", found.path.display(), screen::clean(problem)), 2)
 }
 
 fn list(problems: &[Diagnostic]) -> anyhow::Result<()> {

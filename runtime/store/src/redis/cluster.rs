@@ -102,9 +102,11 @@ impl Cluster {
             let refused = super::error::remedy(&error).filter(|_| error.kind() == ErrorKind::InvalidClientConfig);
             match refused {
                 Some(source) => StoreError::Refused { store: self.to_string(), doing: "connect", source },
-                None if error.kind() == ErrorKind::AuthenticationFailed => {
-                    StoreError::Refused { store: self.to_string(), doing: "connect", source: error.into() }
-                }
+                None if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Refused {
+                    store: self.to_string(),
+                    doing: "connect",
+                    source: super::error::in_words(error),
+                },
                 None => self.failed("connect", error),
             }
         })?;

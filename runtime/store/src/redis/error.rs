@@ -18,12 +18,44 @@ pub(super) fn store_error(address: &str, doing: &'static str, error: RedisError)
     } else if lacks_rights(&error) {
         StoreError::Unavailable { store, source: anyhow::Error::from(error).context(RIGHTS) }
     } else if is_unavailable(&error) {
-        StoreError::Unavailable { store, source: error.into() }
+        StoreError::Unavailable { store, source: in_words(error) }
     } else if is_full(&error) {
         StoreError::Full { store, doing, source: anyhow::Error::from(error).context(FULL) }
     } else {
-        StoreError::Refused { store, doing, source: error.into() }
+        StoreError::Refused { store, doing, source: in_words(error) }
     }
+}
+
+/// What a part of an error's text means, and what an operator can do about it.
+const MEANINGS: [(&str, &str); 6] = [
+    (
+        "read only replica",
+        "it is a replica, which takes no writes (READONLY): unless a failover is under way, name its primary in the store's URL, or sentinels, \
+         which know the primary",
+    ),
+    (
+        "Authentication required",
+        "it wants a password (NOAUTH): give it in the store's URL, redis://[user]:PASSWORD@host",
+    ),
+    ("WRONGPASS", WRONG_PASSWORD),
+    ("AuthenticationFailed", WRONG_PASSWORD),
+    ("refused to switch database", "it has no database of the number at the end of the store's URL: every Redis has 0"),
+    (TOO_MANY_CLIENTS, "it has as many clients as it takes: raise its `maxclients`, or end some of them"),
+];
+const WRONG_PASSWORD: &str = "it does not take the user and the password of the store's URL: put them right";
+const NO_REDIS: &str = "what answers there does not speak as a Redis does: look at host and port in the store's URL";
+
+/// How a server says that it takes no further client.
+pub(super) const TOO_MANY_CLIENTS: &str = "max number of clients";
+
+/// The error for people, if it is one of those that an operator meets; else as the library words it.
+pub(super) fn in_words(error: RedisError) -> anyhow::Error {
+    let said = error.to_string();
+    let meaning = match error.kind() {
+        ErrorKind::Parse => Some(NO_REDIS),
+        _ => MEANINGS.iter().find(|(part, _)| said.contains(part)).map(|(_, meaning)| *meaning),
+    };
+    meaning.map_or_else(|| error.into(), anyhow::Error::msg)
 }
 
 /// What keeps a connection from being made until an operator changes it. The calls that wait for the connection go on waiting.
@@ -90,7 +122,7 @@ fn from_server(error: &RedisError) -> Option<ServerError> {
 /// Whether the text of an error without a code means the server as a whole. Before version 7, errors inside a script come as text
 /// behind `ERR Error running script`.
 fn is_of_the_server(text: &str) -> bool {
-    text.contains("max number of clients")
+    text.contains(TOO_MANY_CLIENTS)
         || (text.contains("running script")
             && ["READONLY", "MISCONF", "NOREPLICAS", "NOPERM"].iter().any(|code| text.contains(code)))
 }
@@ -150,6 +182,30 @@ mod tests {
         assert!(
             store_error("here", "push jobs", io::Error::from(io::ErrorKind::ConnectionRefused).into()).is_unavailable()
         );
+    }
+
+    #[test]
+    fn what_an_operator_can_change_is_said_in_words() {
+        let pipeline =
+            redis::Parser::new().parse_value(&b"*1\r\n-READONLY You can't write against a read only replica.\r\n"[..]);
+        let pipeline = pipeline.unwrap().extract_error().unwrap_err();
+        let http = redis::Parser::new().parse_value(&b"HTTP/1.1 400 Bad Request\r\n"[..]).unwrap_err();
+        let login = (ErrorKind::AuthenticationFailed, "Password authentication failed").into();
+        for (error, begin) in [
+            (
+                from_server("READONLY You can't write against a read only replica. script: f601, on @user_script:1."),
+                "it is a replica",
+            ),
+            (pipeline, "it is a replica"),
+            (from_server("NOAUTH Authentication required."), "it wants a password"),
+            (from_server("WRONGPASS invalid username-password pair or user is disabled."), "it does not take the user"),
+            (login, "it does not take the user"),
+            (from_server("ERR max number of clients reached"), "it has as many clients"),
+            (http, "what answers there does not speak as a Redis does"),
+        ] {
+            let said = in_words(error).to_string();
+            assert!(said.starts_with(begin), "{said}");
+        }
     }
 
     #[test]

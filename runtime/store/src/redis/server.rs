@@ -16,7 +16,7 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::commands::Commands;
-use super::error::{misconfigured, timed_out};
+use super::error::{TOO_MANY_CLIENTS, misconfigured, timed_out};
 use super::timeout::timeout;
 use super::tls::{Tls, speaks_tls};
 use gristmill_config::RedisTls;
@@ -77,7 +77,12 @@ impl Server {
         config: AsyncConnectionConfig,
     ) -> RedisResult<Connection> {
         let (host, port) = match &self.place {
-            Place::Unix(path) => return self.greet(UnixStream::connect(path).await?, protocol, config).await,
+            Place::Unix(path) => {
+                return match self.greet(UnixStream::connect(path).await?, protocol, config).await {
+                    Err(error) => Err(self.explain_end(error).await),
+                    greeted => greeted,
+                };
+            }
             Place::Tcp(host, port) => (host, *port),
         };
         let stream = open(host, port).await?;
@@ -87,6 +92,7 @@ impl Server {
                 Err(error) if broke_off(&error) && speaks_tls(host, open(host, port).await?).await => {
                     Err(misconfigured(format!("{self} speaks TLS; begin `url` with `rediss://`")))
                 }
+                Err(error) => Err(self.explain_end(error).await),
                 greeted => greeted,
             };
         };
@@ -113,6 +119,26 @@ impl Server {
         let config = config.set_response_timeout(None);
         let (commands, task) = MultiplexedConnection::new_with_config(&settings, stream, config).await?;
         Ok(Connection { commands: Commands(commands), _task: AbortOnDropHandle::new(tokio::spawn(task)) })
+    }
+
+    /// Says of a connection that the server has ended whether it takes no further client. It tells that to each as soon as it comes, and one that
+    /// has sent something by then may not hear it.
+    pub(super) async fn explain_end(&self, error: RedisError) -> RedisError {
+        if !error.is_connection_dropped() {
+            return error;
+        }
+        let mut said = [0; 64];
+        let listen = async {
+            match &self.place {
+                Place::Unix(path) => UnixStream::connect(path).await?.read(&mut said).await,
+                Place::Tcp(host, port) => open(host, *port).await?.read(&mut said).await,
+            }
+        };
+        let heard = matches!(timeout(HANDSHAKE_TIMEOUT / 2, listen).await, Ok(Ok(_)));
+        if heard && String::from_utf8_lossy(&said).contains(TOO_MANY_CLIENTS) {
+            return io::Error::other(TOO_MANY_CLIENTS).into();
+        }
+        error
     }
 
     /// A server says only after the handshake that it wants another certificate.

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 
 use super::commands::Commands;
 use super::confirm::{Confirmation, ProbeKeys};
-use super::error::{is_broken, is_unavailable, misconfigured, remedy, store_error, timed_out};
+use super::error::{in_words, is_broken, is_unavailable, misconfigured, remedy, store_error, timed_out};
 use super::keys;
 use super::known_id::KnownId;
 use super::live::{Asking, Live};
@@ -185,7 +185,7 @@ impl ServerLink {
             if refusal.is_none() && error.kind() != ErrorKind::AuthenticationFailed {
                 return self.failed("connect", error);
             }
-            let source = refusal.unwrap_or_else(|| error.into());
+            let source = refusal.unwrap_or_else(|| in_words(error));
             StoreError::Refused { store: self.address.clone(), doing: "connect", source }
         })
     }
@@ -230,7 +230,10 @@ impl ServerLink {
                 self.topology.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
             let mut commands = connection.commands.clone();
             // A user who may not publish is refused here and not in the midst of a job's path, where nothing would wake a runner.
-            redis::cmd("PUBLISH").arg(&self.settings.channel).arg("").exec_async(&mut commands).await?;
+            let publish = redis::cmd("PUBLISH").arg(&self.settings.channel).arg("").exec_async(&mut commands).await;
+            if let Err(error) = publish {
+                return Err(server.explain_end(error).await);
+            }
             if self.settings.map.is_none() {
                 refuse_cluster(&mut commands).await?;
             }

@@ -4,7 +4,7 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::uploads::{self, ComponentUploads};
 use super::watch::Hints;
 use crate::native::NativeHandler;
 use gristmill_config::{
-    HandlerSettings, HttpSettings, LineFileSettings, Manifest, OtelSettings, Server, StoreSettings, read_regular,
+    HandlerSettings, HttpSettings, LineFileSettings, Manifest, OtelSettings, Server, StoreSettings, read_regular, utf8,
 };
 use gristmill_core::job::{Name, TopicId};
 use gristmill_metrics::{MetricType, Metrics};
@@ -279,13 +279,13 @@ impl Reloader {
 
     async fn reload_manifest(&mut self) {
         let Some(file) = self.manifest.file.clone() else { return };
-        let read = off_runtime(|| read_regular(&file, MANIFEST_BYTES)).map(String::from_utf8);
-        let text = match read {
-            Ok(Ok(text)) => Some(text),
+        let read = off_runtime(|| read_regular(&file, MANIFEST_BYTES));
+        let is_text = |bytes| utf8(bytes).map_err(|problem| io::Error::other(format!("it is not UTF-8: {problem}")));
+        let text = match read.and_then(is_text) {
+            Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            unreadable => {
-                let problem = unreadable.map_or_else(|error| error.to_string(), |_| "it is not UTF-8".into());
-                self.complain_of_manifest(&file, problem);
+            Err(error) => {
+                self.complain_of_manifest(&file, error.to_string());
                 return;
             }
         };

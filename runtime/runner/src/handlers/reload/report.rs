@@ -43,6 +43,10 @@ impl Reloader {
                 }
                 idle.insert(id, problem);
             } else if handler.is_none() && !topic.external && !registry.is_uncompiled(&topic.handler) {
+                // Of a refused file that is all that makes the topic, the refusal is logged.
+                if registry.refused(&topic.handler).is_some() && !self.manifest.topics.contains_key(&id) {
+                    continue;
+                }
                 let problem = self.manifest.missing_handler(&id, &available).to_string();
                 if self.idle.get(&id) != Some(&problem) {
                     tracing::warn!("{problem}");

@@ -329,6 +329,23 @@ async fn a_wrong_password_is_refused_and_not_away() {
 }
 
 #[tokio::test]
+async fn a_server_that_takes_no_further_client_is_said_to_be_full_and_is_away() {
+    let store = TestRedis::new().await;
+    store.raw(redis::cmd("CONFIG").arg("SET").arg("maxclients").arg("1")).await;
+    let error = RedisStore::connect(&store.server.url(), "gm").await.unwrap_err();
+    let said = format!("{:#}", anyhow::Error::from(error));
+    assert!(said.contains("is unavailable: it has as many clients as it takes"), "{said}");
+}
+
+#[tokio::test]
+async fn a_database_that_the_server_does_not_have_is_named() {
+    let store = TestRedis::new().await;
+    let url = format!("{}?db=99", store.server.url());
+    let said = format!("{:#}", anyhow::Error::from(RedisStore::connect(&url, "gm").await.unwrap_err()));
+    assert!(said.contains("refused to connect: it has no database of the number"), "{said}");
+}
+
+#[tokio::test]
 async fn a_probe_fails_where_every_push_would() {
     let store = TestRedis::new().await;
     store.push(&[job("mail")]).await;
