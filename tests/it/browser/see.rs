@@ -18,7 +18,7 @@ const PAGES: [(&str, &str); 27] = [
     ("/t/default/topics/stuck", "there is no stuck.wasm in the handlers folder"),
     ("/t/default/topics/paused", "Resume"),
     ("/t/default/topics/stuck/ready", "ready-2"),
-    ("/t/default/topics/echo/delayed", "in 59m"),
+    ("/t/default/topics/echo/delayed", "in 5"),
     ("/t/default/topics/puppet/running", "of 10m"),
     ("/t/default/topics/puppet/dead", "trapped"),
     ("/t/default/topics/stuck/push", "The body is"),
