@@ -132,7 +132,7 @@ mod tests {
         let names: Vec<_> = found.iter().map(|found| found.name.clone().ok()).collect();
         let name = |text: &str| text.parse().ok();
         assert_eq!(names, [name("a"), name("b"), None, None, None]);
-        for (found, says) in found.iter().skip(2).zip(["it is a folder", "it is a link to missing", "a name is"]) {
+        for (found, says) in found.iter().skip(2).zip(["it is a folder", "it is a link to missing", "is no name"]) {
             assert!(found.name.as_ref().is_err_and(|problem| problem.contains(says)), "{found:?}");
         }
     }
