@@ -62,7 +62,7 @@ async fn a_bulk_action_is_shown_and_then_done_by_the_server() {
     ];
     assert_eq!(fields(&listed[1]), documented);
     let table = project.run(&["bulk", "list"]).done();
-    assert!(table.starts_with("ID") && table.lines().count() == 5 && table.contains("operator"), "{table}");
+    assert!(table.starts_with("ID") && table.lines().count() == 6 && table.contains("operator"), "{table}");
     let id = listed[1]["id"].as_str().unwrap();
     let shown = project.run(&["bulk", "show", id]).done();
     assert!(shown.contains("state    done") && shown.contains("counted  5"), "{shown}");

@@ -45,6 +45,7 @@ async fn what_a_runner_would_refuse_beside_components_is_named() {
             "{command}"
         );
     }
+    project.write_manifest("");
     let said = project.run(&["stats", "--store", "sqlite:gristmill.db\r"]).ended(2).err.clone();
     assert!(said.contains("control character"), "{said}");
 }
