@@ -241,7 +241,7 @@ async fn systemd_is_told_that_the_service_is_ready_lives_and_ends() {
     let path = project.manifest().with_file_name("notify");
     let socket = tokio::net::UnixDatagram::bind(&path).unwrap();
     let mut command = run_command(&project.manifest(), &[]);
-    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "20000");
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "1000000");
     let mut runner = Process::start(command, &project.manifest());
     assert_eq!(said(&socket).await, "READY=1");
     for _ in 0..3 {
