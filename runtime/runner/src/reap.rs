@@ -246,18 +246,17 @@ fn record(overdue: Overdue, settlement: Settlement) -> AttemptRecord {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     use gristmill_core::job::{Due, JobSpec, NewJob, Payload};
     use gristmill_store::embedded::EmbeddedStore;
     use gristmill_store::prelude::*;
-    use gristmill_store::{ClaimFrom, Clock};
+    use gristmill_store::{ClaimFrom, Clock, ManualClock};
 
     use super::*;
 
     #[tokio::test]
     async fn what_runs_keeps_its_lease_after_an_outage() {
-        let clock = Arc::new(AtomicU64::new(1_800_000_000_000));
+        let clock = Arc::new(ManualClock::new(1_800_000_000_000));
         let store = EmbeddedStore::in_memory().await.unwrap().with_clock(Clock::Manual(Arc::clone(&clock)));
         let reaper = Reaper { context: Context::of(Arc::new(store.clone())), journal: None };
         let spec = JobSpec::new("t".parse().unwrap(), Payload::default());
@@ -265,7 +264,7 @@ mod tests {
         store.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();
         let claimed = store.claim(&reaper.context.worker, &from).await.unwrap();
         reaper.context.in_flight.take(&claimed.claims);
-        clock.fetch_add(60_000, Ordering::SeqCst);
+        clock.pass(60_000);
 
         let tenants = [from[0].topic.tenant.clone()];
         let overdue = async || store.overdue(&tenants, DEAD_AFTER, 9).await.unwrap().jobs.len();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -24,8 +23,8 @@ use gristmill_core::time::Timestamp;
 use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::{
-    Cancelled, ClaimFrom, Clock, JobChanged, JobState, JobView, Pushed, ResultView, Settlement, Signal, StateFilter,
-    StoreError,
+    Cancelled, ClaimFrom, Clock, JobChanged, JobState, JobView, ManualClock, Pushed, ResultView, Settlement, Signal,
+    StateFilter, StoreError,
 };
 
 /// A store, the door to it, and somebody who uses it.
@@ -417,7 +416,7 @@ async fn readiness_follows_the_runner_and_the_store() {
 #[tokio::test]
 async fn a_stores_clock_that_is_off_is_said_and_jobs_run_all_the_same() {
     let an_hour_ago = Timestamp::now().as_millis() - 3_600_000;
-    let clock = Clock::Manual(Arc::new(AtomicU64::new(an_hour_ago)));
+    let clock = Clock::Manual(Arc::new(ManualClock::new(an_hour_ago)));
     let tested = TestServer::start_on(EmbeddedStore::in_memory().await.unwrap().with_clock(clock), "").await;
     tested.runner.send_modify(|status| status.phase = Phase::Ready);
     let (status, _, said) = tested.raw("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;

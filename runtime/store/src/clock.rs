@@ -61,33 +61,51 @@ impl fmt::Display for ClockOffset {
     }
 }
 
-/// A store's clock was set: it went otherwise than time passes.
-#[cfg(any(feature = "redis", feature = "embedded"))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClockStep {
-    Back(Duration),
-    Forward(Duration),
-}
-
-#[cfg(any(feature = "redis", feature = "embedded"))]
-impl fmt::Display for ClockStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (way, by) = match self {
-            Self::Back(by) => ("back", by),
-            Self::Forward(by) => ("forward", by),
-        };
-        write!(f, "clock was set {way} by {}", about_duration(*by))
-    }
-}
-
 /// Where a store takes the time from.
 #[derive(Debug, Clone, Default)]
 pub enum Clock {
     /// Its own clock: Redis' `TIME`, or this host's for the embedded store, whose only host it is.
     #[default]
     Own,
-    /// A test's clock, in milliseconds since the Unix epoch.
-    Manual(Arc<AtomicU64>),
+    /// A test's clock.
+    Manual(Arc<ManualClock>),
+}
+
+/// A clock that stands still until a test moves it.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    /// What it shows, in milliseconds since the Unix epoch.
+    shown: AtomicU64,
+    /// How many milliseconds have passed, however it was set.
+    passed: AtomicU64,
+}
+
+impl ManualClock {
+    /// One that shows so many milliseconds since 1970.
+    pub fn new(ms: u64) -> Self {
+        Self { shown: AtomicU64::new(ms), passed: AtomicU64::new(0) }
+    }
+
+    /// What it shows.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.shown.load(Ordering::SeqCst))
+    }
+
+    /// Lets so many milliseconds pass.
+    pub fn pass(&self, ms: u64) {
+        self.passed.fetch_add(ms, Ordering::SeqCst);
+        self.shown.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Is set back by so many milliseconds.
+    pub fn set_back(&self, ms: u64) {
+        self.shown.fetch_sub(ms, Ordering::SeqCst);
+    }
+
+    /// Is set forward by so many milliseconds.
+    pub fn set_forward(&self, ms: u64) {
+        self.shown.fetch_add(ms, Ordering::SeqCst);
+    }
 }
 
 impl Clock {
@@ -95,9 +113,32 @@ impl Clock {
     pub(super) fn now(&self, own: impl FnOnce() -> Timestamp) -> Timestamp {
         match self {
             Self::Own => own(),
-            Self::Manual(ms) => Timestamp::from_millis(ms.load(Ordering::SeqCst)),
+            Self::Manual(clock) => clock.now(),
         }
     }
+
+    /// How much time has passed since some moment, however the clock was set; a sleep of the machine counts where the system tells it.
+    #[cfg(any(feature = "redis", feature = "embedded"))]
+    pub(super) fn passed(&self) -> Duration {
+        match self {
+            Self::Own => since_boot(),
+            Self::Manual(clock) => Duration::from_millis(clock.passed.load(Ordering::SeqCst)),
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", any(feature = "redis", feature = "embedded")))]
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(all(not(target_os = "linux"), any(feature = "redis", feature = "embedded")))]
+fn since_boot() -> Duration {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+    static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    BEGIN.elapsed()
 }
 
 /// The part of a millisecond that the host's clock shows beyond its whole ones; none on a test's clock. For waits that are

@@ -32,6 +32,8 @@ mod bill;
 #[cfg(any(feature = "redis", feature = "embedded"))]
 mod budget;
 mod clock;
+#[cfg(any(feature = "redis", feature = "embedded"))]
+mod clock_step;
 mod contract;
 mod counts;
 mod ended;
@@ -78,7 +80,7 @@ pub use answers::{
 };
 pub use batch::{STEP_BYTES, STEP_JOBS, is_one_step};
 pub use bill::{BillEntries, BillEntry, BillSums, Bills};
-pub use clock::{Clock, ClockOffset};
+pub use clock::{Clock, ClockOffset, ManualClock};
 pub use contract::{
     Claims, FindWork, Leases, Probe, Produce, Push, Settle, Settled, Shards, Signals, StateDeleted, States, Store,
     StoreSize, Sweep, Usage, VersionedState, Workers,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gristmill_core::job::{Claim, Due, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
@@ -15,8 +15,8 @@ use gristmill_store::embedded::{Durability, EmbeddedStore};
 use gristmill_store::redis::RedisStore;
 use gristmill_store::sharded::{ShardSpec, ShardedStore};
 use gristmill_store::{
-    ClaimFrom, Claimed, Clock, FindWork, JobState, JobView, Migrated, PendingWork, PollTenant, Pushed, Settled,
-    Settlement, Signal, StoreError, TopicCounts, Transfer,
+    ClaimFrom, Claimed, Clock, FindWork, JobState, JobView, ManualClock, Migrated, PendingWork, PollTenant, Pushed,
+    Settled, Settlement, Signal, StoreError, TopicCounts, Transfer,
 };
 use gristmill_test_servers::wait::{SOON, until};
 use tempfile::TempDir;
@@ -55,7 +55,7 @@ pub struct TestStore {
     pub store: Arc<dyn Transfer>,
     kind: Kind,
     home: Home,
-    clock: Arc<AtomicU64>,
+    clock: Arc<ManualClock>,
 }
 
 /// What a store lies in, for as long as it is used.
@@ -166,7 +166,7 @@ fn quick_disk() -> PathBuf {
 
 impl TestStore {
     pub async fn new(kind: Kind) -> Self {
-        let (home, clock) = (Home::new(kind).await, Arc::new(AtomicU64::new(BEGIN_MS)));
+        let (home, clock) = (Home::new(kind).await, Arc::new(ManualClock::new(BEGIN_MS)));
         let store = home.open(Clock::Manual(Arc::clone(&clock))).await.unwrap();
         Self { store, kind, home, clock }
     }
@@ -200,7 +200,7 @@ impl TestStore {
     }
 
     pub fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.clock.load(Ordering::SeqCst))
+        self.clock.now()
     }
 
     /// The point in time that is so many milliseconds ahead.
@@ -209,12 +209,17 @@ impl TestStore {
     }
 
     pub fn pass(&self, ms: u64) {
-        self.clock.fetch_add(ms, Ordering::SeqCst);
+        self.clock.pass(ms);
+    }
+
+    /// The operator sets the clock forward.
+    pub fn set_forward(&self, ms: u64) {
+        self.clock.set_forward(ms);
     }
 
     /// The operator sets the clock back.
     pub fn set_back(&self, ms: u64) {
-        self.clock.fetch_sub(ms, Ordering::SeqCst);
+        self.clock.set_back(ms);
     }
 
     pub async fn push(&self, jobs: &[NewJob]) -> Vec<Pushed> {

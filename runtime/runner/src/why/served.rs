@@ -76,18 +76,17 @@ impl Served {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     use gristmill_core::job::WorkerId;
-    use gristmill_store::Clock;
     use gristmill_store::embedded::EmbeddedStore;
     use gristmill_store::prelude::*;
+    use gristmill_store::{Clock, ManualClock};
 
     use super::*;
 
     #[tokio::test]
     async fn a_runner_lives_until_it_was_silent_for_too_long_by_the_clock_of_the_store() {
-        let clock = Arc::new(AtomicU64::new(1_800_000_000_000));
+        let clock = Arc::new(ManualClock::new(1_800_000_000_000));
         let store = EmbeddedStore::in_memory().await.unwrap().with_clock(Clock::Manual(Arc::clone(&clock)));
         let alive = async |asked, matters| {
             let Runners { alive, others } = Runners::of(&store, asked, matters).await.unwrap();
@@ -100,7 +99,7 @@ mod tests {
         assert_eq!((alive(Asked::Onlooker, true).await, alive(Asked::Runner, true).await), ((2, 2), (2, 1)));
         assert_eq!(alive(Asked::Runner, false).await, (1, 0), "it does not ask");
         assert_eq!(alive(Asked::OnlyProcess, true).await, (0, 0), "a runner that was heard a moment ago is gone");
-        clock.fetch_add(8_000, Ordering::SeqCst);
+        clock.pass(8_000);
         store.heartbeat(&WorkerId::new("one")).await.unwrap();
         assert_eq!((alive(Asked::Onlooker, true).await, alive(Asked::Runner, true).await), ((1, 1), (1, 0)));
     }

@@ -17,6 +17,7 @@ use super::place::{LAST_PLACE, Line, place_of};
 use super::reader::{self, Question};
 use super::request::Request;
 use super::row::at;
+use super::set_clock::last_step;
 use super::signals::Listeners;
 use super::topic::LAST_OF_LINE;
 use super::topics::Topics;
@@ -164,5 +165,5 @@ fn remember(connection: &Connection) -> Done<(Topics, Sequence, OwnClock)> {
         }
     }
     let sequence = Sequence::after(last, number(LAST_CLAIM)?);
-    Ok((topics, sequence, OwnClock::starting_at(at(number(WRITTEN)?))))
+    Ok((topics, sequence, OwnClock::starting_at(at(number(WRITTEN)?), last_step(connection)?)))
 }

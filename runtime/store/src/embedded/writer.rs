@@ -13,12 +13,12 @@ use super::fault::{Done, Fault};
 use super::health::Health;
 use super::owner::Lock;
 use super::request::{Request, Weight};
-use super::set_clock::move_waits;
+use super::set_clock::{move_waits, note_step};
 use super::signals::Listeners;
 use super::start::Queue;
 use super::topics::Topics;
 use super::work::{Sequence, Work};
-use crate::clock::ClockStep;
+use crate::clock_step::{ClockStep, Followed, Move};
 use crate::{Clock, Signal};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
@@ -69,25 +69,13 @@ impl Writer {
 
     /// Moves what waits if the clock was set. If that fails, it is tried again with the next request: until then the clock is not followed.
     fn follow(&mut self, clock: &Clock) {
-        let step = self.clock.step(clock);
-        let Some(step) = step else {
-            match self.clock.follow(clock, None) {
-                Some(step @ ClockStep::Forward(_)) => tracing::warn!(
-                    "this host's {step}, or the host slept: what waited for a time that it has passed is due"
-                ),
-                Some(step) => {
-                    tracing::warn!("this host's {step}: nothing was moved, it is expected to be put right soon")
-                }
-                None => {}
-            }
-            return;
-        };
-        match self.move_waits(step, clock) {
+        let Some((step, before)) = self.clock.step(clock) else { return };
+        let moves = step.moves(before);
+        let followed = Followed { step, moved_ms: moves.ms };
+        match self.move_waits(&followed, moves, clock) {
             Ok(signals) => {
-                self.clock.follow(clock, Some(step));
-                tracing::warn!(
-                    "this host's {step}: delays, leases and other relative times were moved by the same step, times that were named were not"
-                );
+                self.clock.follow(clock, followed);
+                warn_of_step(step, moves);
                 self.listeners.tell(signals);
             }
             Err(fault) => {
@@ -97,10 +85,13 @@ impl Writer {
         }
     }
 
-    fn move_waits(&mut self, step: ClockStep, clock: &Clock) -> Done<Vec<Signal>> {
+    fn move_waits(&mut self, followed: &Followed, moves: Move, clock: &Clock) -> Done<Vec<Signal>> {
         let time = shown(clock);
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        move_waits(&self.connection, step, time.now)?;
+        note_step(&self.connection, followed)?;
+        if !moves.is_none() {
+            move_waits(&self.connection, moves, time.now)?;
+        }
         let mut work = Work::new(&self.connection, &mut self.topics, &self.sequence);
         work.time = time;
         work.mend_schedules()?;
@@ -219,6 +210,18 @@ impl Writer {
         checkpoints.into_iter().for_each(|checkpoints| checkpoints.close((!is_replaced).then_some(&connection)));
         drop(connection);
         drop(lock);
+    }
+}
+
+fn warn_of_step(step: ClockStep, moves: Move) {
+    if !moves.is_none() {
+        tracing::warn!(
+            "this host's {step}: delays, leases and other relative times were moved by the same step, times that were named were not"
+        );
+    } else if step.back().is_zero() {
+        tracing::warn!("this host's {step}, or the host slept: what waited for a time that it has passed is due");
+    } else {
+        tracing::warn!("this host's {step}: nothing was moved, it is expected to be put right soon");
     }
 }
 

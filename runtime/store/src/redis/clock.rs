@@ -1,13 +1,12 @@
 //! The server's clock, as replies and scripts carry it.
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::Clock;
-use crate::clock::ClockStep;
-use gristmill_core::time::Timestamp;
+use crate::clock_step::ClockStep;
+use gristmill_core::time::{Timestamp, millis};
 
 /// The reply to `TIME`: seconds and microseconds.
 pub(super) type TimeReply = (u64, u64);
@@ -15,26 +14,27 @@ pub(super) type TimeReply = (u64, u64);
 /// A server's clock that goes this much otherwise than time passes was set. Less is a clock being corrected.
 pub(super) const STEP: Duration = Duration::from_secs(2);
 
-/// Compares a server's clock with this host's monotonic one.
+/// Compares a server's clock with the time that passes on this host.
 #[derive(Debug, Default)]
 pub(super) struct ClockWatch(Mutex<Option<Reading>>);
 
-/// What the server's clock showed at some moment between `asked` and `answered`.
+/// What the server's clock showed at some moment between `asked` and `answered`, of which each says how much time had passed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     pub(super) server: Duration,
-    pub(super) asked: Instant,
-    pub(super) answered: Instant,
+    pub(super) asked: Duration,
+    pub(super) answered: Duration,
 }
 
 impl ClockWatch {
     /// Returns the step that the clock has made since the last reading, if it has made one.
     pub(super) fn step(&self, reading: Reading) -> Option<ClockStep> {
         let last = self.0.lock().replace(reading)?;
-        let earliest = last.server + reading.asked.saturating_duration_since(last.answered);
-        let latest = last.server + reading.answered.saturating_duration_since(last.asked);
-        let (forward, back) = (reading.server.saturating_sub(latest), earliest.saturating_sub(reading.server));
-        if forward > STEP { Some(ClockStep::Forward(forward)) } else { (back > STEP).then_some(ClockStep::Back(back)) }
+        let earliest = last.server + reading.asked.saturating_sub(last.answered);
+        let latest = last.server + reading.answered.saturating_sub(last.asked);
+        let from = reading.server.clamp(earliest, latest);
+        let at = |time| Timestamp::from_millis(millis(time));
+        (from.abs_diff(reading.server) > STEP).then(|| ClockStep { from: at(from), to: at(reading.server) })
     }
 }
 
@@ -42,7 +42,7 @@ impl ClockWatch {
 pub(super) fn argument(clock: &Clock) -> String {
     match clock {
         Clock::Own => String::new(),
-        Clock::Manual(ms) => ms.load(Ordering::SeqCst).to_string(),
+        Clock::Manual(clock) => clock.now().as_millis().to_string(),
     }
 }
 
@@ -78,17 +78,18 @@ mod tests {
     #[test]
     fn a_step_of_the_servers_clock_is_distinguished_from_a_slow_answer() {
         const S: fn(u64) -> Duration = Duration::from_secs;
-        let (watch, start) = (ClockWatch::default(), Instant::now());
+        let watch = ClockWatch::default();
         let step = |server, asked, answered| {
-            watch.step(Reading { server: S(server), asked: start + S(asked), answered: start + S(answered) })
+            let step = watch.step(Reading { server: S(server), asked: S(asked), answered: S(answered) });
+            step.map(|step| (step.forward(), step.back()))
         };
         assert_eq!(step(1_000, 0, 0), None);
         assert_eq!(step(1_002, 2, 2), None);
         assert_eq!(step(1_011, 4, 12), None, "the server stood still before it looked at its clock");
         assert_eq!(step(1_014, 14, 22), None, "and afterwards");
-        assert_eq!(step(4_624, 24, 24), Some(ClockStep::Forward(S(3_600))));
+        assert_eq!(step(4_624, 24, 24), Some((S(3_600), S(0))));
         assert_eq!(step(4_626, 26, 26), None);
-        assert_eq!(step(1_028, 28, 28), Some(ClockStep::Back(S(3_600))));
+        assert_eq!(step(1_028, 28, 28), Some((S(0), S(3_600))));
     }
 
     #[test]

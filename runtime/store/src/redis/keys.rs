@@ -404,7 +404,7 @@ pub(super) fn probe(prefix: &str) -> String {
     [prefix, ":probe"].concat()
 }
 
-/// HASH: the last step back of the server's clock, its number, its length and when it was noticed. Of all tenants, in a slot of its own.
+/// HASH: the last step of the server's clock, its number, from when to when it went, and what is moved because of it. Of all tenants, in a slot of its own.
 pub(super) fn clock(prefix: &str) -> String {
     [prefix, ":clock"].concat()
 }

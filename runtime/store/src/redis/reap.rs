@@ -15,7 +15,8 @@ use super::reply::Reply;
 use super::script::{Call, script};
 use super::store::{Partition, Server};
 use crate::batch::CLAIM_BYTES;
-use crate::clock::{ClockStep, wait_ms};
+use crate::clock::wait_ms;
+use crate::clock_step::ClockStep;
 use crate::weight::Weigh;
 use crate::{Heartbeat, Overdue, OverdueJobs, StoreError};
 use gristmill_core::job::{Lease, Name, WorkerId};
@@ -46,17 +47,17 @@ impl Server {
     /// are not judged by the times before.
     pub(super) async fn heartbeat(&self, worker: &WorkerId) -> Result<Option<ClockStep>, StoreError> {
         const DOING: &str = "write a heartbeat";
-        let asked = Instant::now();
+        let asked = self.clock.passed();
         let mut look = pipe();
         look.cmd("TIME").cmd("ZRANGE").arg(workers(&self.prefix)).arg(-1).arg(-1).arg("WITHSCORES");
         let (time, last): (TimeReply, Vec<(String, u64)>) = self.link.query(DOING, &look).await?;
         let now = self.now(time);
-        let reading = Reading { server: clock::exact_time(time), asked, answered: Instant::now() };
+        let reading = Reading { server: self.exact(time), asked, answered: self.clock.passed() };
         // A process that has just begun goes by what others have written.
-        let ahead =
-            last.first().map(|(_, at)| Timestamp::from_millis(*at).since(now)).filter(|ahead| *ahead > clock::STEP);
+        let written = last.first().map(|(_, at)| ClockStep { from: Timestamp::from_millis(*at), to: now });
+        let written = written.filter(|step| step.back() > clock::STEP);
         let now = now.as_millis();
-        if let Some(step) = self.clock_watch.step(reading).or(ahead.map(ClockStep::Back)) {
+        if let Some(step) = self.clock_watch.step(reading).or(written) {
             self.lower_heartbeats(DOING, now).await?;
             return Ok(Some(step));
         }
@@ -118,6 +119,9 @@ impl Server {
         let mut look = pipe();
         look.cmd("ZRANGEBYSCORE").arg(workers(&self.prefix)).arg(format!("({now}")).arg("+inf");
         let (ahead,): (Vec<String>,) = self.link.query(doing, &look).await?;
+        if ahead.is_empty() {
+            return Ok(());
+        }
         let mut lower = pipe();
         for worker in ahead {
             lower.cmd("ZADD").arg(workers(&self.prefix)).arg("XX").arg(now).arg(worker).ignore();

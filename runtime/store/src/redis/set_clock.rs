@@ -1,37 +1,40 @@
-//! The server's clock was set back: what waits is moved by the step, so that it waits for as long as before. What was asked for at a point in
-//! time waits for that. What expires by itself lasts longer by the step.
+//! The server's clock was set: what waits is moved by the step, so that it waits for as long as before. What was asked for at a point in time
+//! waits for that. What expires by itself lasts longer or shorter by the step.
 
 use std::time::Duration;
 
 use redis::pipe;
+use serde::Serialize;
 
 use super::keys;
 use super::partitions::RedisStore;
 use super::script::{Call, script};
 use super::store::Partition;
 use crate::StoreError;
-use crate::clock::wait_ms;
+use crate::clock_step::{ClockStep, Followed, Move};
 use gristmill_core::job::Name;
 
 const DOING: &str = "move what waits by a step of the clock";
 
-/// A step back of the server's clock.
+/// Runners notice the same step within this time, by the clock that was set.
+const SAME_FOR: Duration = Duration::from_secs(30);
+
+/// A step of the server's clock as it is noted for all runners.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     /// Grows from step to step. Each key is moved once by each.
     number: u64,
-    back_ms: u64,
+    step: ClockStep,
+    moves: Move,
 }
 
 impl RedisStore {
-    /// Moves what waits in all tenants. Every runner that notices the step does it, and each key is moved once.
-    pub(super) async fn follow_set_clock(&self, back: Duration) -> Result<(), StoreError> {
-        let mut call = Call::new(script!("note_step.lua"), &[keys::clock(&self.server.prefix)]);
-        call.arg(self.server.now_argument()).arg(wait_ms(back));
-        let first = self.first();
-        let mut reply = first.reply(DOING, call).await?;
-        let mut number = || reply.number().map_err(self.server.misread(DOING));
-        let step = Step { number: number()?, back_ms: number()? };
+    /// Moves what waits in all tenants. Every runner that notices the step does it, and each key is moved once. Returns by how much.
+    pub(super) async fn follow_set_clock(&self, step: ClockStep) -> Result<Move, StoreError> {
+        let step = self.noted(step).await?;
+        if step.moves.is_none() {
+            return Ok(step.moves);
+        }
         let map = self.map().await?;
         for tenant in self.server.listed_tenants(DOING, |tenant| map.of_tenant(tenant)).await? {
             for number in 0..map.of_tenant(&tenant) {
@@ -42,28 +45,61 @@ impl RedisStore {
                     answer => answer?,
                 }
             }
-            first.mend_schedules(&tenant).await?;
+            self.first().mend_schedules(&tenant).await?;
         }
-        Ok(())
+        Ok(step.moves)
     }
+
+    /// The step as the first runner that noticed it has noted it.
+    async fn noted(&self, step: ClockStep) -> Result<Step, StoreError> {
+        type Noted = (Option<u64>, Option<String>, Option<String>);
+        let key = keys::clock(&self.server.prefix);
+        let mut look = pipe();
+        look.cmd("HMGET").arg(&key).arg("number").arg("step").arg("move");
+        loop {
+            let ((number, last, moves),): (Noted,) = self.server.link.query(DOING, &look).await?;
+            let number = number.unwrap_or_default();
+            let last: Option<Followed> = last.and_then(|text| serde_json::from_str(&text).ok());
+            let moves: Option<Move> = moves.and_then(|text| serde_json::from_str(&text).ok());
+            if let Some((last, moves)) = last.zip(moves)
+                && last.step.is_nearly(step, SAME_FOR)
+            {
+                return Ok(Step { number, step: last.step, moves });
+            }
+            let moves = step.moves(last);
+            let mut call = Call::new(script!("note_step.lua"), std::slice::from_ref(&key));
+            call.arg(number).arg(json(&Followed { step, moved_ms: moves.ms })).arg(json(&moves));
+            let mut reply = self.first().reply(DOING, call).await?;
+            if reply.number().map_err(self.server.misread(DOING))? == 1 {
+                return Ok(Step { number: number + 1, step, moves });
+            }
+        }
+    }
+}
+
+/// Of numbers only.
+fn json(of: &impl Serialize) -> String {
+    serde_json::to_string(of).unwrap_or_default()
 }
 
 impl Partition {
     async fn follow_set_clock(&self, tenant: &Name, step: Step) -> Result<(), StoreError> {
         let keys = self.keys(tenant);
+        let Step { number, step: ClockStep { from, to }, moves: Move { ms, earlier, earlier_ms } } = step;
         let (topics,): (Vec<String>,) =
             self.link.query(DOING, pipe().cmd("ZRANGE").arg(keys.topics()).arg(0).arg(-1)).await?;
         let names =
             [keys.clock(), keys.leases(), keys.extended(), keys.limited(), keys.due(), keys.topics(), keys.raw()];
         let mut all =
-            Call::new(script!("lower.lua", "set_clock.lua"), &[&names[..], &[keys.rates(), keys.key_rates()]].concat());
-        all.arg(step.number).arg(step.back_ms);
+            Call::new(script!("shift.lua", "set_clock.lua"), &[&names[..], &[keys.rates(), keys.key_rates()]].concat());
+        all.arg(self.now_argument()).arg(number).arg(ms);
         let of_topic = |topic: Name| {
+            let [delayed, dead] = [keys.delayed(&topic), keys.dead(&topic)];
             let [windows, unique] = [keys.windows(&topic), keys.unique(&topic)];
-            let names =
-                [keys.clock(), keys.jobs(), keys.delayed(&topic), keys.dead(&topic), windows, unique, keys.due()];
-            let mut call = Call::new(script!("lower.lua", "set_topics_clock.lua"), &names);
-            call.arg(topic.as_str()).arg(step.number).arg(step.back_ms);
+            let names = [keys.clock(), keys.jobs(), delayed, dead, windows, unique, keys.due(), keys.claims()];
+            let mut call = Call::new(script!("shift.lua", "set_topics_clock.lua"), &names);
+            call.arg(self.now_argument()).arg(topic.as_str()).arg(number).arg(ms);
+            call.arg(from.as_millis()).arg(to.as_millis()).arg(earlier.as_millis()).arg(earlier_ms);
             call
         };
         let topics = topics.iter().filter_map(|topic| topic.parse().ok()).map(of_topic);

@@ -3,10 +3,12 @@
 //! What the contract says of every store is tested in the conformance suite, and not here.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::{ClaimFrom, Claimed, Clock, JobState, PendingWork, PollTenant, Settled, Settlement, TopicCounts, Transfer};
+use crate::{
+    ClaimFrom, Claimed, Clock, JobState, ManualClock, PendingWork, PollTenant, Settled, Settlement, TopicCounts,
+    Transfer,
+};
 use gristmill_core::job::{Claim, Due, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill_core::time::Timestamp;
@@ -15,24 +17,24 @@ pub(crate) const LEASE: Duration = Duration::from_secs(30);
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(10);
 
 /// A clock that stands still, and what moves it.
-pub(crate) fn still_clock() -> (Clock, Arc<AtomicU64>) {
-    let clock = Arc::new(AtomicU64::new(1_800_000_000_000));
+pub(crate) fn still_clock() -> (Clock, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(1_800_000_000_000));
     (Clock::Manual(Arc::clone(&clock)), clock)
 }
 
 /// A store, and its clock.
 pub(crate) struct TestStore<S> {
     pub(crate) store: S,
-    pub(crate) clock: Arc<AtomicU64>,
+    pub(crate) clock: Arc<ManualClock>,
 }
 
 impl<S: Transfer> TestStore<S> {
     pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.clock.load(Ordering::SeqCst))
+        self.clock.now()
     }
 
     pub(crate) fn pass(&self, ms: u64) {
-        self.clock.fetch_add(ms, Ordering::SeqCst);
+        self.clock.pass(ms);
     }
 
     pub(crate) async fn push(&self, jobs: &[NewJob]) {

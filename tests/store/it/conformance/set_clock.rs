@@ -18,6 +18,7 @@ super::cases![
     a_changed_job_waits_for_what_it_was_changed_to,
     a_schedule_does_not_stand_still,
     a_store_says_what_its_clock_shows,
+    a_clock_that_is_wrong_for_a_time_makes_no_delay_longer_or_shorter,
     ; not_spread:
     a_step_back_moves_leases_windows_rates_and_retention,
     a_step_forward_makes_due_what_it_passes_and_a_step_back_afterwards_nothing_late,
@@ -100,6 +101,41 @@ async fn a_step_back_before_the_store_is_opened_moves_the_same(mut queue: TestSt
     queue.heartbeat(&worker()).await;
     assert_eq!(until(&queue, &delay).await, queue.in_ms(MINUTE).as_millis());
     assert_eq!(until(&queue, &named).await, due);
+}
+
+/// Sets the clock by so many milliseconds, pushes a job, and has a worker notice the step.
+async fn set_and_push(queue: &TestStore, ms: i64, job: &NewJob) {
+    queue.heartbeat(&worker()).await;
+    let by = ms.unsigned_abs();
+    if ms < 0 {
+        queue.set_back(by)
+    } else {
+        queue.set_forward(by)
+    }
+    queue.push(std::slice::from_ref(job)).await;
+    queue.heartbeat(&worker()).await;
+}
+
+async fn a_clock_that_is_wrong_for_a_time_makes_no_delay_longer_or_shorter(queue: TestStore) {
+    const WRONG_FOR: u64 = 7_000;
+    for ms in STEPS.into_iter().filter(|ms| *ms >= MINUTE) {
+        for first in [-ms.cast_signed(), ms.cast_signed()] {
+            let wait = ms + 3 * MINUTE;
+            let [before, unnoticed, during] = [(); 3].map(|()| delayed("mail", wait));
+            queue.push(std::slice::from_ref(&before)).await;
+            set_and_push(&queue, first, &unnoticed).await;
+            queue.push(std::slice::from_ref(&during)).await;
+            queue.pass(WRONG_FOR);
+            let after = delayed("mail", wait);
+            set_and_push(&queue, -first, &after).await;
+            for (job, passed) in [(before, WRONG_FOR), (unnoticed, WRONG_FOR), (during, WRONG_FOR), (after, 0)] {
+                assert_eq!(until(&queue, &job).await, queue.in_ms(wait - passed).as_millis(), "{first}, {passed}");
+            }
+            queue.pass(wait);
+            assert_eq!(queue.migrate().await.moved, 4);
+            work_off(&queue).await;
+        }
+    }
 }
 
 async fn a_changed_job_waits_for_what_it_was_changed_to(queue: TestStore) {

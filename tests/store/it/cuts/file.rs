@@ -6,10 +6,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use gristmill_store::Clock;
 use gristmill_store::embedded::{Durability, EmbeddedStore};
+use gristmill_store::{Clock, ManualClock};
 use tempfile::TempDir;
 
 use super::scenario::World;
@@ -25,7 +24,7 @@ fn log_of(file: &Path) -> PathBuf {
     file.with_file_name("jobs.db-wal")
 }
 
-async fn world(file: &Path, clock: Arc<AtomicU64>) -> World {
+async fn world(file: &Path, clock: Arc<ManualClock>) -> World {
     let store = EmbeddedStore::open(file, Durability::Process).await.unwrap();
     World::new(Arc::new(store.with_clock(Clock::Manual(Arc::clone(&clock)))), clock)
 }
@@ -39,12 +38,12 @@ fn page(file: &[u8]) -> u64 {
 async fn a_file_cut_off_at_any_write_loses_nothing_and_repeats_nothing() {
     let folder = TempDir::with_prefix("gristmill-").unwrap();
     let path = folder.path().join("jobs.db");
-    let mut whole = world(&path, Arc::new(AtomicU64::new(BEGIN_MS))).await;
+    let mut whole = world(&path, Arc::new(ManualClock::new(BEGIN_MS))).await;
     whole.log = Some(log_of(&path));
     let first = fs::metadata(log_of(&path)).unwrap().len();
     whole.play().await;
     let (file, log) = (fs::read(&path).unwrap(), fs::read(log_of(&path)).unwrap());
-    let now = whole.clock.load(Ordering::SeqCst);
+    let now = whole.clock.now().as_millis();
     let frame = FRAME_HEADER + page(&file);
     assert_eq!((log.len() as u64 - LOG_HEADER) % frame, 0, "the log consists of whole pages");
     let first = first.max(LOG_HEADER);
@@ -57,7 +56,7 @@ async fn a_file_cut_off_at_any_write_loses_nothing_and_repeats_nothing() {
         let path = folder.path().join("jobs.db");
         fs::write(&path, &file).unwrap();
         fs::write(log_of(&path), &log[..*cut as usize]).unwrap();
-        let mut world = world(&path, Arc::new(AtomicU64::new(now))).await;
+        let mut world = world(&path, Arc::new(ManualClock::new(now))).await;
         world.acknowledged = whole.acknowledged.clone();
         world.assert_all_end_once(*cut).await;
     }

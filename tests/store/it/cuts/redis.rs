@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
-use gristmill_store::Clock;
 use gristmill_store::redis::RedisStore;
+use gristmill_store::{Clock, ManualClock};
 use gristmill_test_servers::redis::Redis;
 
 use super::cutter::{Cut, Cutter, Seen};
@@ -31,7 +30,7 @@ async fn forget(redis: &Redis) {
 async fn play(redis: &Arc<Redis>, cutter: &Cutter, part: Part, cut: Option<Cut>) -> Seen {
     let prefix = &prefix(cut);
     forget(redis).await;
-    let clock = Arc::new(AtomicU64::new(BEGIN_MS));
+    let clock = Arc::new(ManualClock::new(BEGIN_MS));
     let store = RedisStore::connect(&cutter.proxy.url(), prefix).await.unwrap();
     let store = store.with_clock(Clock::Manual(Arc::clone(&clock)));
     let mut world = World::new(Arc::new(store), clock);
@@ -69,7 +68,7 @@ fn unvisited(taught: &BTreeSet<String>) -> Vec<String> {
 async fn play_spread(redis: &Redis, cutter: &Cutter, cut: Option<Cut>) -> Seen {
     let prefix = &prefix(cut);
     forget(redis).await;
-    let clock = Arc::new(AtomicU64::new(BEGIN_MS));
+    let clock = Arc::new(ManualClock::new(BEGIN_MS));
     let open = async |url: &str| {
         let store = RedisStore::connect(url, prefix).await.unwrap();
         Arc::new(store.with_clock(Clock::Manual(Arc::clone(&clock))).all_spread(3))

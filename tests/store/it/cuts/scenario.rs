@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gristmill_core::job::{Claim, Due, JobChange, JobId, NewJob, Priority, WorkerId};
 use gristmill_core::outcome::{Reason, Verdict};
 use gristmill_core::schedule::{Schedule, ScheduleId};
 use gristmill_store::{
-    ClaimFrom, DeadLimits, PlacementRegistry, PollTenant, ScheduleChange, Settled, Settlement, StateFilter, StoreError,
-    Transfer, Uniques,
+    ClaimFrom, DeadLimits, ManualClock, PlacementRegistry, PollTenant, ScheduleChange, Settled, Settlement,
+    StateFilter, StoreError, Transfer, Uniques,
 };
 use gristmill_store_tests::test_store::{
     DEAD_AFTER, LEASE, delayed, failure, ids, job, of_priority, retry, tenant, topic, unique, worker,
@@ -63,7 +62,7 @@ impl<S: Transfer + PlacementRegistry + Uniques> Whole for S {}
 /// A store, the clock that it goes by, and what it acknowledged.
 pub(super) struct World {
     pub(super) store: Arc<dyn Whole>,
-    pub(super) clock: Arc<AtomicU64>,
+    pub(super) clock: Arc<ManualClock>,
     pub(super) log: Option<PathBuf>,
     /// Where the store is in Redis.
     pub(super) server: Option<Server>,
@@ -71,7 +70,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(store: Arc<dyn Whole>, clock: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(store: Arc<dyn Whole>, clock: Arc<ManualClock>) -> Self {
         Self { store, clock, log: None, server: None, acknowledged: Acknowledged::default() }
     }
 
@@ -87,7 +86,7 @@ impl World {
     }
 
     pub(super) fn pass(&self, time: Duration) {
-        self.clock.fetch_add(time.as_millis() as u64, Ordering::SeqCst);
+        self.clock.pass(time.as_millis() as u64);
     }
 
     fn mark(&self) -> u64 {

@@ -1,12 +1,8 @@
--- Notes that the server's clock was set back. Several runners notice the same step, within seconds.
+-- Notes that the server's clock was set. Several runners notice the same step: the first one notes it.
 --
 -- KEYS  1 clock of all tenants
--- ARGV  1 now, ms ('': the server's clock)  2 by how many ms
--- Returns { the number of the step, by how many ms }
-local SAME_FOR, NEARLY = 30000, 5000
-local now, back = clock(ARGV[1]), tonumber(ARGV[2])
-local number, last, at = unpack(redis.call('HMGET', KEYS[1], 'number', 'back', 'at'))
-if number and math.abs(now - at) < SAME_FOR and math.abs(back - last) < NEARLY then return { tonumber(number), tonumber(last) } end
-number = (number or 0) + 1
-redis.call('HSET', KEYS[1], 'number', number, 'back', back, 'at', now)
-return { number, back }
+-- ARGV  1 the number of the step before, or 0  2 the step, JSON  3 what is to be moved, JSON
+-- Returns { 1 }, or { 0 } if another step was noted meanwhile.
+if (redis.call('HGET', KEYS[1], 'number') or '0') ~= ARGV[1] then return { 0 } end
+redis.call('HSET', KEYS[1], 'number', ARGV[1] + 1, 'step', ARGV[2], 'move', ARGV[3])
+return { 1 }

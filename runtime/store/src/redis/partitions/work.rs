@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::{Partition, RedisStore, available};
-use crate::clock::ClockStep;
 use crate::joined::{self, any_of_each};
 use crate::parts::{Asking, Part, Parts, add};
 use crate::schedules::note_full;
@@ -18,18 +17,16 @@ impl Workers for RedisStore {
     async fn heartbeat(&self, worker: &WorkerId) -> Result<(), StoreError> {
         let Some(step) = self.server.heartbeat(worker).await? else { return Ok(()) };
         let store = self.server.link.address.clone();
-        match step {
-            ClockStep::Back(back) => {
-                self.follow_set_clock(back).await?;
-                tracing::warn!(
-                    store,
-                    "the store's {step}: delays, leases and other relative times were moved by the same step, times that were named were not"
-                );
-            }
-            ClockStep::Forward(_) => tracing::warn!(
+        if self.follow_set_clock(step).await?.is_none() {
+            tracing::warn!(
                 store,
                 "the store's {step}: what waited for a time that it has passed is due; runners extend the leases of what they run"
-            ),
+            );
+        } else {
+            tracing::warn!(
+                store,
+                "the store's {step}: delays, leases and other relative times were moved by the same step, times that were named were not"
+            );
         }
         Err(StoreError::Unavailable { store, source: anyhow::anyhow!("its {step}") })
     }
