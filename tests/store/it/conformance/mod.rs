@@ -41,9 +41,8 @@ macro_rules! cases {
     (in $store:ident: $kind:expr; ) => {};
     (in $store:ident: $kind:expr; $($(#[$when:meta])? $case:ident)+) => {
         mod $store {
-            #[allow(unused_imports, reason = "stores that are no Redis have no kind of it")]
-            use gristmill_store_tests::deployment::RedisKind;
-            use gristmill_store_tests::test_store::Kind;
+            #[allow(unused_imports, reason = "stores that are no Redis have no kind of it, and cases may be for others only")]
+            use gristmill_store_tests::{deployment::RedisKind, test_store::Kind};
             $(
                 $(#[$when])?
                 #[test]
