@@ -78,6 +78,27 @@ async fn commands_say_the_same_with_a_server_and_without() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_removed_is_said_to_be_another_store_once() {
+    const SAID: &str = "is not the store that a server had here before";
+    let project = project().await;
+    let push = || project.run(&["push", "echo", "--data", "x"]);
+    for _ in 0..2 {
+        let runner = project.serve().await;
+        assert!(!runner.log().contains(SAID), "{}", runner.log());
+        drop(runner);
+    }
+    for end in ["", "-wal", "-shm"] {
+        let mut name = project.file().into_os_string();
+        name.push(end);
+        let _missing = std::fs::remove_file(name);
+    }
+    let said = push();
+    assert!(said.ended(0).err.contains(SAID), "{}", said.err);
+    let said = push();
+    assert!(!said.ended(0).err.contains(SAID), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_run_on_the_same_file_is_refused_by_name() {
     let project = project().await;
     let runner = project.serve().await;

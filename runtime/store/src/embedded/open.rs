@@ -70,7 +70,7 @@ pub(super) fn open_file(given: &Path, durability: Durability) -> Result<Opened, 
     if names > 1 {
         return Err(refused(anyhow::anyhow!("it has {names} names (hard links); remove the others, or copy the file")));
     }
-    let lock = Lock::take(&path).map_err(|error| not_taken(&path, error))?;
+    let mut lock = Lock::take(&path).map_err(|error| not_taken(&path, error))?;
     let told = |fault: Fault| unusable(fault, &name(&path));
 
     let mut writing = connect(&path).map_err(told)?;
@@ -91,6 +91,13 @@ pub(super) fn open_file(given: &Path, durability: Durability) -> Result<Opened, 
     let copying = connect(&path).map_err(told)?;
     let database = lock.database().map_err(|error| refused(error.into()))?;
     let id = identity::id(&writing).map_err(told)?;
+    if lock.store.replace(id.clone()).is_some_and(|last| last != id) {
+        tracing::warn!(
+            "{} is not the store that a server had here before: it is new, or another one was put in its place. If it was not removed on \
+             purpose, stop the server, put back the file of a backup, and look whether `{0}-wal` is missing, too.",
+            name(&path)
+        );
+    }
     let health = Health::of_file(given, path.clone(), id, &database);
     let mut log = path.into_os_string();
     log.push("-wal");

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
-use crate::{ServerName, StoreError};
+use crate::{ServerName, StoreError, StoreId};
 use gristmill_core::token::TokenText;
 use parking_lot::Mutex;
 
@@ -60,6 +60,8 @@ pub(super) struct Lock {
     /// connections.
     database: File,
     announcement: Announcement,
+    /// Which store is in the file: what the last owner wrote down, if it was a server, until it is asked.
+    pub(super) store: Option<StoreId>,
 }
 
 /// A file beside that of a store, or in place of it where the store is in memory, which says who owns it. Locked until this is dropped.
@@ -95,8 +97,9 @@ impl Lock {
             Err(TryLockError::WouldBlock) => return Err(NotTaken::OwnerFileReplaced),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
+        let store = last_store(&announcement.file.lock());
         announcement.begin()?;
-        Ok(Self { database, announcement })
+        Ok(Self { database, announcement, store })
     }
 
     /// Which file the lock is on.
@@ -104,8 +107,9 @@ impl Lock {
         self.database.metadata()
     }
 
+    /// Also which store this is: it need not be the server's primary one.
     pub(super) fn announce(&self, http: SocketAddr, secret: &str, server: &ServerName) -> Result<(), StoreError> {
-        self.announcement.announce(http, secret, server)
+        self.announcement.write_down(http, secret, server, self.store.as_ref().map_or("", StoreId::as_str))
     }
 }
 
@@ -150,10 +154,15 @@ impl Announcement {
     /// # Errors
     /// [`StoreError::Unavailable`]: the file cannot be written.
     pub fn announce(&self, http: SocketAddr, secret: &str, server: &ServerName) -> Result<(), StoreError> {
+        self.write_down(http, secret, server, "")
+    }
+
+    fn write_down(&self, http: SocketAddr, secret: &str, server: &ServerName, id: &str) -> Result<(), StoreError> {
         let private = self.file.lock().set_permissions(Permissions::from_mode(PRIVATE)).is_ok();
         let (pid, secret) = (std::process::id(), if private { secret } else { "" });
         let ServerName { store, instance } = server;
-        self.write(&format!("{pid}\n{http}\n{secret}\n{store}\n{instance}\n")).map_err(|error| away(&self.path, error))
+        self.write(&format!("{pid}\n{http}\n{secret}\n{store}\n{instance}\n{id}\n"))
+            .map_err(|error| away(&self.path, error))
     }
 
     /// One write, so that nobody reads half of it; what it says only grows while the lock is held.
@@ -193,6 +202,13 @@ fn read(mut file: &File) -> Option<Owner> {
     let server =
         server.map(|(store, instance)| ServerName { store: store.to_owned().into(), instance: instance.into() });
     Some(Owner { pid, http, secret, server })
+}
+
+fn last_store(mut file: &File) -> Option<StoreId> {
+    let mut note = String::new();
+    file.rewind().ok()?;
+    file.read_to_string(&mut note).ok()?;
+    note.lines().nth(5).filter(|id| !id.is_empty()).map(|id| id.to_owned().into())
 }
 
 fn beside(path: &Path) -> PathBuf {
