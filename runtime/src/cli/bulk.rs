@@ -1,4 +1,4 @@
-//! `gristmill bulk`: one action on all jobs that fit a query, carried out by a server.
+//! `gristmill bulk`: one action on all jobs that fit a query, carried out by a server, or by this process where none answers.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::exit::{Exit, Usage};
 use super::find;
 use super::global::Global;
+use super::store::Served;
 use super::table::{Table, facts};
 use super::{job, push, screen, signals};
 use gristmill_config::units;
@@ -27,12 +28,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// For so many jobs a `y` is enough; for more the number has to be typed.
 const FEW: u64 = 100;
 
-const NO_SERVER: &str = "a server carries bulk actions out, and none answers for this store: start `gristmill run`, or name a server with --server. \
+const NO_SERVER: &str = "a server keeps bulk actions in its memory, and none answers for this store: start `gristmill run`, or name a server with --server. \
     (That of a Redis is found if it answers where [http] listens, and, if it asks for tokens, with a token for all tenants.)";
 
 /// Do one thing to all jobs that fit a query
 ///
-/// A server counts the jobs, and then changes them step by step. It keeps bulk actions in its memory: the last 100 of a tenant.
+/// A server counts the jobs, and then changes them step by step; where none answers, this command does it itself. A server keeps bulk
+/// actions in its memory: the last 100 of a tenant.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -199,21 +201,15 @@ async fn find_server(global: &Global) -> anyhow::Result<Option<RemoteStore>> {
     Ok(if global.names_server() { way.reach().await?.server } else { way.server_here().await? })
 }
 
-/// The same for a command that can do without: a server of this machine that refuses to say which store it has is none.
-pub(super) async fn server_if_any(global: &Global) -> anyhow::Result<Option<RemoteStore>> {
-    match find_server(global).await {
-        Err(error) if !global.names_server() => {
-            tracing::debug!("no server is asked: {error:#}");
-            Ok(None)
-        }
-        found => found,
-    }
+/// The same, or one in this process.
+pub(super) async fn served(global: &Global) -> anyhow::Result<Served> {
+    global.way(&global.manifest_without_secrets()?)?.served().await
 }
 
 async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Exit> {
     let new = args.asked()?;
     let StartArgs { whose: Whose { tenant }, yes, .. } = args;
-    let server = &server(global).await?;
+    let server = &*served(global).await?;
     let counted = count(global, server, &tenant, &new).await?;
     if counted.state != BulkState::Counted {
         return ended(global, &counted);

@@ -160,8 +160,8 @@ async fn act(global: &Global, which: &Which, act: JobAction) -> anyhow::Result<E
     // With --json each job is named, which a bulk action does not do.
     if let Some(q) = &chosen
         && !global.json
-        && let Some(server) = bulk::server_if_any(global).await?
     {
+        let server = bulk::served(global).await?;
         let action = act.into();
         let new = NewBulk { q: q.clone(), action, due: None, priority: None };
         return Ok(match bulk::carry_out(global, &server, &topic.tenant, &new).await? {

@@ -22,7 +22,7 @@ fn left(project: &TestProject) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bulk_action_is_shown_and_then_done_by_the_server() {
     let project = project().await;
-    let alone = project.run(&["bulk", "start", "cancel", QUERY, "--yes"]);
+    let alone = project.run(&["bulk", "list"]);
     alone.ended(1);
     assert!(alone.err.contains("start `gristmill run`"), "{}", alone.err);
     let _server = project.serve().await;
@@ -72,6 +72,24 @@ async fn a_bulk_action_is_shown_and_then_done_by_the_server() {
     let unknown = project.run(&["bulk", "show", "no/such"]);
     unknown.ended(1);
     assert!(unknown.err.contains("there is no bulk action"), "{}", unknown.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_action_is_done_without_a_server() {
+    let on_redis = TestProject::on_redis("[topics.parking]", &[]).await;
+    for project in [project().await, on_redis] {
+        project.run(&["push", "parking", "--id", "f", "--meta", "customer=acme", "--data", "x"]).done();
+        let before = left(&project);
+        let asked = project.run(&["bulk", "start", "cancel", QUERY]);
+        assert!(asked.ended(1).err.contains("nothing was changed: add --yes"), "{}", asked.err);
+        assert_eq!(left(&project), before);
+        let changed = project.run(&["bulk", "start", "change", QUERY, "--delay", "1h", "--yes", "--json"]);
+        let fits = before.min(6);
+        assert_eq!(changed.ended(0).document()["changed"], fits, "{}", changed.err);
+        let erased = project.run(&["erase", QUERY, "--yes"]);
+        assert!(erased.done().starts_with("erased "), "{}", erased.err);
+        assert_eq!(left(&project), before - fits, "only what fits");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,8 +12,9 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::address::ServerAddress;
+use super::address::{ServerAddress, Stream};
 use crate::problem::{Code, Problem};
+use crate::serve::accept::Inside;
 use crate::wire::MEANT_STORE;
 use gristmill_core::token::TokenText;
 use gristmill_store::{StoreError, StoreId};
@@ -34,6 +35,8 @@ pub(super) struct Server {
     pub(super) token: Option<TokenText>,
     /// The store that every request is meant for, once it is known.
     pub(super) meant: Option<StoreId>,
+    /// It is in this process, and at no address.
+    pub(super) inside: Option<Inside>,
 }
 
 /// What was asked for makes no sense, or is larger than allowed: the source of a [`StoreError::Refused`]. No repetition helps, and nothing is
@@ -131,8 +134,13 @@ impl Server {
     }
 
     async fn send(&self, question: Question) -> anyhow::Result<Response<Incoming>> {
-        let connecting = tokio::time::timeout(CONNECT_TIME, self.address.connect());
-        let stream = connecting.await.map_err(|_| too_slow())??;
+        let connecting = async {
+            match &self.inside {
+                Some(inside) => Ok(Box::new(inside.connect().await?) as Box<dyn Stream>),
+                None => self.address.connect().await,
+            }
+        };
+        let stream = tokio::time::timeout(CONNECT_TIME, connecting).await.map_err(|_| too_slow())??;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         // The connection ends with the answer, or when the answer is dropped.
         tokio::spawn(async move { drop(connection.await) });
@@ -216,7 +224,7 @@ impl Server {
 pub async fn health(address: ServerAddress, ready: bool) -> anyhow::Result<String> {
     let name = address.to_string();
     let path = if ready { "/readyz" } else { "/healthz" };
-    let server = Server { address, name: name.clone(), token: None, meant: None };
+    let server = Server { address, name: name.clone(), token: None, meant: None, inside: None };
     let answer = tokio::time::timeout(ANSWER_TIME, server.exchange(Question::get(path.into(), "say how it is")));
     let answer = answer.await.unwrap_or_else(|_| Err(too_slow()));
     let (status, body) = answer.with_context(|| format!("failed to ask {name} for {path}"))?;

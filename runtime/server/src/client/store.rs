@@ -14,6 +14,7 @@ use super::address::ServerAddress;
 use super::exchange::{Question, Server};
 use super::stream;
 use crate::problem::Code;
+use crate::serve::accept::Inside;
 use crate::wire::dead::Groups;
 use crate::wire::push::{Bulk, Job};
 use crate::wire::topic::{TopicSeen, TopicServing, TopicsSeen};
@@ -58,8 +59,19 @@ impl RemoteStore {
     /// Those of [`Self::connect`].
     pub async fn connect_with(address: impl Into<ServerAddress>, token: Option<TokenText>) -> Result<Self, StoreError> {
         let address = address.into();
-        let at = address.to_string();
-        let unknown = Server { address, name: at.clone(), token, meant: None };
+        let name = address.to_string();
+        Self::of(Server { address, name, token, meant: None, inside: None }).await
+    }
+
+    /// That of a server in this process, which knows this token.
+    pub(crate) async fn inside(inside: Inside, token: TokenText) -> Result<Self, StoreError> {
+        let address = ServerAddress::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let name = "this command".to_owned();
+        Self::of(Server { address, name, token: Some(token), meant: None, inside: Some(inside) }).await
+    }
+
+    async fn of(unknown: Server) -> Result<Self, StoreError> {
+        let at = unknown.name.clone();
         let about: wire::About = unknown.ask(Question::get("/v1".into(), "say who it is")).await?;
         let name = match (&about.store, about.pid) {
             (Some(store), Some(pid)) => format!("{store} (process {pid} at {at})"),

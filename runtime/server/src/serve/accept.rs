@@ -8,7 +8,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +46,8 @@ const HEADERS: usize = 100;
 const RESERVE_TIME: Duration = Duration::from_secs(10);
 /// How long a client may be silent before the system asks whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// Bytes on their way between a client and a server in one process, in each direction.
+const PIPE_BYTES: usize = 64 << 10;
 /// How long to leave the system alone that has no connection to give, or no file for it.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -83,6 +86,40 @@ pub(crate) async fn run(
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+}
+
+/// A server without a listener: only this process reaches it.
+#[derive(Clone)]
+pub(crate) struct Inside {
+    pub(crate) router: Router,
+    pub(crate) limits: HttpLimits,
+    pub(crate) limiter: ConnectionLimiter,
+    pub(crate) pacer: Pacer,
+    pub(crate) stop: CancellationToken,
+}
+
+impl std::fmt::Debug for Inside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inside").finish_non_exhaustive()
+    }
+}
+
+impl Inside {
+    /// A connection, as from loopback.
+    ///
+    /// # Errors
+    /// There are as many as there may be.
+    pub(crate) async fn connect(&self) -> io::Result<DuplexStream> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let connection = self.limiter.connection(address.ip()).await;
+        let connection = connection.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))?;
+        let Self { router, limits, pacer, stop, .. } = self.clone();
+        let pace = pacer.connection(address.ip());
+        let (here, there) = tokio::io::duplex(PIPE_BYTES);
+        let peer = Peer { address, pace: pace.clone() };
+        tokio::spawn(async move { pace.run(speak_http(there, peer, router, limits, connection, stop)).await });
+        Ok(here)
+    }
 }
 
 /// The other side of a connection.

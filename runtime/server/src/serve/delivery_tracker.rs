@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
@@ -54,6 +54,13 @@ pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin {
 impl ClientStream for TcpStream {
     fn refused(&self) -> bool {
         !matches!(self.take_error(), Ok(None))
+    }
+}
+
+/// Of a client in this process.
+impl ClientStream for DuplexStream {
+    fn refused(&self) -> bool {
+        false
     }
 }
 

@@ -1,6 +1,6 @@
 //! Accepts connections and serves requests on them, from the server's start to its end.
 
-mod accept;
+pub(crate) mod accept;
 mod authenticate;
 mod connections;
 mod delivery_tracker;

@@ -28,11 +28,13 @@ use crate::limits::HttpLimits;
 use crate::limits::requests::in_time;
 use crate::openapi::Route;
 use crate::routes::Routes;
+use crate::serve::accept::Inside;
+use crate::serve::connections::ConnectionLimiter;
 use crate::serve::tls::Tls;
 use crate::settings::HttpServerSettings;
 use crate::state::AppState;
 use crate::stream::{events, signals};
-use crate::{lmstfy, page, pull};
+use crate::{RemoteStore, lmstfy, page, pull};
 use gristmill_core::token::TokenText;
 use gristmill_runner::{Broken, Tasks};
 use gristmill_store::{ServerName, Store, StoreError, Timed};
@@ -52,6 +54,7 @@ pub struct HttpServer {
     secret: TokenText,
     lmstfy_admin: Option<SocketAddr>,
     state: AppState,
+    recorder: Arc<Recorder>,
     serving: Tasks,
 }
 
@@ -103,24 +106,10 @@ impl HttpServer {
         };
         let lmstfy_admin = admin.as_ref().map(TcpListener::local_addr).transpose()?;
         let tls = settings.tls.clone().map(Tls::load).transpose().map_err(OpenError::Tls)?.map(Arc::new);
-        let (secret, mut instance) = (TokenText::generate()?, [0; 16]);
-        getrandom::fill(&mut instance)?;
-        let name = ServerName { store: store.store_id().await?, instance: hex::encode(instance) };
-        let store = Arc::new(Timed::announcing(store, settings.metrics.clone(), settings.bill.clone()));
-        let auth = Auth::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
-        let state = AppState::new(store, (store_name, name), auth, settings);
-        let lmstfy = lmstfy::Api::new(state.clone(), settings.lmstfy.enabled);
-        let recorder = Recorder::new(settings.audit.clone(), state.actions.clone(), &settings.metrics);
-        let recorded = |router| recorder.around(router);
-        let router = recorded(router(state.clone(), lmstfy.clone()));
-        let mut server = Self { address, commands, lmstfy_admin, secret, state, serving: Tasks::default() };
-        server.serving.spawn("token cache", server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
-        server.serving.spawn("bulk actions", crate::bulk::run(server.state.clone()));
-        let state = server.state.clone();
-        let minutes = async move { state.minutes.run(&*state.store, state.stop.clone()).await };
-        server.serving.spawn("minutes", minutes);
+        let (server, router, lmstfy) = Self::begin(address, store, store_name, settings).await?;
+        let mut server = Self { commands, lmstfy_admin, ..server };
         if let Some(listener) = admin {
-            let router = recorded(lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone()));
+            let router = server.recorder.around(lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone()));
             server.serve(listener, router, settings.limits.for_few(), tls.clone());
         }
         if let Some(listener) = for_commands {
@@ -128,6 +117,50 @@ impl HttpServer {
         }
         server.serve(listener, router, settings.limits, tls);
         Ok(server)
+    }
+
+    /// A server for this process alone, without a listener, and its client: for a command whose store no other process has.
+    ///
+    /// # Errors
+    /// The system has no randomness to give, or the store is unavailable.
+    pub async fn inside(
+        store: Arc<dyn Store>,
+        store_name: &str,
+        settings: &HttpServerSettings,
+    ) -> Result<(Self, RemoteStore), OpenError> {
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let (server, router, _) = Self::begin(nowhere, store, store_name, settings).await?;
+        let (limits, stop, pacer) = (settings.limits, server.state.stop.clone(), server.state.pacer.clone());
+        let limiter = ConnectionLimiter::new(limits.connections);
+        let inside = Inside { router, limits, limiter, pacer, stop };
+        let client = RemoteStore::inside(inside, server.secret.clone()).await?;
+        Ok((server, client))
+    }
+
+    /// What answers, before anything is listened to.
+    async fn begin(
+        address: SocketAddr,
+        store: Arc<dyn Store>,
+        store_name: &str,
+        settings: &HttpServerSettings,
+    ) -> Result<(Self, Router, lmstfy::Api), OpenError> {
+        let (secret, mut instance) = (TokenText::generate()?, [0; 16]);
+        getrandom::fill(&mut instance)?;
+        let name = ServerName { store: store.store_id().await?, instance: hex::encode(instance) };
+        let store = Arc::new(Timed::announcing(store, settings.metrics.clone(), settings.bill.clone()));
+        let auth = Auth::new(store.clone(), secret.hash(), address.ip().is_loopback(), settings);
+        let state = AppState::new(store, (store_name, name), auth, settings);
+        let lmstfy = lmstfy::Api::new(state.clone(), settings.lmstfy.enabled);
+        let serving = Tasks::default();
+        let recorder = Recorder::new(settings.audit.clone(), state.actions.clone(), &settings.metrics);
+        let router = recorder.around(router(state.clone(), lmstfy.clone()));
+        let mut server = Self { address, commands: address, lmstfy_admin: None, secret, state, recorder, serving };
+        server.serving.spawn("token cache", server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
+        server.serving.spawn("bulk actions", crate::bulk::run(server.state.clone()));
+        let state = server.state.clone();
+        let minutes = async move { state.minutes.run(&*state.store, state.stop.clone()).await };
+        server.serving.spawn("minutes", minutes);
+        Ok((server, router, lmstfy))
     }
 
     fn serve(&mut self, listener: TcpListener, router: Router, limits: HttpLimits, tls: Option<Arc<Tls>>) {

@@ -2,4 +2,4 @@
 
 mod reach;
 
-pub(super) use reach::{NoStoreYet, Reached, Way, has_opened, note_opened};
+pub(super) use reach::{NoStoreYet, Reached, Served, Way, has_opened, note_opened};

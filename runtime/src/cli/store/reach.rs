@@ -1,20 +1,21 @@
 //! How a command reaches a store: it opens the store itself if no process owns it, else it asks the owner's server.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use tokio::time::Instant;
 
 use crate::open::{Layout, Opened, ShardedStore, open};
 use gristmill_config::{HttpSettings, Listen, Manifest, StoreAddress};
 use gristmill_core::token::TokenText;
-use gristmill_server::{RemoteStore, ServerAddress};
+use gristmill_server::{HttpServer, HttpServerSettings, RemoteStore, ServerAddress};
 use gristmill_store::embedded::{Owner, owner};
-use gristmill_store::{Produce, StoreError};
+use gristmill_store::{Produce, Store, StoreError};
 
 /// How long an owner may take to say where it answers, or to release the store: it may be starting, ending, or another
 /// command.
@@ -59,11 +60,51 @@ pub(in crate::cli) struct Reached {
     pub(in crate::cli) sharded: Option<ShardedStore>,
     /// Set if it is reached through a server.
     pub(in crate::cli) server: Option<RemoteStore>,
+    /// The same store, if this process has opened it.
+    opened: Option<Arc<dyn Store>>,
+}
+
+/// A server for one command: one that answers elsewhere, or, where none does, one in this process, which ends with this.
+#[derive(Debug)]
+pub(in crate::cli) struct Served {
+    client: RemoteStore,
+    _inside: Option<HttpServer>,
+}
+
+impl Deref for Served {
+    type Target = RemoteStore;
+
+    fn deref(&self) -> &RemoteStore {
+        &self.client
+    }
+}
+
+impl From<RemoteStore> for Served {
+    fn from(client: RemoteStore) -> Self {
+        Self { client, _inside: None }
+    }
 }
 
 impl From<RemoteStore> for Reached {
     fn from(server: RemoteStore) -> Self {
-        Self { store: Arc::new(server.clone()), is_ours_alone: false, sharded: None, server: Some(server) }
+        let store = Arc::new(server.clone());
+        Self { store, is_ours_alone: false, sharded: None, server: Some(server), opened: None }
+    }
+}
+
+impl Reached {
+    /// Its server, or one in this process.
+    ///
+    /// # Errors
+    /// The store is unavailable, or the system has no randomness to give.
+    pub(in crate::cli) async fn served(self) -> anyhow::Result<Served> {
+        match (self.server, self.opened) {
+            (None, Some(store)) => {
+                let (server, client) = HttpServer::inside(store, "the store", &HttpServerSettings::default()).await?;
+                Ok(Served { client, _inside: Some(server) })
+            }
+            (server, _) => server.map(Served::from).context("the store has no server"),
+        }
     }
 }
 
@@ -144,10 +185,11 @@ impl Way {
             note_opened();
         }
         Ok(opened.map(|Opened { store, sharded, .. }| Reached {
-            store,
+            store: store.clone(),
             is_ours_alone: self.changes_hands(),
             sharded,
             server: None,
+            opened: Some(store),
         }))
     }
 
@@ -191,6 +233,18 @@ impl Way {
         Ok(Some(server).filter(|server| server.name().is_some_and(|name| name.store == own)))
     }
 
+    /// The server of this machine, or one in this process.
+    ///
+    /// # Errors
+    /// The store is unavailable, or [`NoStoreYet`].
+    pub(in crate::cli) async fn served(&self) -> anyhow::Result<Served> {
+        let found = if self.server.is_some() { None } else { self.server_here().await.unwrap_or_else(not_asked) };
+        match found {
+            Some(server) => Ok(server.into()),
+            None => self.reach().await?.served().await,
+        }
+    }
+
     /// Where the server answers that this is about, or where the manifest says that it listens; nothing is asked.
     pub(in crate::cli) fn server_address(&self) -> Option<ServerAddress> {
         if self.server.is_some() {
@@ -208,6 +262,12 @@ impl Way {
             Listen::At(_) | Listen::Off => None,
         }
     }
+}
+
+/// A server of this machine that refuses to say which store it has is none.
+fn not_asked(error: StoreError) -> Option<RemoteStore> {
+    tracing::debug!("no server is asked: {:#}", anyhow::Error::from(error));
+    None
 }
 
 fn unavailable(store: String, source: anyhow::Error) -> StoreError {
