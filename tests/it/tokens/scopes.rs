@@ -128,6 +128,7 @@ async fn a_token_cannot_create_a_token_with_more_rights(runner: TestRunner) {
         (json!({ "tenant": "other" }), 400),
         (json!({ "scopes": ["all"] }), 400),
         (json!({ "scope": ["push"] }), 400),
+        (json!({ "expires_in_ms": 0 }), 400),
         (json!({ "description": "x".repeat(1025) }), 413),
     ];
     for (more, status) in refused {

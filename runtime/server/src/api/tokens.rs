@@ -1,6 +1,7 @@
 //! Tokens: make, list, revoke, limit. A token can make only tokens that allow no more than it allows itself.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -98,6 +99,10 @@ async fn make(
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
     if new.description.len() > DESCRIPTION_BYTES {
         return Err(Problem::new(Code::TooLarge, format!("a description has at most {DESCRIPTION_BYTES} bytes")));
+    }
+    if new.expires_in == Some(Duration::ZERO) {
+        let detail = "`expires_in_ms` is 0: the token would have ended; leave it out for one that does not end";
+        return Err(Problem::new(Code::BadRequest, detail));
     }
     let (text, hash) = match new.sha256 {
         Some(hash) => (None, hash),

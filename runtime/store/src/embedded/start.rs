@@ -144,6 +144,7 @@ pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started
         lock: lock.clone(),
         health: Arc::clone(&health),
         log_is_away: false,
+        warned_at: None,
     };
     let run = |requests: &Queue<Request>| writer.run(requests);
     let writer = Threads::open("embedded-writer", places, [run]).map_err(away)?;

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -27,6 +28,9 @@ use gristmill_core::token::TokenId;
 /// be larger, if it has a single job that is.
 const COMMIT: Weight = Weight { jobs: 4096, bytes: 16 << 20 };
 
+/// A full disk is asked to take something several times a second, for as long as it is full.
+const WARN_AGAIN: Duration = Duration::from_secs(10);
+
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) topics: Topics,
@@ -42,6 +46,8 @@ pub(super) struct Writer {
     pub(super) health: Arc<Health>,
     /// The log was put away because of the file's state.
     pub(super) log_is_away: bool,
+    /// When the log said last that nothing can be committed.
+    pub(super) warned_at: Option<Instant>,
 }
 
 impl std::fmt::Debug for Writer {
@@ -122,7 +128,10 @@ impl Writer {
             }
             Err(Failed::Lost) => requests.into_iter().for_each(|request| request.answer(Err(Fault::Closed))),
             Err(Failed::Commit(fault)) => {
-                tracing::warn!(error = %fault, requests = requests.len(), "the store could not commit");
+                if self.warned_at.is_none_or(|at| at.elapsed() > WARN_AGAIN) {
+                    self.warned_at = Some(Instant::now());
+                    tracing::warn!(error = %fault, requests = requests.len(), "the store could not commit");
+                }
                 requests.into_iter().for_each(|request| request.answer(Err(fault.clone())));
             }
         }
