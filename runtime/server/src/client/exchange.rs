@@ -1,5 +1,6 @@
 //! One connection for each request: commands send few requests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -36,7 +37,7 @@ pub(super) struct Server {
     /// The store that every request is meant for, once it is known.
     pub(super) meant: Option<StoreId>,
     /// It is in this process, and at no address.
-    pub(super) inside: Option<Inside>,
+    pub(super) inside: Option<Arc<Inside>>,
 }
 
 /// What was asked for makes no sense, or is larger than allowed: the source of a [`StoreError::Refused`]. No repetition helps, and nothing is

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use async_trait::async_trait;
@@ -67,7 +68,7 @@ impl RemoteStore {
     pub(crate) async fn inside(inside: Inside, token: TokenText) -> Result<Self, StoreError> {
         let address = ServerAddress::from(SocketAddr::from(([127, 0, 0, 1], 0)));
         let name = "this command".to_owned();
-        Self::of(Server { address, name, token: Some(token), meant: None, inside: Some(inside) }).await
+        Self::of(Server { address, name, token: Some(token), meant: None, inside: Some(Arc::new(inside)) }).await
     }
 
     async fn of(unknown: Server) -> Result<Self, StoreError> {
