@@ -164,7 +164,9 @@ async fn act(global: &Global, which: &Which, act: JobAction) -> anyhow::Result<E
         let server = bulk::served(global).await?;
         let action = act.into();
         let new = NewBulk { q: q.clone(), action, due: None, priority: None };
-        return Ok(match bulk::carry_out(global, &server, &topic.tenant, &new).await? {
+        let done = bulk::carry_out(global, &server, &topic.tenant, &new).await?;
+        server.end().await;
+        return Ok(match done {
             None => Exit::Failed,
             Some(done) => {
                 say_done(global, topic, act, done.changed).await?;

@@ -68,7 +68,16 @@ pub(in crate::cli) struct Reached {
 #[derive(Debug)]
 pub(in crate::cli) struct Served {
     client: RemoteStore,
-    _inside: Option<HttpServer>,
+    inside: Option<HttpServer>,
+}
+
+impl Served {
+    /// Lets go of a store that this process has opened for it.
+    pub(in crate::cli) async fn end(self) {
+        if let Some(server) = self.inside {
+            server.shutdown().await;
+        }
+    }
 }
 
 impl Deref for Served {
@@ -81,7 +90,7 @@ impl Deref for Served {
 
 impl From<RemoteStore> for Served {
     fn from(client: RemoteStore) -> Self {
-        Self { client, _inside: None }
+        Self { client, inside: None }
     }
 }
 
@@ -101,7 +110,7 @@ impl Reached {
         match (self.server, self.opened) {
             (None, Some(store)) => {
                 let (server, client) = HttpServer::inside(store, "the store", &HttpServerSettings::default()).await?;
-                Ok(Served { client, _inside: Some(server) })
+                Ok(Served { client, inside: Some(server) })
             }
             (server, _) => server.map(Served::from).context("the store has no server"),
         }
