@@ -82,7 +82,7 @@ impl InFlight {
         }
     }
 
-    /// Cancels the attempt at a job. Does nothing if the job is not in hand.
+    /// Signals the attempt at a job that it is cancelled. Does nothing if the job is not in hand.
     pub(super) fn cancel(&self, tenant: &Name, job: &JobId) {
         if let Some(held) = self.jobs.lock().get(&(tenant.clone(), job.clone())) {
             held.control.cancel();
@@ -154,7 +154,7 @@ pub(super) async fn give_back_lost(context: &Context, tenants: &BTreeSet<Name>) 
         let releases: Vec<Settlement> = lost.into_iter().map(release).collect();
         match store.settle(&releases).await {
             Ok(_) => tracing::info!(%tenant, jobs = releases.len(), "gave back claims whose replies were lost"),
-            // The runner tries again when the store is available again, and waits for nothing until then.
+            // The runner tries again when the store is available again. Nothing waits for it until then.
             Err(error) if error.is_unavailable() => retry.note_unavailable(error),
             Err(error) => tracing::error!(%tenant, "failed to give back lost claims: {:#}", anyhow::Error::from(error)),
         }

@@ -218,7 +218,7 @@ impl Serving {
         }
     }
 
-    /// Why no runner does the topic's jobs; `None` if one does.
+    /// Why no handler or pull worker does the topic's jobs; `None` if one does.
     fn idle(&self, topic: &TopicId) -> Option<Idle> {
         Some(match self {
             Self::PullWorkers | Self::Handler { .. } => return None,

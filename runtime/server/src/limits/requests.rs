@@ -40,7 +40,7 @@ pub(crate) struct Permit {
     _share: Share<Name>,
     /// A share of the connections whose requests wait.
     _waiting: Option<Share<Name>>,
-    /// Also a permit of what is shared out by address.
+    /// Also its share of what is shared out by address.
     _of_network: Option<Share<IpAddr>>,
 }
 

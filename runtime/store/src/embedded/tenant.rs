@@ -110,7 +110,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Lets claims have jobs again of `count` topics of the tenant that wait until a job of it ends.
+    /// Has `count` topics of the tenant claimed from again that wait until a job of it ends.
     pub(super) fn unlimit_waiting(&mut self, tenant: &Name, count: u64) {
         let mut left = count;
         while left > 0

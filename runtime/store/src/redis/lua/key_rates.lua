@@ -16,7 +16,7 @@ local rates_of_keys, said_of_keys, buckets, asked = {}, {}, {}, {}
 local function now_us() return math.floor(exact * 1000 + 0.5) end
 
 -- The rate of a topic's keys. Empty: they had one, and what it held back may start. False: they never had one. `said`: whether claims have
--- set the limits of keys of some topics.
+-- noted what holds for the keys of some topics.
 local function key_rate(t, said)
   if rates_of_keys[t] == nil then
     local limits = ARGV[3 * t + 6]

@@ -101,7 +101,7 @@ local function unlimit_after_end(limited, active, wake, waiters, topic)
   if redis.call('ZSCORE', limited, topic) == 'inf' then unlimit(limited, active, wake, waiters, topic) end
 end
 
--- Lets claims have jobs again of the `n` topics that have waited longest until a job of their tenant ends. The
+-- Has `n` topics claimed from again: those that have waited longest until a job of their tenant ends. The
 -- runner that receives it migrates, because this script does not know which runners wait for them. In `limited` they have the time since which
 -- they wait, below zero.
 local function unlimit_waiting(limited, due_times, now, n, wake, waiters)
