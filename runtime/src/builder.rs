@@ -123,7 +123,7 @@ impl Builder {
         Self { compiler, ..self }
     }
 
-    /// Calls this with every attempt that the store has settled as its verdict said. It must not block.
+    /// Calls this with every attempt that the store has settled by its verdict. It must not block.
     pub fn observer(self, observer: Observer) -> Self {
         Self { observer: Some(observer), ..self }
     }
@@ -182,7 +182,7 @@ impl Builder {
             journal: journal.clone(),
             bill: bill.clone(),
             shares: shares.clone(),
-            // Nobody could see them without a server.
+            // Without a server no client could see them.
             recent: server.is_some().then_some(recent),
             traces: traces.clone(),
         };

@@ -46,7 +46,7 @@ pub struct Gristmill {
     pub(crate) tenant_mover: Option<Background>,
     /// Spreads topics over the partitions of a Redis.
     pub(crate) spreader: Background,
-    /// What tells commands where the store in memory is.
+    /// The announcement from which commands know where the store in memory is.
     pub(crate) _memory: Option<Announcement>,
 }
 
@@ -100,7 +100,7 @@ impl Gristmill {
         })
     }
 
-    /// Waits until a task of the runner, the HTTP server or the reloading of handlers has ended by itself, and says which.
+    /// Waits until a task of the runner, the HTTP server or the reloading of handlers has ended without being stopped, and returns which.
     /// Part of the work is not done any more then: end the process with an error. Cancel-safe.
     pub async fn broken(&mut self) -> Broken {
         let server = async {

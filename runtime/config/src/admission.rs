@@ -94,7 +94,7 @@ impl Admission {
         self.largest
     }
 
-    /// Whether a job of this topic may have a body of so many bytes, before the body is read.
+    /// Whether a job of this topic may have a body of this many bytes, before the body is read.
     ///
     /// # Errors
     /// The first rule that such a job breaks.

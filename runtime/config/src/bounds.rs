@@ -22,7 +22,7 @@ pub(super) struct Bounds {
     http: Option<Vec<HostPattern>>,
     networks: Vec<IpNet>,
     refused: Vec<&'static str>,
-    /// What is granted by defaults is granted to many, and said once.
+    /// Defaults grant to many topics: what is wrong there is reported once.
     seen: BTreeSet<usize>,
 }
 

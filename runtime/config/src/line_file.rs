@@ -66,7 +66,7 @@ impl Manifest {
         if problems.is_empty() { Ok(self) } else { Err(ManifestError::Invalid { problems }) }
     }
 
-    /// The logs whose file is something else, too. A full log is renamed and later deleted, whatever is in it.
+    /// The logs whose file is also something else. A full log is renamed and later deleted, whatever is in it.
     pub(super) fn misplaced_logs(&self) -> Vec<Diagnostic> {
         let logs: Vec<_> = self.logs().map(|(name, _, settings, at)| (name, resolved(&settings.path), at)).collect();
         let mut problems = Vec::new();

@@ -33,11 +33,11 @@ pub struct Manifest {
     pub file: Option<PathBuf>,
     /// `[server]`.
     pub server: Server,
-    /// The home store.
+    /// The primary store.
     pub store: StoreSettings,
     /// The other stores, by name. See [`HOME`](super::HOME).
     pub stores: BTreeMap<Name, StoreSettings>,
-    /// Tenants that live in one of them, unless they have been moved since.
+    /// Tenants that are placed in one of them, unless they have been moved since.
     pub placements: BTreeMap<Name, Name>,
     /// `[http]`.
     pub http: HttpSettings,
@@ -206,7 +206,7 @@ impl Manifest {
         self.template.dead
     }
 
-    /// Whether a component of this name makes a topic. It does not if a section names it: what it may do is said there, and a tenant's
+    /// Whether a component of this name makes a topic. It does not if a section names it: that section states what it may do, and a tenant's
     /// component is not for clients of the default tenant.
     pub fn makes_topic(&self, handler: &Name) -> bool {
         self.handlers.auto_topics && !self.named_handlers().any(|named| named == handler)

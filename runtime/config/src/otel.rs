@@ -14,7 +14,7 @@ pub struct OtelSettings {
     /// The base address of the collector's OTLP over HTTP; spans go to `v1/traces` below it. `None`: as the environment says
     /// in `OTEL_EXPORTER_OTLP_ENDPOINT`, else port 4318 of this machine.
     pub endpoint: Option<Url>,
-    /// Of a million attempts that are kept for no other reason, how many are: 0 to 1,000,000.
+    /// How many are kept of a million attempts that no other reason keeps: 0 to 1,000,000.
     pub sample_per_million: u32,
     /// Attempts that took longer are kept.
     pub slower_than: Duration,

@@ -4,7 +4,7 @@ use gristmill_core::job::Name;
 
 use super::read::Section;
 
-/// `[page]`: whether the HTTP server has a page for people, and how it tells this server from others.
+/// `[page]`: whether the HTTP server has a page for people, and how the page distinguishes this server from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageSettings {
     /// Whether there is a page.

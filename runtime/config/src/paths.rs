@@ -1,8 +1,8 @@
-//! Paths and addresses as people write them: characters that nobody means, and the file that a path leads to.
+//! Paths and addresses as people write them: characters that are there by mistake, and the file that a path leads to.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Says what nobody means in a path, an address or a token: a control character, as a line that ends in CR LF leaves one, or a blank at an end.
+/// Names a mistake in a path, an address or a token: a control character, as a line that ends in CR LF leaves one, or a blank at an end.
 pub fn unseen(text: &str) -> Option<&'static str> {
     if text.contains(char::is_control) {
         return Some(

@@ -176,7 +176,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// A bounded setting that may be left out; none, too, if its value is refused.
+    /// A bounded setting that may be left out; `None` also if its value is refused.
     pub(super) fn limit<T: FromBase>(&mut self, bounds: &Bounds) -> Option<T> {
         self.value(bounds.key).and_then(|value| self.bounded(bounds, bounds.key, value))
     }

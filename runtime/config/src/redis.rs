@@ -36,9 +36,9 @@ pub enum AcknowledgedBy {
     /// The primary, in its memory.
     #[default]
     Primary,
-    /// So many replicas too, in their memory.
+    /// Also this many replicas, in their memory.
     Replicas,
-    /// The log on the primary's disk, and on those of so many replicas.
+    /// The log on the primary's disk, and on those of this many replicas.
     Disks,
 }
 

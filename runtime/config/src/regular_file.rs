@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 /// All of a regular file. A pipe would be waited for, and a device has no end.
 ///
 /// # Errors
-/// It cannot be read, is no regular file, or is larger than so many bytes.
+/// It cannot be read, is no regular file, or is larger than this many bytes.
 pub fn read_regular(path: &Path, largest: u64) -> Result<Vec<u8>> {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = File::options().read(true).custom_flags(nonblocking).open(path)?;

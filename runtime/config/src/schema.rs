@@ -45,7 +45,7 @@ fn the_schema_has_the_keys_that_are_known() {
         let keys = schema.pointer(&place).and_then(Value::as_object).unwrap_or_else(|| panic!("no {place}"));
         let (keys, mut known): (BTreeSet<String>, _) = (keys.keys().cloned().collect(), known(section));
         if section == "defaults" {
-            // Some are known to be told that they have no place there.
+            // Some are known only so that the reader reports that they have no place there.
             known.retain(|key| keys.contains(key));
         }
         assert_eq!(keys, known, "[{section}]: correct docs/reference/manifest.md and run packaging/schema.py");

@@ -14,7 +14,7 @@ pub const HOME: &str = "home";
 /// A tenant, the store that it names, and where.
 pub(super) type Placement = (Name, Name, Span);
 
-/// Every store but the home store. Paths are relative to `folder`, the manifest's.
+/// Every store but the primary one. Paths are relative to `folder`, the manifest's.
 pub(super) fn stores(root: &mut Section<'_>, folder: &Path, home: &StoreSettings) -> BTreeMap<Name, StoreSettings> {
     let mut stores: BTreeMap<Name, StoreSettings> = BTreeMap::new();
     for (written, span, mut section) in root.sections("stores") {
@@ -53,7 +53,7 @@ pub(super) fn placement(tenant_section: &mut Section<'_>, tenant: &Name) -> Opti
     Some((tenant.clone(), store, value.span()))
 }
 
-/// Which tenants do not live in the home store, and in which they do.
+/// Which tenants are not placed in the primary store, and where they are.
 pub(super) fn placements(
     written: Vec<Placement>,
     stores: &BTreeMap<Name, StoreSettings>,

@@ -35,7 +35,7 @@ pub(super) struct Topics {
     pub(super) placements: Vec<Placement>,
     /// The topics that are spread over partitions, which takes a Redis; to be checked by who knows the stores.
     pub(super) spread: Vec<(TopicId, Span)>,
-    /// The topics whose keys have states, which takes a single store; to be checked likewise.
+    /// The topics whose keys have states, which takes a single store; also to be checked.
     pub(super) stateful: Vec<(TopicId, Span)>,
     /// The topics that grants name, by tenant and key, to be checked once all are known.
     targets: Vec<(Name, &'static str, Name, Span)>,

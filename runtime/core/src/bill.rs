@@ -40,7 +40,7 @@ impl Day {
         Self::from_number(u32::try_from(time.as_millis() / 86_400_000).unwrap_or(u32::MAX))
     }
 
-    /// The day that is so many days after 1970-01-01.
+    /// The day that is this many days after 1970-01-01.
     pub fn from_number(number: u32) -> Self {
         Self(number.min(Self::LAST))
     }

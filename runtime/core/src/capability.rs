@@ -1,5 +1,5 @@
-//! What a component can import that a topic must grant: one row for each, from which the sandbox, the manifest's grants and
-//! bounds, and `gristmill check` follow; and what it can export, of which a topic must name one.
+//! What a component can import that a topic must grant: one row for each. The sandbox, the manifest's grants and
+//! bounds, and `gristmill check` follow from it. And what it can export: a topic must name one of these.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ struct Row {
     name: &'static str,
     /// The interfaces whose import needs it, without their versions. A `/` at the end stands for every interface of a package.
     imports: &'static [&'static str],
-    /// The interfaces whose export needs it, likewise.
+    /// The interfaces whose export needs it, in the same form.
     exports: &'static [&'static str],
     written: WrittenAs,
 }

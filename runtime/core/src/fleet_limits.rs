@@ -47,7 +47,7 @@ impl TenantFleetLimits {
         *self != Self::NONE
     }
 
-    /// An equal share for each of so many parts of the tenant's jobs: at least 1 of each.
+    /// An equal share for each of this many parts of the tenant's jobs: at least 1 of each.
     #[must_use]
     pub fn share(self, parts: u32) -> Self {
         let parts = parts.max(1);
@@ -109,7 +109,7 @@ impl FleetLimits {
         *self != Self::NONE
     }
 
-    /// An equal share for each of so many parts of a topic: at least one running job, and a burst of one. All jobs of a key are in one
+    /// An equal share for each of this many parts of a topic: at least one running job, and a burst of one. All jobs of a key are in one
     /// part. Leaves the tenant's limits as they are.
     #[must_use]
     pub fn share(self, parts: u32) -> Self {

@@ -58,7 +58,7 @@ pub struct Topic {
     pub partitions: u32,
     /// Others write this topic's jobs into the store behind our back, so it must be looked at; see `docs/reference/redis-keys.md`.
     pub raw_producers: bool,
-    /// Log lines of the handler are in the runner's own log, too.
+    /// The runner's own log also has the log lines of the handler.
     pub server_log: bool,
     /// What the handler may reach beyond its job.
     pub grants: Arc<Grants>,
@@ -178,7 +178,7 @@ impl fmt::Debug for Grants {
 }
 
 impl Limits {
-    /// Of each limit the smaller one, of those that an instance meets before it does a job.
+    /// The smaller one of each limit that an instance meets before it does a job.
     #[must_use]
     pub fn narrowest(self, other: Self) -> Self {
         Self {
@@ -192,7 +192,7 @@ impl Limits {
 
 impl Default for Limits {
     /// Memory for a real job (an image of some megapixels), and an end within half a minute for a runaway one: a compiled
-    /// loop uses some 10 G of fuel in a second, so that time is over before the fuel is, on a machine three times as fast too.
+    /// loop uses some 10 G of fuel in a second, so the time is over before the fuel, also on a machine three times as fast.
     fn default() -> Self {
         Self {
             fuel: 1_000_000_000_000,

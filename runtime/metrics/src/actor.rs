@@ -1,4 +1,4 @@
-//! Who asked for what happens: known to the server that takes a request, and said by the events of what it does.
+//! Who asked for a change: the server that takes a request knows it, and the events of the change name it.
 
 tokio::task_local! {
     static ACTOR: String;
@@ -9,7 +9,7 @@ pub async fn as_actor<F: Future>(actor: String, work: F) -> F::Output {
     ACTOR.scope(actor, work).await
 }
 
-/// The actor for whom this runs. `None`: it is nobody's request, or no change that an operator asks for.
+/// The actor for whom this runs. `None`: no client asked, or it is no change that an operator asks for.
 pub fn actor() -> Option<String> {
     ACTOR.try_with(Clone::clone).ok()
 }

@@ -156,7 +156,7 @@ impl EventStream {
         }
     }
 
-    /// Something was missed, and nothing has come behind it that could have said so. Counted under the lock of the subscribers.
+    /// The subscriber missed events, and no later event has come that could report it. Counted under the lock of the subscribers.
     fn poll_missed(&mut self) -> Poll<Received> {
         let _lock = self.shared.subscribers.lock();
         if let Ok(item) = self.queue.try_recv() {

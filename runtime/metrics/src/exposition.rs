@@ -71,7 +71,7 @@ pub trait Measured {
     }
 }
 
-/// The text that a scrape gets.
+/// The text that the metrics endpoint returns.
 #[derive(Debug)]
 pub struct Exposition {
     format: Format,

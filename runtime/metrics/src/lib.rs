@@ -1,7 +1,7 @@
 //! What a runner measures: numbers for Prometheus, and events for the clients that stream them.
 //!
 //! The code that does something counts it here, by plain atomics, and for the last minute of a topic below a
-//! lock that nobody holds for long: no allocation per job. This crate knows no
+//! lock that is held only briefly: no allocation per job. This crate knows no
 //! store, sandbox or HTTP server. Every label has a bound: topics and tenants by `topics`, routes by their templates,
 //! everything else by a list in the code. Reference for people: `docs/reference/metrics.md` and `docs/reference/events.md`.
 //!

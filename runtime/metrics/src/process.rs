@@ -30,7 +30,7 @@ impl Process {
         Self { status: std::fs::read_to_string("/proc/self/status").unwrap_or_default() }
     }
 
-    /// Writes the number of a line of `status`, in units of so much.
+    /// Writes the number of a line of `status`, in units of `unit`.
     fn write(&self, field: &str, unit: u64, family: &mut Family<'_>) {
         let line = self.status.lines().find_map(|line| line.strip_prefix(field));
         let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());

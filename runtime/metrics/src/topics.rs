@@ -1,4 +1,4 @@
-//! Which topics have series of their own: the first so many, for as long as the process lives. Later ones are counted with
+//! Which topics have series of their own: the first ones up to a limit, for as long as the process lives. Later ones are counted with
 //! the other topics of their tenant, so that the exposition stays bounded whatever the number of topics.
 
 use std::collections::BTreeMap;

@@ -9,9 +9,9 @@ const SLOT: Duration = Duration::from_secs(10);
 /// They are a minute.
 const SLOTS: usize = 6;
 
-/// Of so few failures nothing is said.
+/// Fewer failures than this are not reported.
 const FEW: u64 = 3;
-/// So many attempts of the version before say how often it failed, and so much more often is worse.
+/// After this many attempts of the version before, it is known how often that failed; this much more often is worse.
 const KNOWN: u64 = 20;
 const WORSE: u64 = 5;
 

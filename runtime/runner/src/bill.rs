@@ -32,7 +32,7 @@ pub struct BillWriter<S: ?Sized> {
 }
 
 impl<S: BillEntries + ?Sized> BillWriter<S> {
-    /// Adds `sums` to the bills in the store, in the name of this process. Bills are kept for so long after their day. What the tenants of
+    /// Adds `sums` to the bills in the store, in the name of this process. Bills are kept for `keep` after their day. What the tenants of
     /// `shares` use of this runner goes along, and what they use of others comes back.
     pub fn new(store: Arc<S>, sums: BillSums, shares: Shares, writer: WorkerId, keep: Duration) -> Self {
         let fleet = FleetUse::new(shares);

@@ -57,7 +57,7 @@ pub(super) struct Ready {
 /// What the loop remembers from round to round.
 #[derive(Default)]
 struct Memory {
-    /// Topics with a handler that were not empty when last heard of.
+    /// Topics with a handler that were not empty by the last signal or poll.
     hot: ReadyTopics,
     /// The same without a handler: their jobs begin when it comes.
     unserved: BTreeSet<TopicId>,
@@ -67,7 +67,7 @@ struct Memory {
     shard_returns: u64,
     shard_is_back: bool,
     topic_slots: TopicsInHand,
-    /// Of the topics that have limits for all runners together, by the registry that was followed last.
+    /// The limits for all runners together, of the topics that have some, by the registry that was followed last.
     limits: HashMap<TopicId, FleetLimits>,
     /// Topics that the store refused, and until when they are not asked for.
     refused: HashMap<TopicId, Instant>,
@@ -103,7 +103,7 @@ impl Claimer {
                 }
                 Some(Err(error)) => {
                     tracing::error!("failed to claim: {:#}", anyhow::Error::from(error));
-                    // Of several tenants, some may have been served.
+                    // The store may have served some of several tenants.
                     give_back_lost(&self.context, registry.tenants()).await;
                     tokio::select! {
                         () = tokio::time::sleep(AFTER_REFUSAL) => {}
@@ -131,7 +131,7 @@ impl Claimer {
         }
     }
 
-    /// Takes in what has been signalled. Signals that came during a claim are heard after the topics that it drained
+    /// Takes in what has been signalled. Signals that came during a claim are read after the topics that it drained
     /// are struck off, so that none is lost; at worst one claim finds nothing.
     fn hear(&mut self, memory: &mut Memory, registry: &HandlerRegistry) {
         while let Ok(ready) = self.ready.try_recv() {
@@ -313,7 +313,7 @@ mod tests {
         ready
     }
 
-    /// A claimer with room for eight attempts, and where to tell it of ready topics.
+    /// A claimer with room for eight attempts, and the sender of its ready topics.
     async fn claimer() -> (Claimer, mpsc::Sender<Ready>) {
         let (tell, ready) = mpsc::channel(1);
         let context = Context::of(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
@@ -347,7 +347,7 @@ mod tests {
         let ended = claimer.slots.ended();
         // One of eight: it waits for three more.
         drop(taken.pop());
-        // In the order written: the claimer waits for more slots when it is told.
+        // In the order written: the claimer waits for more slots when the signal comes.
         let registry = registry(&["busy", "fresh"]);
         let (_, told) = tokio::join!(
             claimer.wait(&mut memory, &registry, ended),

@@ -90,7 +90,7 @@ impl FleetUse {
         Some((known, usage))
     }
 
-    /// Notes what the store answered to an entry with so much in it.
+    /// Notes what the store answered to an entry with `sent_us` in it.
     pub(super) fn learn(&mut self, tenant: &Name, sent_us: u64, total_us: Option<u64>, now: Instant) {
         let Some((known, usage)) = self.find(tenant) else { return };
         known.is_alone = total_us.is_none();

@@ -27,7 +27,7 @@ const TURNS_BEFORE_NEWS: u32 = 4;
 /// Guests that a thread takes at once, at most: few, so that what comes into line meanwhile is not behind them all.
 const SHARE_MAX: usize = 8;
 
-/// A guest that keeps its thread for so long is named in the log. Guests yield after milliseconds.
+/// A guest that keeps its thread for this long is named in the log. Guests yield after milliseconds.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
 /// Hands work to the guest threads. Dropping it ends them once they have nothing left.
@@ -110,7 +110,7 @@ impl Drop for Guests {
 }
 
 impl Shared {
-    /// One job wakes one thread that sleeps; more of them, or none asleep, and all are called: whoever comes first takes.
+    /// One job wakes one thread that sleeps. With several jobs, or no thread asleep, all threads are called: the first one takes the job.
     fn call(&self, jobs: usize) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.threads.len();
         let (before, behind) = self.threads.split_at(turn);
@@ -344,7 +344,7 @@ impl GuestServer<'_> {
                 (false, false) if has_slice && !self.shared.is_urgent.load(Ordering::Relaxed) => continue,
                 // It lets others pass, and then goes on.
                 (false, false) if has_slice => 0,
-                // Of a topic as many take turns as there are threads, beside as many that have one.
+                // As many guests of a topic take turns as there are threads, beside as many that have one.
                 (false, _) => threads,
             };
             slice += self.account(&guest, end);

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 pub(super) struct InFlight {
     jobs: Mutex<HashMap<(Name, JobId), Delivery>>,
     taken: Notify,
-    /// Told that an attempt has made progress.
+    /// Notified when an attempt has made progress.
     progressed: Arc<Notify>,
 }
 
@@ -82,7 +82,7 @@ impl InFlight {
         }
     }
 
-    /// Tells the attempt at a job that it is not wanted any more. Of a job that is not in hand, nothing.
+    /// Signals the attempt at a job that it is cancelled. Does nothing if the job is not in hand.
     pub(super) fn cancel(&self, tenant: &Name, job: &JobId) {
         if let Some(held) = self.jobs.lock().get(&(tenant.clone(), job.clone())) {
             held.control.cancel();
@@ -93,7 +93,7 @@ impl InFlight {
         self.jobs.lock().contains_key(&(tenant.clone(), job.clone()))
     }
 
-    /// Ends the attempt at a job now. Of a delivery that is not in hand, nothing.
+    /// Ends the attempt at a job now. Does nothing if the delivery is not in hand.
     pub(super) fn kill(&self, tenant: &Name, job: &JobId, delivery: u64) {
         if let Some(held) = self.jobs.lock().get(&(tenant.clone(), job.clone()))
             && held.lease.delivery == delivery
@@ -154,7 +154,7 @@ pub(super) async fn give_back_lost(context: &Context, tenants: &BTreeSet<Name>) 
         let releases: Vec<Settlement> = lost.into_iter().map(release).collect();
         match store.settle(&releases).await {
             Ok(_) => tracing::info!(%tenant, jobs = releases.len(), "gave back claims whose replies were lost"),
-            // It is tried again when the store is available again, and holds up nobody until then.
+            // The runner tries again when the store is available again. Nothing waits for it until then.
             Err(error) if error.is_unavailable() => retry.note_unavailable(error),
             Err(error) => tracing::error!(%tenant, "failed to give back lost claims: {:#}", anyhow::Error::from(error)),
         }

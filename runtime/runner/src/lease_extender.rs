@@ -15,13 +15,13 @@ use gristmill_store::{Store, StoreError};
 
 /// Extensions in one call.
 const AT_ONCE: usize = 256;
-/// How often leases are looked at. Of the shortest one, a third is over three seconds later.
+/// How often leases are looked at. A third of the shortest lease is over three seconds.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Questions of attempts that are on their way to the store at a time.
 const QUESTIONS_AT_ONCE: usize = 64;
 
-/// Extends the leases of attempts in hand until stopped: of those that wait for a thread, too. If the store does not answer, they are
+/// Extends the leases of attempts in hand until stopped, also of those that wait for a thread. If the store does not answer, they are
 /// assumed to be kept; the settle checks it.
 pub(super) async fn keep(context: Context) {
     let Context { store, retry, in_flight, stop, .. } = context;

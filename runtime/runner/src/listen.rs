@@ -1,4 +1,4 @@
-//! Hears what waits and what is cancelled: the store's signals at once, and a slow look of its own in case some were lost.
+//! Learns what waits and what is cancelled: by the store's signals at once, and by a slow poll of its own in case some were lost.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -53,7 +53,7 @@ impl Listener {
         }
     }
 
-    /// Subscribes, and listens until stopped, or the tenants are others. Looks by itself, also while the subscription does not succeed: a
+    /// Subscribes, and listens until stopped, or the tenants are others. Also polls on its own, even while the subscription does not succeed: a
     /// store that emits no signals may be available otherwise.
     async fn hear(&mut self, of: &Interest) {
         let (store, retry) = (self.context.store.clone(), self.context.retry.apart());
@@ -164,7 +164,7 @@ impl Listener {
         }
     }
 
-    /// A full channel is waited for; a closed one means that the runner is ending. Who has no topics here has no handlers.
+    /// Waits for a full channel; a closed one means that the runner is ending. A tenant without topics here has no handlers.
     async fn say_ready(&self, topic: TopicId, is_woken: bool) {
         let ours = self.context.registry.borrow().tenants().contains(&topic.tenant);
         if ours {

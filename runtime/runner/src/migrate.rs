@@ -1,4 +1,4 @@
-//! Moves due jobs to ready at the moment they are due, and fires schedules likewise.
+//! Moves due jobs to ready at the moment they are due, and fires due schedules.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ pub(super) async fn run(
                         tracing::debug!(target: "gristmill::runner", %tenant, moved, fired, "due jobs are ready");
                         timers.note_moved(&tenant, moved + fired, next_due_in);
                         if fired > 0 {
-                            // Who hears it counts at most once a second anyway.
+                            // The receiver counts at most once a second anyway.
                             have_fired.try_send(tenant.clone()).ok();
                         }
                         next_due_in
@@ -99,7 +99,7 @@ impl Timers {
         }
     }
 
-    /// Signals are for the runner that is to move the jobs, whoever did so before. What a poll finds, all runners find.
+    /// Signals are for the runner that is to move the jobs, whichever did so before. All runners find what a poll finds.
     fn note(&mut self, NextDue { tenant, due_in, exact }: NextDue) {
         if !exact {
             self.delays.remove(&tenant);

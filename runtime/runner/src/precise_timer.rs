@@ -25,7 +25,7 @@ enum Setting {
     #[default]
     Off,
     At(Instant),
-    /// Nobody will set it any more.
+    /// No task can set it any more.
     Ended,
 }
 

@@ -26,7 +26,7 @@ pub(super) async fn run(context: Context) {
                     ..Event::of_job(EventKind::JobProgress, &lease.topic, &lease.job)
                 });
             }
-            // The next one tells more; a store that is unavailable says so elsewhere.
+            // The next one has newer progress; that the store is unavailable is logged elsewhere.
             if let Err(error) = store.note_progress(&news).await {
                 tracing::debug!("failed to note the progress of attempts: {:#}", anyhow::Error::from(error));
             }

@@ -1,4 +1,4 @@
-//! Says that this worker lives, and takes back what dead ones and overrun leases left behind.
+//! Sends this worker's heartbeats, and takes back the jobs of dead workers and overrun leases.
 
 use std::time::Duration;
 
@@ -44,29 +44,29 @@ struct Reaped {
 
 /// Whether this worker can conclude from silence that others are dead.
 #[derive(Debug)]
-struct Hearing {
+struct PeerTimeout {
     /// The store's returns.
     returns: watch::Receiver<u64>,
-    /// When this worker was last heard itself.
-    heard_at: Instant,
-    judge_from: Instant,
+    /// When the store last took a heartbeat of this worker.
+    last_heartbeat: Instant,
+    trust_from: Instant,
 }
 
-impl Hearing {
+impl PeerTimeout {
     fn new(returns: watch::Receiver<u64>, now: Instant) -> Self {
-        Self { returns, heard_at: now, judge_from: now }
+        Self { returns, last_heartbeat: now, trust_from: now }
     }
 
-    /// A heartbeat has ended: whether the store took it. Returns whether the store has come back from an outage.
-    fn note(&mut self, heard: bool, now: Instant) -> bool {
+    /// Notes a heartbeat, and whether the store took it. Returns whether the store is available again after an outage.
+    fn note_heartbeat(&mut self, taken: bool, now: Instant) -> bool {
         let is_back = self.returns.has_changed().unwrap_or_default();
         // After an outage every heartbeat is old and many leases have run out: the other workers get time to return first.
-        if !heard || is_back {
+        if !taken || is_back {
             self.returns.mark_unchanged();
-            self.judge_from = now + DEAD_AFTER;
+            self.trust_from = now + DEAD_AFTER;
         }
-        if heard {
-            self.heard_at = now;
+        if taken {
+            self.last_heartbeat = now;
         }
         is_back
     }
@@ -74,31 +74,31 @@ impl Hearing {
     /// A worker that could not reach the store for a while must not conclude from silence that others are dead, nor from a
     /// lease that ran out meanwhile that its attempt is lost: those workers extend and settle as soon as they reach the store.
     fn can_judge(&self, now: Instant) -> bool {
-        now >= self.judge_from && now.duration_since(self.heard_at) <= 2 * HEARTBEAT
+        now >= self.trust_from && now.duration_since(self.last_heartbeat) <= 2 * HEARTBEAT
     }
 }
 
 impl Reaper {
     /// Beats and reaps until stopped.
     pub(super) async fn run(self) {
-        let (mut hearing, outside) =
-            (Hearing::new(self.context.retry.returns(), Instant::now()), self.context.tenants.outside());
-        while let Some(heard) = self.beat().await {
-            self.note_beat(&mut hearing, heard).await;
+        let (mut peer_timeout, outside) =
+            (PeerTimeout::new(self.context.retry.returns(), Instant::now()), self.context.tenants.outside());
+        while let Some(taken) = self.beat().await {
+            self.note_beat(&mut peer_timeout, taken).await;
             let tenants: Vec<Name> = tenants::all(&self.context.registry.borrow(), &outside).into_iter().collect();
             let mut is_idle = true;
             for tenants in tenants.chunks(TENANTS_AT_ONCE) {
-                let reaped = self.reap(tenants, &hearing).await;
+                let reaped = self.reap(tenants, &peer_timeout).await;
                 is_idle &= reaped.none_run;
                 // One by one, so that a tenant with many overdue jobs does not stop the others.
                 for tenant in tenants.iter().filter(|_| reaped.one_by_one) {
-                    self.reap_all(tenant, &hearing).await;
-                    if !self.beat_if_due(&mut hearing).await {
+                    self.reap_all(tenant, &peer_timeout).await;
+                    if !self.beat_if_due(&mut peer_timeout).await {
                         return;
                     }
                 }
                 // A thousand tenants on a distant store take longer than a heartbeat may.
-                if !self.beat_if_due(&mut hearing).await {
+                if !self.beat_if_due(&mut peer_timeout).await {
                     return;
                 }
             }
@@ -108,8 +108,8 @@ impl Reaper {
                 tokio::select! {
                     () = tokio::time::sleep_until(ended + pause.mul_f64(jitter)) => break,
                     () = self.context.in_flight.until_some(), if is_idle => is_idle = false,
-                    // Ends of leases that were given out over HTTP, where nobody beats.
-                    tenant = self.context.tenants.next_end() => self.reap_all(&tenant, &hearing).await,
+                    // Ends of leases that were given out over HTTP: pull workers send no heartbeats.
+                    tenant = self.context.tenants.next_end() => self.reap_all(&tenant, &peer_timeout).await,
                     () = self.context.stop.cancelled() => return,
                 }
             }
@@ -117,18 +117,22 @@ impl Reaper {
     }
 
     /// Beats if the last heartbeat is old. Returns `false` if the runner was stopped.
-    async fn beat_if_due(&self, hearing: &mut Hearing) -> bool {
-        if hearing.heard_at.elapsed() > HEARTBEAT {
-            let Some(heard) = self.beat().await else { return false };
-            self.note_beat(hearing, heard).await;
+    async fn beat_if_due(&self, peer_timeout: &mut PeerTimeout) -> bool {
+        if peer_timeout.last_heartbeat.elapsed() > HEARTBEAT {
+            let Some(taken) = self.beat().await else { return false };
+            self.note_beat(peer_timeout, taken).await;
         }
         true
     }
 
     /// After an outage, prolongs the leases in hand before any worker judges: they may have run out meanwhile, or because the store's
     /// clock was set.
-    async fn note_beat(&self, hearing: &mut Hearing, heard: bool) {
-        let leases = if hearing.note(heard, Instant::now()) { self.context.in_flight.leases() } else { Vec::new() };
+    async fn note_beat(&self, peer_timeout: &mut PeerTimeout, taken: bool) {
+        let leases = if peer_timeout.note_heartbeat(taken, Instant::now()) {
+            self.context.in_flight.leases()
+        } else {
+            Vec::new()
+        };
         if leases.is_empty() {
             return;
         }
@@ -140,9 +144,9 @@ impl Reaper {
     }
 
     /// Reaps as long as more is found and taken back.
-    async fn reap_all(&self, tenant: &Name, hearing: &Hearing) {
+    async fn reap_all(&self, tenant: &Name, peer_timeout: &PeerTimeout) {
         while !self.context.stop.is_cancelled() {
-            let reaped = self.reap(std::slice::from_ref(tenant), hearing).await;
+            let reaped = self.reap(std::slice::from_ref(tenant), peer_timeout).await;
             if !reaped.one_by_one || reaped.taken_back == 0 {
                 return;
             }
@@ -162,11 +166,11 @@ impl Reaper {
     }
 
     /// Takes overdue jobs of these tenants back, if this worker can judge.
-    async fn reap(&self, tenants: &[Name], hearing: &Hearing) -> Reaped {
-        if !hearing.can_judge(Instant::now()) {
+    async fn reap(&self, tenants: &[Name], peer_timeout: &PeerTimeout) -> Reaped {
+        if !peer_timeout.can_judge(Instant::now()) {
             return Reaped::default();
         }
-        // Not tried again: after an outage others must be given time to be heard.
+        // Not tried again: after an outage the other workers need time to send heartbeats.
         let OverdueJobs { jobs: mut overdue, refused, none_run } =
             match self.context.store.overdue(tenants, DEAD_AFTER, AT_ONCE).await {
                 Ok(overdue) => overdue,
@@ -178,9 +182,9 @@ impl Reaper {
         for (tenant, error) in refused {
             tracing::error!(%tenant, "failed to look for overdue jobs: {:#}", anyhow::Error::from(error));
         }
-        // A store stops at a bound in bytes, too: so a short answer does not say that these are all.
+        // A store also stops at a bound in bytes: a short answer does not mean that these are all.
         let one_by_one = !overdue.is_empty();
-        // Whoever reads this lives, whatever the store has heard of it.
+        // This worker lives, whatever heartbeats of it the store has.
         overdue.retain(|overdue| !overdue.worker_died || overdue.claim.lease.worker != self.context.worker);
         if overdue.is_empty() {
             return Reaped { one_by_one, none_run, ..Reaped::default() };
@@ -269,36 +273,36 @@ mod tests {
         let tenants = [from[0].topic.tenant.clone()];
         let overdue = async || store.overdue(&tenants, DEAD_AFTER, 9).await.unwrap().jobs.len();
         let (outages, returns) = watch::channel(0);
-        let mut hearing = Hearing::new(returns, Instant::now());
-        reaper.note_beat(&mut hearing, true).await;
+        let mut peer_timeout = PeerTimeout::new(returns, Instant::now());
+        reaper.note_beat(&mut peer_timeout, true).await;
         assert_eq!(overdue().await, 1);
         outages.send_replace(1);
-        reaper.note_beat(&mut hearing, true).await;
+        reaper.note_beat(&mut peer_timeout, true).await;
         assert_eq!(overdue().await, 0);
-        assert!(!hearing.can_judge(Instant::now()));
+        assert!(!peer_timeout.can_judge(Instant::now()));
     }
 
     #[test]
     fn a_worker_that_could_not_reach_the_store_waits_for_the_others_before_it_judges() {
         let (store, returns) = watch::channel(0);
         let mut now = Instant::now();
-        let mut hearing = Hearing::new(returns, now);
-        assert!(hearing.can_judge(now));
+        let mut peer_timeout = PeerTimeout::new(returns, now);
+        assert!(peer_timeout.can_judge(now));
         // This process, or its store, stood still.
         now += 3 * HEARTBEAT;
-        assert!(!hearing.can_judge(now));
-        hearing.note(true, now);
-        assert!(hearing.can_judge(now));
-        // The store was away, whichever loop saw it.
+        assert!(!peer_timeout.can_judge(now));
+        peer_timeout.note_heartbeat(true, now);
+        assert!(peer_timeout.can_judge(now));
+        // The store was unavailable, whichever loop saw it.
         store.send_replace(1);
-        hearing.note(true, now);
-        assert!(!hearing.can_judge(now));
+        peer_timeout.note_heartbeat(true, now);
+        assert!(!peer_timeout.can_judge(now));
         for _ in 0..4 {
             now += HEARTBEAT;
-            hearing.note(true, now);
+            peer_timeout.note_heartbeat(true, now);
         }
-        assert!(hearing.can_judge(now));
-        hearing.note(false, now);
-        assert!(!hearing.can_judge(now));
+        assert!(peer_timeout.can_judge(now));
+        peer_timeout.note_heartbeat(false, now);
+        assert!(!peer_timeout.can_judge(now));
     }
 }

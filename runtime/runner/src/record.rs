@@ -17,7 +17,7 @@ use gristmill_sandbox::Version;
 /// Of a message or a backtrace in a log line.
 const LOGGED_BYTES_MAX: usize = 4 << 10;
 
-/// Called with every attempt that the store has settled as its verdict said. Must not block.
+/// Called with every attempt that the store has settled by its verdict. Must not block.
 pub type Observer = Arc<dyn Fn(&AttemptRecord) + Send + Sync>;
 
 /// One attempt, settled: what was claimed, how it went, what follows for the job, and what the store answered.

@@ -64,7 +64,7 @@ impl<T> RunQueue<T> {
             let Some(queue) = self.tenants.get_mut(&tenant) else { continue };
             let work = queue.next(&is_open);
             if queue.work.is_empty() {
-                // Of tenants that come and go, nothing stays.
+                // Nothing stays of tenants that come and go.
                 self.tenants.remove(&tenant);
             } else if !queue.turns.is_empty() {
                 self.turns.push_back(tenant);

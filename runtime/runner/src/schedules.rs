@@ -16,7 +16,7 @@ use gristmill_store::ManifestStanding;
 
 /// How often a manifest is backed, jittered.
 const EVERY: Duration = Duration::from_secs(60);
-/// A manifest that no process has backed for so long gives way to this one.
+/// A manifest that no process has backed for this long gives way to this one.
 const TAKE_OVER_AFTER: Duration = Duration::from_secs(180);
 /// So does one whose topic is not in this manifest.
 const REMOVE_AFTER: Duration = Duration::from_secs(600);

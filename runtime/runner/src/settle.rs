@@ -53,7 +53,7 @@ impl Settler {
         }
     }
 
-    /// Each lane settles by itself: one that waits for its part of the store holds up no other.
+    /// Each lane settles on its own: one that waits for its part of the store holds up no other.
     async fn by_lane(self, lanes: usize, mut finished: mpsc::UnboundedReceiver<Finished>) {
         let mut settling = JoinSet::new();
         let lanes = (0..lanes).map(|_| {
@@ -149,7 +149,7 @@ impl Settler {
     }
 }
 
-/// A batch was refused: find the culprit, so that it takes nobody along. Its job comes back when its lease runs out.
+/// A batch was refused: finds the settlement at fault, so that the others are settled. Its job comes back when its lease runs out.
 async fn one_by_one(
     store: &dyn Store,
     retry: &StoreRetry,

@@ -18,9 +18,9 @@ const LEAST_NS: u64 = 10_000;
 const FUEL_PER_NS: u64 = 4;
 /// What an attempt is taken to cost until one of the tenant's has ended.
 const UNKNOWN_NS: u64 = 1_000_000;
-/// How much a new cost counts in the mean: one part in so many.
+/// How much a new cost counts in the mean: one part in this many.
 const MEMORY: u64 = 16;
-/// A tenant holds few slots if it holds less than one of so many parts of those that are kept.
+/// A tenant holds few slots if it holds less than one part in this many of those that are kept.
 const KEPT_BY_ONE: usize = 4;
 /// So that weights divide without loss.
 pub(super) const SCALE: i128 = 1000;
@@ -91,7 +91,7 @@ impl TenantUse {
         }
     }
 
-    /// Counts an attempt that used so much fuel, and was so long in a slot that is worth this part of a thread.
+    /// Counts an attempt that used this much fuel, and was this long in a slot that is worth `thread_per_slot` of a thread.
     pub(super) fn charge(&self, fuel: u64, duration: Duration, thread_per_slot: f64) {
         let in_slot = (duration.as_nanos() as f64 * thread_per_slot) as u64;
         let cost = in_slot.max(LEAST_NS + fuel / FUEL_PER_NS);
@@ -180,7 +180,7 @@ pub(super) struct Wish<'a> {
 pub(super) struct Free {
     /// All of them.
     pub(super) all: usize,
-    /// Once no more than so many are free, they go to tenants that hold few: so one that floods the runner with long jobs leaves room
+    /// Once no more than this many are free, they go to tenants that hold few: so one that floods the runner with long jobs leaves room
     /// for the first job of another.
     pub(super) kept: usize,
 }
@@ -196,7 +196,7 @@ impl Free {
         self.all > self.kept || self.room(wish.usage.held() + given) > 0
     }
 
-    /// So many slots are few.
+    /// How many slots count as few.
     fn few(self) -> usize {
         self.kept.div_ceil(KEPT_BY_ONE)
     }

@@ -9,12 +9,12 @@ use tokio::sync::Notify;
 use super::shares::{Free, TenantUse};
 use gristmill_metrics::TopicMeter;
 
-/// Of several tenants, one that holds many slots leaves one of so many free.
+/// A tenant among several that holds many slots leaves one in this many free.
 const KEPT_OF: usize = 16;
-/// Of a topic, at most so many guests for each thread compute for long at once: with two, a topic goes on while as many of its guests as
+/// At most this many guests of a topic, for each thread, compute for long at once: with two, a topic goes on while as many of its guests as
 /// there are threads never end.
 const COMPUTING_PER_THREAD: usize = 2;
-/// Nobody waits.
+/// No claimer waits.
 const NEVER: u64 = u64::MAX;
 
 /// Counts attempts in flight against the runner's limit.
@@ -56,7 +56,7 @@ impl TopicSlots {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Whether another guest may begin, or so many compute for long already that it would only wait for them, with memory of its own.
+    /// Whether another guest may begin. If enough guests compute for long already, it would only wait for them, with memory of its own.
     pub(super) fn may_begin(&self) -> bool {
         self.computing.load(Ordering::Acquire) < COMPUTING_PER_THREAD * self.threads
     }

@@ -35,7 +35,7 @@ use gristmill_metrics::Metrics;
 use gristmill_sandbox::StateReader;
 use gristmill_store::{BillSums, Store};
 
-/// Signals waiting to be heard; more than that and the store's side waits, too.
+/// Signals that wait for the runner. With more than that the store's side also waits.
 const SIGNALS: usize = 1024;
 /// How long after the grace the runner may go on settling what ended. A store that answers takes milliseconds.
 const LAST_SETTLE: Duration = Duration::from_millis(1500);
@@ -57,7 +57,7 @@ pub struct RunnerSettings {
     pub shutdown_grace: Duration,
     /// What is called with each attempt's record, if anything.
     pub observer: Option<Observer>,
-    /// Where attempts are counted and told.
+    /// Where attempts are counted and their events emitted.
     pub metrics: Arc<Metrics>,
     /// The tenants that have jobs besides those of the registry: the HTTP server and the store name them.
     pub tenants: Tenants,
@@ -240,7 +240,7 @@ impl Runner {
         self.slots.running()
     }
 
-    /// Waits until a task of the runner has ended by itself, and says which. Cancel-safe.
+    /// Waits until a task of the runner has ended without being stopped, and returns which. Cancel-safe.
     pub async fn broken(&mut self) -> Broken {
         tokio::select! {
             broken = self.bringing.broken() => broken,
@@ -251,7 +251,7 @@ impl Runner {
 
     /// Ends in order: no new work; guests may finish within the grace; the rest is given back without using up an
     /// attempt; everything is settled; the worker is forgotten. `hurry` ends the grace early. Returns when the rest of the process ought to
-    /// have ended, too: some two seconds after the grace, whatever hangs.
+    /// also have ended: some two seconds after the grace, whatever hangs.
     pub async fn shutdown(mut self, hurry: CancellationToken) -> Instant {
         self.context.stop.cancel();
         self.ending.cancel();

@@ -13,7 +13,7 @@ use gristmill_store::StoreError;
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
-/// An outage is over when no call has failed for so long.
+/// An outage is over when no call has failed for this long.
 const OVER_AFTER: Duration = Duration::from_secs(5);
 /// How often an outage that goes on is logged again.
 const AGAIN_EVERY: Duration = Duration::from_secs(30);
@@ -74,7 +74,7 @@ impl StoreRetry {
         Self { outage: Arc::default(), returns: tokio::sync::watch::Sender::new(0), stop }
     }
 
-    /// Another one, for a part of the store that comes and goes by itself.
+    /// Another one, for a part of the store that becomes unavailable and available on its own.
     pub(super) fn apart(&self) -> Self {
         Self::new(self.stop.clone())
     }

@@ -17,14 +17,14 @@ const HOLDS: Duration = Duration::from_secs(1);
 /// How soon a tenant that is full is counted again: clients that are refused may ask again and again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// A count holds for so many times as long as it took.
+/// A count holds for this many times as long as it took.
 const WORTH: u32 = 20;
 
 /// The bytes that a tenant may have without a limit of its own, where the store does not say how much it can hold. Elsewhere
 /// it is half of that: one tenant alone does not fill the store.
 const UNKNOWN_SHARE: u64 = 10 << 30;
 
-/// From so many tenants on, the counts that no longer hold are forgotten.
+/// From this many tenants on, the counts that no longer hold are forgotten.
 const FORGET_FROM: usize = 1024;
 
 /// What the tenants with a limit have in the store.
@@ -114,7 +114,7 @@ impl Added {
 }
 
 impl Count {
-    /// Whether the count is good for so long. One that took long is good for longer, so that the store does other things, too.
+    /// Whether the count is good for this long. One that took long is good for longer, so that the store also does other things.
     fn holds(&self, how_long: Duration) -> bool {
         self.at.is_some_and(|at| at.elapsed() < how_long.max(self.took * WORTH))
     }

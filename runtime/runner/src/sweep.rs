@@ -13,7 +13,7 @@ use gristmill_store::{DeadLimits, StoreError, Sweepable};
 const EVERY: Duration = Duration::from_secs(60);
 /// Topics in one call.
 const AT_ONCE: usize = 500;
-/// A topic is forgotten that was not in use for so long, and that neither the manifest nor a component makes.
+/// The runner forgets a topic that was not in use for this long, and that neither the manifest nor a component makes.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// Sweeps until stopped.

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// Tasks that end only when they are told to. Dropping them aborts them.
+/// Tasks that end only when they are stopped. Dropping them aborts them.
 #[derive(Debug, Default)]
 pub struct Tasks {
     set: JoinSet<()>,
     names: HashMap<Id, &'static str>,
 }
 
-/// A task has ended by itself: a fault, after which the process should be started anew.
+/// A task has ended without being stopped: a fault, after which the process should be started anew.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the task `{task}` has {how}: start the process again, and report it")]
 pub struct Broken {

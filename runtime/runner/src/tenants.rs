@@ -1,4 +1,4 @@
-//! Whose jobs are looked after: the registry's tenants, and everybody else who has jobs in the store.
+//! The tenants whose jobs the runner looks after: the registry's, and all others that have jobs in the store.
 //!
 //! A topic needs no handler here: its jobs may be claimed over HTTP. They must become due and be taken back all the same.
 
@@ -14,14 +14,14 @@ use super::start::Context;
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::Name;
 
-/// How often the store is asked who has jobs, jittered; it may look at every key for that. Whoever comes to a door is known
+/// How often the store is asked which tenants have jobs, jittered; it may look at every key for that. A tenant that uses the HTTP server is known
 /// at once.
 const LOOK: Duration = Duration::from_secs(300);
 /// Tenants outside of the registry that are looked after at once.
 const MOST: usize = 10_000;
 /// Leases whose end is waited for; those of further ones are found by the reaper's rounds.
 const ENDS: usize = 10_000;
-/// Ends within so long are one.
+/// Ends within this time count as one.
 const GRAIN_MS: u64 = 20;
 
 /// The tenants outside of the registry, and when leases end that were given out over HTTP. Cheap to clone.
@@ -39,12 +39,12 @@ struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Outside {
     known: Arc<BTreeSet<Name>>,
-    /// Those who came to a door since the store was asked.
+    /// Tenants that used the HTTP server since the store was asked.
     fresh: BTreeSet<Name>,
 }
 
 impl Tenants {
-    /// Somebody brings jobs to this tenant, or asks for some: they are looked after from now on.
+    /// A client pushes jobs of this tenant or claims some: the runner looks after them from now on.
     pub fn note(&self, tenant: &Name) {
         self.0.outside.send_if_modified(|outside| {
             if outside.fresh.contains(tenant) || outside.fresh.len() >= MOST {

@@ -11,12 +11,12 @@ use std::time::Duration;
 use super::run_queue::RunQueue;
 use gristmill_core::job::TopicId;
 
-/// A guest that has computed for so long is one that computes for long. Most jobs are done by then, those of interpreters too. Until then
-/// it leaves its thread to nobody, so that the longer this is, the later a short job begins beside guests that begin: at 3 ms every thirtieth
+/// A guest that has computed for this long is one that computes for long. Most jobs, also those of interpreters, are done by then. Until then
+/// it leaves its thread to no other guest: the longer this is, the later a short job begins beside guests that begin. At 3 ms every thirtieth
 /// waited for it behind photos of 20 ms.
 pub(super) const FIRST: Duration = Duration::from_millis(1);
 
-/// After so long, a guest that computes for long leaves its thread to others that do. Guests that compute little may keep these waiting for
+/// After this long, a guest that computes for long leaves its thread to others that do. Guests that compute little may keep these waiting for
 /// as long, and then take turns with them.
 pub(super) const SLICE: Duration = Duration::from_millis(20);
 
@@ -33,7 +33,7 @@ pub(super) struct RunOrder<W, G> {
     lead: Duration,
 }
 
-/// Who has the thread next.
+/// What has the thread next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Turn<W, G> {
     Begin(W),

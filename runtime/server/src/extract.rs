@@ -30,7 +30,7 @@ pub(super) fn is_document(media: &str) -> bool {
 /// Documents of more bytes are read beside the threads that serve requests.
 const LONG_BYTES: u64 = 256 << 10;
 
-/// So many at once: each takes a processor.
+/// How many at once: each takes a processor.
 static READERS: Semaphore = Semaphore::const_new(2);
 
 /// A part of the request's head.
@@ -67,8 +67,8 @@ where
     }
 }
 
-/// Reads what so many bytes say. If they are many, on a thread beside those that serve requests: one that reads megabytes in one go answers
-/// nobody meanwhile.
+/// Reads a document of this many bytes. If they are many, on a thread beside those that serve requests: one that reads megabytes in one go
+/// answers no other request meanwhile.
 ///
 /// # Errors
 /// There is no such thread.

@@ -33,7 +33,7 @@ impl AppState {
         if self.hides_payloads(identity, tenant) { Err(hidden(tenant, "this is one")) } else { Ok(()) }
     }
 
-    /// What a request searches for. A search tells what is in the jobs that it finds.
+    /// What a request searches for. A search reveals what is in the jobs that it finds.
     ///
     /// # Errors
     /// The text is no query, or asks what the identity does not see.
@@ -45,7 +45,7 @@ impl AppState {
         Ok(query)
     }
 
-    /// The query of something that is shown to others, too.
+    /// The query of something that is also shown to others.
     ///
     /// # Errors
     /// The text is no query, or asks what some do not see.

@@ -203,7 +203,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Rounded up: who comes back when told must not be too early.
+/// Rounded up: a client that comes back after this time must not be too early.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
 }

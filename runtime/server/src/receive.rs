@@ -35,7 +35,7 @@ const STEP_BYTES: usize = 256 << 10;
 /// Some editors begin a text with it, which says nothing.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Documents of so many bytes are read whatever the limits of topics: what they say takes as much memory again.
+/// Documents of up to this many bytes are read whatever the limits of topics: their content takes as much memory again.
 const DOCUMENT_BYTES: usize = 32 << 20;
 
 /// What a document says beside a body.
@@ -99,7 +99,7 @@ async fn read(
     let limited = Request::from_parts(parts.clone(), body).with_limited_body().into_body();
     let may_be_large = matches!(requirement, Requirement::InTenant(Scope::Push | Scope::Work));
     let limited = match &topic {
-        // It may be compressed: one byte too many tells that it is too long.
+        // It may be compressed: one byte too many shows that it is too long.
         Some(topic) => Body::new(Limited::new(limited, body_bytes(state, topic).saturating_add(1))),
         None if may_be_large && is_document(&parts.headers) => Body::new(Limited::new(limited, document_bytes(state))),
         None => limited,
@@ -190,7 +190,7 @@ fn check_length(state: &AppState, topic: &TopicId, bytes: Option<u64>) -> Result
     }
 }
 
-/// Says which limit a body passes of which no more was read than is needed to know that: at least `length` bytes.
+/// Says which limit a body of at least `length` bytes passes. No more of it was read than is needed to know that.
 fn too_long_for(state: &AppState, topic: &TopicId, length: u64) -> Option<Problem> {
     let read = (body_bytes(state, topic) as u64).saturating_add(1).max(length);
     state.topics().admission().check_body(topic, read).err().map(|refused| {

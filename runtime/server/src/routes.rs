@@ -91,7 +91,7 @@ impl Routes {
         self
     }
 
-    /// Lets each of these routes take a body of so many bytes.
+    /// Lets each of these routes take a body of this many bytes.
     pub(crate) fn body_bytes(self, most: usize) -> Self {
         self.layered(|router| router.layer(DefaultBodyLimit::max(most)))
     }

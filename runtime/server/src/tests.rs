@@ -1,4 +1,4 @@
-//! The door as others find it: by its client, and by requests that a client would not make.
+//! The HTTP server from outside: by its client, and by requests that a client would not make.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use gristmill_store::{
     StateFilter, StoreError,
 };
 
-/// A store, the door to it, and somebody who uses it.
+/// A store, its HTTP server, and a client.
 pub(super) struct TestServer {
     pub(super) store: EmbeddedStore,
     pub(super) server: HttpServer,
@@ -79,7 +79,7 @@ impl TestServer {
 
 async fn raw(address: SocketAddr, request: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // Who is refused early may have the rest of its request unread.
+    // A client that is refused early may have the rest of its request unread.
     drop(stream.write_all(request.replacen("\r\n", "\r\nConnection: close\r\n", 1).as_bytes()).await);
     let mut answer = Vec::new();
     let reading = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer));
@@ -453,7 +453,7 @@ async fn a_taken_port_is_an_error_only_if_it_was_asked_for() {
     let error = listen(Listen::At(address)).await.unwrap_err().to_string();
     assert!(error.contains(&address.to_string()) && error.contains("`listen` in [http]"), "{error}");
     assert!(listen(Listen::Off).await.unwrap().is_none());
-    // Whoever has the usual port, or nobody: both times there is a listener.
+    // Whether another process has the usual port or none: both times there is a listener.
     let (first, second) =
         (listen(Listen::Usual).await.unwrap().unwrap(), listen(Listen::Usual).await.unwrap().unwrap());
     assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());

@@ -43,7 +43,7 @@ pub(crate) fn read_any<T: DeserializeOwned>(document: &[u8]) -> Result<T, WrongD
 /// Longer documents are not copied to find out which words there are.
 const COPIED_BYTES: usize = 1 << 20;
 
-/// Of a number where one of some words is wanted, serde says no more than that it is no value. Of a text it says which words there are.
+/// Serde reports a number where one of some words is wanted as no value, and no more. For a text it names the words.
 fn in_place_of_word<T: DeserializeOwned>(document: &[u8], wrong: &serde_json::Error) -> Option<WrongDocument> {
     if wrong.classify() != Category::Syntax || document.len() > COPIED_BYTES {
         return None;

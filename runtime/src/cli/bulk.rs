@@ -22,10 +22,10 @@ use gristmill_server::{Bulk, BulkAction, BulkState, NewBulk, RemoteStore};
 
 /// How often a bulk action is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// So many looks in a row may fail, and how long after one the next is tried.
+/// How many looks in a row may fail, and how long after one the next is tried.
 const FAILED_LOOKS: usize = 5;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// For so many jobs a `y` is enough; for more the number has to be typed.
+/// Up to this many jobs a `y` is enough; for more the operator has to type the number.
 const FEW: u64 = 100;
 
 const NO_SERVER: &str = "a server keeps bulk actions in its memory, and none answers for this store: start `gristmill run`, or name a server with --server. \
@@ -267,7 +267,7 @@ async fn do_it(
     let abort = async {
         signals.first.cancelled().await;
         if let Err(error) = server.abort_bulk(tenant, id).await {
-            // It may be over by now: then what it did is told all the same.
+            // It may be over by now: then what it did is printed all the same.
             if !server.bulk(tenant, id).await.is_ok_and(|bulk| bulk.state.is_over()) {
                 let error = screen::clean(&format!("{:#}", anyhow::Error::new(error)));
                 screen::note(&format!("it was not aborted: {error}: `gristmill bulk abort {id}`"));
@@ -325,7 +325,7 @@ fn preview(global: &Global, Bulk { id, matched, looked_at, samples, .. }: &Bulk)
     screen::note(&screen::clean(&format!("bulk action {id}")));
 }
 
-/// Asks at a terminal; elsewhere nobody confirms.
+/// Asks at a terminal; elsewhere it is not confirmed.
 fn confirmed(Bulk { action, matched, .. }: &Bulk) -> anyhow::Result<bool> {
     if !(io::stdin().is_terminal() && screen::is_watched()) {
         return Ok(false);

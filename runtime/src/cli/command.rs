@@ -105,7 +105,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The help of a call without a command. Clap would print it too, but not where the environment sets an option.
+/// The help of a call without a command. Clap would also print it, but not where the environment sets an option.
 fn help(json: bool) -> ExitCode {
     if json {
         let message = "no command is named: `gristmill --help` lists them";
@@ -198,7 +198,7 @@ impl Command {
         )
     }
 
-    /// What is logged unless the options say otherwise: a command that ends by itself has its output to speak for it.
+    /// What is logged unless the options say otherwise: a command that ends on its own has its output to speak for it.
     fn usual_log(&self) -> &'static str {
         if self.is_server() { "info" } else { "warn" }
     }

@@ -24,7 +24,7 @@ use gristmill_store::{
     move_bills, move_schedules, move_states, move_windows, pause_alike,
 };
 
-/// Who pauses a topic while its jobs are moved.
+/// The actor that pauses a topic while its jobs are moved.
 const MOVER: &str = "gristmill store move";
 
 /// How often the progress is printed.
@@ -228,8 +228,8 @@ fn days_kept(keep: Duration) -> RangeInclusive<Day> {
     Day::from_number(today.saturating_sub(kept))..=Day::from_number(today + 1)
 }
 
-/// Copies the valid tokens of these tenants, or all, with their limits: a server on the new store accepts whom one on the old
-/// store accepts. Of tenants that are named, a token whose maker is not copied stays. Returns how many are new.
+/// Copies the valid tokens of these tenants, or all, with their limits: a server on the new store accepts the clients that one on the old
+/// store accepts. If tenants are named, a token whose maker is not copied is left out. Returns how many are new.
 async fn copy_tokens(from: &dyn Transfer, to: &dyn Transfer, tenants: &[Name]) -> anyhow::Result<usize> {
     if from.token_requirement().await? == TokenRequirement::Required {
         to.require_tokens().await?;

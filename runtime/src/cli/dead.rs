@@ -193,7 +193,7 @@ async fn act(global: &Global, which: &Which, act: JobAction) -> anyhow::Result<E
     for (id, is_done) in changes {
         show_change(global, &*store, (topic, &id), act, is_done, chosen.is_some()).await?;
     }
-    // Who asks for the topics may have to open the store, too.
+    // The call that asks for the topics may also have to open the store.
     drop(store);
     if !global.json {
         say_done(global, topic, act, done as u64).await?;
@@ -202,7 +202,7 @@ async fn act(global: &Global, which: &Which, act: JobAction) -> anyhow::Result<E
     Ok(if chosen.is_some() || done == ids.len() { Exit::Done } else { Exit::Failed })
 }
 
-/// A job that died because one before it was not done dies of that again, unless that one is respawned, too.
+/// A job that died because one before it was not done dies of that again, unless that one is also respawned.
 async fn warn_of_predecessor(store: &dyn Inspect, topic: &TopicId, id: &JobId) -> anyhow::Result<()> {
     let Some(view) = look_up(store, &topic.tenant, id).await? else { return Ok(()) };
     let is_of_predecessor = view.last_failure.as_ref().is_some_and(|failure| failure.reason == Reason::Predecessor);

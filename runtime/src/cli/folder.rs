@@ -60,7 +60,7 @@ pub(super) fn named(paths: Vec<PathBuf>) -> anyhow::Result<Vec<Found>> {
     paths.into_iter().map(look).collect()
 }
 
-/// The topic whose limits and grants hold for a component that is tried by itself: the one that is named, or the file's
+/// The topic whose limits and grants hold for a component that is tried alone: the one that is named, or the file's
 /// namesake. As the manifest has it; with `[defaults]` if it does not.
 ///
 /// # Errors

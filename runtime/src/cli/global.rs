@@ -174,7 +174,7 @@ impl Global {
     /// The token to send to a server.
     ///
     /// # Errors
-    /// The file cannot be read, or is empty, or an option has characters in it that nobody means.
+    /// The file cannot be read, or is empty, or an option has characters in it by mistake.
     pub(super) fn token(&self) -> anyhow::Result<Option<TokenText>> {
         let Some(path) = &self.token_file else {
             if let Some(token) = &self.token {
@@ -197,7 +197,7 @@ impl Global {
         self.server.is_some()
     }
 
-    /// Whether there is a manifest of the store; without one, nothing can be said about which topics exist.
+    /// Whether there is a manifest of the store; without one, it is not known which topics exist.
     pub(super) fn has_manifest(&self) -> bool {
         if self.names_server() {
             return false;

@@ -1,4 +1,4 @@
-//! Whether anything does the jobs of a topic, as far as a command can tell: what people are told who got its name or the folder wrong.
+//! Whether anything does the jobs of a topic, as far as a command knows: the note for an operator who got its name or the folder wrong.
 
 use super::global::Global;
 use super::store::Reached;
@@ -10,7 +10,7 @@ use gristmill_core::units::nearest;
 use gristmill_runner::why::IdleReason;
 use gristmill_store::StoreError;
 
-/// Says to people that there is no such topic, if neither manifest, folder, store nor server has it. A client that may not read is told nothing.
+/// Notes that there is no such topic, if neither manifest, folder, store nor server has it. Prints nothing for a client that may not read.
 pub(super) async fn note_unknown(global: &Global, topic: &TopicId) -> anyhow::Result<()> {
     let manifest = global.manifest_without_secrets()?;
     let reached = global.reach_if_any(&manifest).await?;
@@ -27,7 +27,7 @@ pub(super) async fn note_unknown(global: &Global, topic: &TopicId) -> anyhow::Re
     Ok(())
 }
 
-/// Why nobody does the jobs of a topic until a person does something.
+/// Why no runner does the jobs of a topic until an operator acts.
 const UNSERVED: [IdleReason; 4] =
     [IdleReason::NoHandler, IdleReason::NoHandlerHere, IdleReason::Refused, IdleReason::LacksGrants];
 

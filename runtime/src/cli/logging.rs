@@ -74,7 +74,7 @@ pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<LastLines> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::NONE)
-        // They would go to standard error, too: if that is closed, a panic would follow.
+        // They would also go to standard error: if that is closed, a panic would follow.
         .log_internal_errors(false)
         .with_writer(writer)
         .with_ansi(screen::note_has_colour());

@@ -1,4 +1,4 @@
-//! What systemd is told by a service of `Type=notify`: that it is ready, still lives, and ends.
+//! What a service of `Type=notify` sends to systemd: that it is ready, still lives, and ends.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 
-/// A service that systemd has started, or any other process: then nothing is said.
+/// A service that systemd has started, or any other process: that sends nothing.
 #[derive(Debug)]
 pub(super) struct Service {
     /// As `NOTIFY_SOCKET` names it.
@@ -45,7 +45,7 @@ fn watchdog_time() -> Option<Duration> {
     number("WATCHDOG_USEC").filter(|micros| is_ours && *micros > 0).map(Duration::from_micros)
 }
 
-/// Nothing depends on it: if systemd does not hear it, it says so.
+/// Nothing depends on it: if systemd does not receive it, systemd reports that.
 fn say(socket: Option<&OsString>, what: &str) {
     let Some(socket) = socket else { return };
     let sent = address(socket).and_then(|address| {

@@ -85,7 +85,7 @@ enum Outcome {
     Purged {
         removed: u64,
     },
-    /// So many jobs were removed, and others came meanwhile.
+    /// This many jobs were removed, and others came meanwhile.
     HasJobs {
         removed: u64,
     },

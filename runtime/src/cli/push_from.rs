@@ -72,7 +72,7 @@ fn as_object<S: Serializer>(pairs: &[(String, String)], to: S) -> Result<S::Ok, 
 }
 
 /// A job like this one of the tenant, for the topic or its own: due now, with a new id, and waiting for no other. With `edit`, as a person
-/// saved it; `None` if that is nothing to push, of which a note tells.
+/// saved it; `None` if that is nothing to push; a note says so.
 pub(super) async fn draft(
     way: &Way,
     global: &Global,
@@ -172,7 +172,7 @@ async fn edit(path: &Path) -> anyhow::Result<ExitStatus> {
     command.arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(path);
     let run = move || command.status();
     let ended = tokio::task::spawn_blocking(run).await?;
-    // Then it ends this command again, by itself: who has once asked for a signal gets it to the end of the process.
+    // From then on this task ends the command on Ctrl-C: a process that has once asked for a signal receives it to its end.
     let mut later_interrupts = signal(SignalKind::interrupt())?;
     tokio::spawn(async move {
         if later_interrupts.recv().await.is_some() {

@@ -71,7 +71,7 @@ impl Pushing<'_> {
                 let unknown = "whether these are stored is not known, and a repeat stores those without an `id` again";
                 return Err(error.context(format!("{failed}; {unknown}")));
             }
-            // One of them is refused, and with it the others: each by itself shows which.
+            // One of them is refused, and with it the others: to push each alone shows which.
             Err(_) => {
                 for (number, job) in numbers.into_iter().zip(jobs) {
                     let stored = self.store(&reached, vec![job], number).await;

@@ -250,7 +250,7 @@ fn upcoming(stored: &StoredSchedule, ticks: Option<&Ticks>) -> Vec<Timestamp> {
     std::iter::successors(stored.record.awaited(), |tick| ticks?.next_after(*tick)).take(UPCOMING).collect()
 }
 
-/// The schedule in words, with so many of the last ticks.
+/// The schedule in words, with this many of the last ticks.
 async fn about(
     store: &dyn Produce,
     stored: &StoredSchedule,

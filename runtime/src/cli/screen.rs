@@ -16,7 +16,7 @@ pub(super) fn line(text: &str) -> anyhow::Result<()> {
     bytes(format!("{}\n", tame(text)).as_bytes())
 }
 
-/// The same, folded at blanks where a terminal does not hold it: what goes on has so many blanks before it.
+/// The same, folded at blanks where a terminal does not hold it: continued lines have this many blanks before them.
 pub(super) fn line_folded(text: &str, indent: usize) -> anyhow::Result<()> {
     line(&room().map_or_else(|| text.to_owned(), |room| folded(text, indent, room)))
 }

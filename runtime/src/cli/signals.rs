@@ -26,7 +26,7 @@ pub(super) fn end() -> std::io::Result<EndSignals> {
     listen(|| None)
 }
 
-/// The same for a server, which ends within so long after the first signal and three seconds more, and within three seconds
+/// The same for a server, which ends within `grace` after the first signal and three seconds more, and within three seconds
 /// after the second.
 pub(super) fn end_within(grace: Duration) -> std::io::Result<EndSignals> {
     listen(move || LastResort::begin(grace))

@@ -6,7 +6,7 @@ use super::screen;
 
 /// Blanks between two columns.
 const GAP: usize = 2;
-/// A name that is cut has at least so many characters, an id so many that one of ours is whole, the text at the end so many.
+/// The least characters of a name that is cut; of an id, so that one of ours is whole; and of the text at the end.
 const NAME: usize = 20;
 const ID: usize = 26;
 const TEXT: usize = 16;
@@ -157,7 +157,7 @@ fn line(titles: &[String], cells: &[String], widths: &[Option<usize>]) -> String
     line.trim_end().to_owned()
 }
 
-/// A text of at most this width: names are told apart by both of their ends, the text at the end begins with what matters.
+/// A text of at most this width: both ends distinguish names; the text at the end begins with what matters.
 pub(super) fn shortened(text: &str, width: usize, is_last: bool) -> String {
     if is_last { cut_end(text, width) } else { cut_middle(text, width) }
 }

@@ -37,7 +37,7 @@ pub(super) struct TopicLine {
     pub(super) unknown: bool,
     handler: Option<Name>,
     external: bool,
-    /// A server said this. Else it is about the files in the folder.
+    /// A server reported this. Else it is about the files in the folder.
     serves: bool,
     pub(super) version: Option<String>,
     lacking: Vec<String>,
@@ -367,7 +367,7 @@ fn about_failing(RecentByVersion { serving, before, .. }: &RecentByVersion) -> S
     format!("failing: {} of {attempts} attempts in the last minute{version}{before}", share(serving))
 }
 
-/// Below a millisecond too.
+/// Also below a millisecond.
 fn about_duration(duration: Duration) -> String {
     let micros = duration.as_micros();
     if micros < 1000 { format!("{micros}us") } else { units::about_duration(duration) }

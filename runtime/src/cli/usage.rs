@@ -1,4 +1,4 @@
-//! What the grammar of commands refuses, and what is said about that.
+//! What the grammar of commands refuses, and the messages about that.
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ const ELSEWHERE: [(&str, &str); 12] = [
 /// The command line and the variables, read, and the command as it was written.
 ///
 /// # Errors
-/// They make no sense, or ask for help: what there is to say has been said.
+/// They make no sense, or ask for help: the message has been printed.
 pub(super) fn parse<C: Parser>() -> Result<(C, Words), ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let grammar = without_empty_variables(C::command());

@@ -15,7 +15,7 @@ use super::screen;
 
 /// Added by `scripts/release.sh`: version, commit, target and compiler, as JSON.
 const ABOUT: &str = ".gristmill";
-/// The crates that were compiled in, as cargo-auditable writes them: what looks for known holes in binaries reads it, too.
+/// The crates that were compiled in, as cargo-auditable writes them: scanners for known holes in binaries also read it.
 const PACKAGES: &str = ".dep-v0";
 const PACKAGES_BYTES: u64 = 16 << 20;
 /// The public key of releases, if the builder named one.

@@ -32,7 +32,7 @@ pub(super) fn run(global: &Global, _: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Short for the target's triple: what tells releases apart.
+/// Short for the target's triple: what distinguishes releases.
 fn target() -> String {
     let libc = if cfg!(target_env = "musl") {
         "-musl"

@@ -38,7 +38,7 @@ pub(super) enum End {
     TimedOut,
 }
 
-/// What was said of the attempts that failed.
+/// The notes that were printed on attempts that failed.
 #[derive(Debug)]
 pub(super) struct Attempts {
     said: u32,
@@ -46,7 +46,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// None was said of yet, and none will be if programs read what is printed, or nothing is wanted but errors.
+    /// None was printed yet, and none will be if programs read the output, or only errors are wanted.
     pub(super) fn new(global: &Global) -> Self {
         Self { said: 0, is_silent: global.json || global.quiet }
     }

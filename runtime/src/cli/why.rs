@@ -92,13 +92,13 @@ fn show(global: &Global, answer: &impl Serialize, detail: &str) -> anyhow::Resul
     Ok(Exit::Done)
 }
 
-/// Who does a topic's jobs and by which limits, as the manifest and the files in the handlers folder say.
+/// What does a topic's jobs and by which limits, by the manifest and the files in the handlers folder.
 fn served(manifest: &Manifest, id: &TopicId) -> Served {
     let limits = manifest.topics.get(id).map_or_else(|| manifest.auto_topic(&id.topic).fleet, |topic| topic.fleet);
     Served { serving: serving(manifest, id), limits }
 }
 
-/// Who does a topic's jobs, by the same. A file that cannot be read is not there.
+/// What does a topic's jobs, by the same. A file that cannot be read is not there.
 fn serving(manifest: &Manifest, id: &TopicId) -> Serving {
     let topic = manifest.topics.get(id).cloned().unwrap_or_else(|| manifest.auto_topic(&id.topic));
     if topic.id != *id {

@@ -34,7 +34,7 @@ use embedded::EmbeddedStore;
 use redis::RedisStore;
 pub(crate) use sharded::{ShardedStore, move_tenants, placements};
 
-/// Which stores there are, and who lives where, as the manifest says.
+/// Which stores there are, and which tenants are placed where, by the manifest.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub(crate) home: StoreSettings,
@@ -101,7 +101,7 @@ impl Opened {
     /// tenants live is written down. Settings of servers that may lose jobs are logged.
     ///
     /// # Errors
-    /// The disk failed or is full, or the home store is unavailable.
+    /// The disk failed or is full, or the primary store is unavailable.
     pub(crate) async fn prepare_for_work(&self) -> Result<(), StoreError> {
         for store in &self.owned {
             store.presume_workers_dead().await?;
@@ -150,7 +150,7 @@ pub(crate) async fn fsck(settings: &StoreSettings) -> Result<FsckReport, StoreEr
 /// store.
 ///
 /// # Errors
-/// One belongs to another process, or refuses; or the home store is unavailable.
+/// One belongs to another process, or refuses; or the primary store is unavailable.
 pub(crate) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
     let home = One::open(&layout.home, true).await?;
     if layout.others.is_empty() {
@@ -162,7 +162,7 @@ pub(crate) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
     let mut others = Vec::with_capacity(layout.others.len());
     for (name, settings) in &layout.others {
         if settings.is_same_store(&layout.home) {
-            // The manifest's own would have been refused: an option has named another home store.
+            // The manifest's own would have been refused: an option has named another primary store.
             let problem = format!("[stores.{name}] is the same store");
             return Err(StoreError::BadAddress { address: settings.address.to_string(), problem });
         }

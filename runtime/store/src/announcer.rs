@@ -48,7 +48,7 @@ impl Announcer {
 
     pub(super) fn claimed(&self, worker: &WorkerId, _from: &[ClaimFrom], claimed: &Claimed) {
         for claim in &claimed.claims {
-            // Whoever settles the job knows its body no more.
+            // The call that settles the job no longer has its body.
             let bytes_in = claim.job.spec.body.data.len() as u64;
             let cost = Cost { attempts: 1, bytes_in, ..Cost::default() };
             self.bill.add(&claim.lease.topic, Day::of(claim.claimed_at), cost);

@@ -6,7 +6,7 @@ use gristmill_core::job::NewJob;
 /// meanwhile, some milliseconds: 16 MiB kept the jobs of others waiting for 40 to 90.
 pub(crate) const CLAIM_BYTES: usize = 2 << 20;
 
-/// The room that an answer has for jobs: so many bytes, or one job that is larger.
+/// The room that an answer has for jobs: this many bytes, or one job that is larger.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
     bytes: usize,
@@ -35,7 +35,7 @@ pub const STEP_JOBS: usize = 1000;
 /// How many bytes of jobs of a tenant a store stores in one step, all of them or none, unless a single job is larger.
 pub const STEP_BYTES: usize = 4 << 20;
 
-/// What one step of a push stores. It keeps the store from everything else for so long.
+/// What one step of a push stores at most. The store does nothing else meanwhile.
 pub(crate) const STEP: Weight = Weight { jobs: STEP_JOBS, bytes: STEP_BYTES };
 
 /// Whether a push stores these jobs of one tenant in one step, all of them or none.
@@ -51,7 +51,7 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    /// The weight of a single job that brings so many bytes.
+    /// The weight of a single job that brings this many bytes.
     pub(crate) const fn of_job(bytes: usize) -> Self {
         Self { jobs: 1, bytes }
     }
@@ -69,7 +69,7 @@ impl Weight {
     }
 }
 
-/// Cuts a batch into parts that weigh at most so much each, with their weights. An item that weighs more is a part of its
+/// Cuts a batch into parts that weigh at most `most` each, with their weights. An item that weighs more is a part of its
 /// own.
 pub(crate) fn parts<T>(
     items: impl IntoIterator<Item = T>,

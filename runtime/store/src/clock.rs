@@ -81,7 +81,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// One that shows so many milliseconds since 1970.
+    /// A clock that shows this many milliseconds since 1970.
     pub fn new(ms: u64) -> Self {
         Self { shown: AtomicU64::new(ms), passed: AtomicU64::new(0) }
     }
@@ -91,18 +91,18 @@ impl ManualClock {
         Timestamp::from_millis(self.shown.load(Ordering::SeqCst))
     }
 
-    /// Lets so many milliseconds pass.
+    /// Lets this many milliseconds pass.
     pub fn pass(&self, ms: u64) {
         self.passed.fetch_add(ms, Ordering::SeqCst);
         self.shown.fetch_add(ms, Ordering::SeqCst);
     }
 
-    /// Is set back by so many milliseconds.
+    /// Is set back by this many milliseconds.
     pub fn set_back(&self, ms: u64) {
         self.shown.fetch_sub(ms, Ordering::SeqCst);
     }
 
-    /// Is set forward by so many milliseconds.
+    /// Is set forward by this many milliseconds.
     pub fn set_forward(&self, ms: u64) {
         self.shown.fetch_add(ms, Ordering::SeqCst);
     }
@@ -117,7 +117,7 @@ impl Clock {
         }
     }
 
-    /// How much time has passed since some moment, however the clock was set; a sleep of the machine counts where the system tells it.
+    /// How much time has passed since some moment, however the clock was set; a sleep of the machine counts where the system reports it.
     #[cfg(any(feature = "redis", feature = "embedded"))]
     pub(super) fn passed(&self) -> Duration {
         match self {
@@ -141,8 +141,8 @@ fn since_boot() -> Duration {
     BEGIN.elapsed()
 }
 
-/// The part of a millisecond that the host's clock shows beyond its whole ones; none on a test's clock. For waits that are
-/// told: whoever waits for so much less than the whole milliseconds say still wakes in the right one.
+/// The part of a millisecond that the host's clock shows beyond its whole ones; none on a test's clock. For waits that the store
+/// reports: a caller that waits for this much less than the whole milliseconds still wakes in the right one.
 pub(super) fn fraction(clock: &Clock) -> Duration {
     match clock {
         Clock::Own => Timestamp::fraction(),

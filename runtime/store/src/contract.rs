@@ -34,7 +34,7 @@ operations! {
         ///
         /// Idempotent by job id while the job waits, runs or is dead: such an id is answered [`Pushed::Exists`] and changes nothing.
         /// Any number of jobs: of each tenant, they are stored in steps of [`STEP_JOBS`](crate::STEP_JOBS) and about
-        /// [`STEP_BYTES`](crate::STEP_BYTES), each all or none: [`is_one_step`](crate::is_one_step) tells whether one is enough.
+        /// [`STEP_BYTES`](crate::STEP_BYTES), each all or none: [`is_one_step`](crate::is_one_step) returns whether one is enough.
         async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> => announce pushed;
     }
 }
@@ -52,7 +52,7 @@ operations! {
     /// Leasing jobs to workers.
     pub trait Claims {
         /// Takes ready jobs of several topics and leases them to `worker`: by [`Priority::TURNS`](gristmill_core::job::Priority::TURNS),
-        /// and among equals the one that became ready first. Of a paused topic nothing is taken; it counts as drained.
+        /// and among equals the one that became ready first. Takes nothing of a paused topic; it counts as drained.
         ///
         /// Stops at about 2 MiB of jobs, but takes at least one: a topic of which jobs were left in line does not count as drained.
         ///
@@ -81,7 +81,8 @@ operations! {
         /// key (only with `Ack`), result, counts.
         ///
         /// A job that was cancelled while it ran is gone with any verdict but `Ack` and
-        /// [`Expire`](gristmill_core::outcome::Verdict::Expire): that is answered [`Settled::Cancelled`], and counted and told as `cancelled`; its follow-ups do not appear.
+        /// [`Expire`](gristmill_core::outcome::Verdict::Expire): that is answered [`Settled::Cancelled`], and counted
+        /// and emitted as `cancelled`; its follow-ups do not appear.
         ///
         /// A call that failed may have settled some. Settled again through the same store, they are answered as the first time.
         async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> => announce settled;
@@ -111,9 +112,9 @@ operations! {
 pub struct VersionedState {
     /// What a job has set.
     pub value: Vec<u8>,
-    /// Grows by one with each change. Of a state that is set where there is none, it is the store's time in milliseconds: so a state that was
+    /// Grows by one with each change. The first version is the store's time in milliseconds: so a state that was
     /// deleted, or whose time was over, has no version again that it had before. Where the topic was spread over more partitions meanwhile, the
-    /// next one begins so, too.
+    /// next one also begins so.
     pub version: u64,
 }
 
@@ -138,8 +139,8 @@ operations! {
         /// Saves a checkpoint for the job's next attempt. False: the lease is lost and nothing was saved.
         async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError>;
 
-        /// Notes how far running attempts are, for [`Query::progress`](crate::Query::progress), in place of what they said before. Of a
-        /// lease that is lost, nothing comes of it.
+        /// Notes how far running attempts are, for [`Query::progress`](crate::Query::progress), in place of what they reported before. A
+        /// lease that is lost changes nothing.
         async fn note_progress(&self, progress: &[(Lease, Progress)]) -> Result<(), StoreError>;
 
         /// The running jobs of the tenant that `worker` holds, without those of `except`. Changes nothing. A worker that lost
@@ -164,7 +165,7 @@ operations! {
 
         /// Finds the running jobs of these tenants whose lease ran out or whose worker has been silent for `dead_after`: of
         /// one tenant after the other, at most `limit` in all, and about 2 MiB of each tenant, but at least one: a short answer
-        /// does not say that these are all. Changes nothing: who settles them sets [`Settlement::only_if_overdue`].
+        /// does not mean that these are all. Changes nothing: the caller that settles them sets [`Settlement::only_if_overdue`].
         async fn overdue(
             &self,
             tenants: &[Name],
@@ -179,9 +180,9 @@ operations! {
     /// When there is work.
     pub trait FindWork {
         /// Wakes a worker that runs jobs of these topics, from now until the receiver is dropped: for [`Signal::Ready`], of
-        /// the workers that wait for a topic one is enough; so whoever hears it claims, or passes it on
+        /// the workers that wait for a topic one is enough; so the worker that receives it claims, or passes it on
         /// ([`FindWork::pass_on`]). A worker waits for all its topics at first, and again for each that its claim has drained.
-        /// A claim that leaves jobs in line wakes the next worker. [`Signal::Due`] is for one of them, too: it moves the jobs.
+        /// A claim that leaves jobs in line wakes the next worker. [`Signal::Due`] is also for one of them: it moves the jobs.
         ///
         /// Best effort, as [`Signals::signals`]: a worker that was woken may have died. [`FindWork::poll_work`] shows its jobs to all.
         async fn wake_ups(

@@ -32,7 +32,7 @@ pub enum StoreError {
         source: anyhow::Error,
     },
     /// It has stored the jobs, and did not confirm in time that the replicas or the disks have them that must: a failover may lose
-    /// them. To push the same jobs again, with the same ids, is safe, and is confirmed or not by itself.
+    /// them. To push the same jobs again, with the same ids, is safe; that push is confirmed or not on its own.
     #[error("the store at {store} has stored the jobs, but did not confirm in time that they outlive a failover")]
     Unconfirmed {
         store: String,

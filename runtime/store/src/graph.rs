@@ -78,7 +78,7 @@ enum Way {
 }
 
 /// The jobs that a job waits for, those that these wait for, and so on, and the same of the jobs that wait for it: at most `depth` steps
-/// away, and `limit` jobs in all. Of the jobs that a job waits for, those come first that have not ended.
+/// away, and `limit` jobs in all. Jobs that have not ended come first among those that a job waits for.
 ///
 /// `None`: the job is not known.
 ///

@@ -33,9 +33,10 @@ operations! {
             [shards by hand; ask tenant: prefer];
 
         /// A job that is over, with how and when it ended ([`JobView::ended`]) and its attempts: as long as that is remembered, which is not
-        /// less than [`REMEMBERED`](crate::REMEMBERED) jobs of a topic with ids as long as ours, for as long as its settlement said. One that was cancelled
-        /// while it waited, and a dead one that was deleted, for [`ENDED_RETENTION`](gristmill_core::topic::ENDED_RETENTION). `None`: it never
-        /// was, it is not over, or it is no longer remembered. Looks at what is remembered of all topics of the tenant.
+        /// less than [`REMEMBERED`](crate::REMEMBERED) jobs of a topic with ids as long as ours, for as long as its settlement
+        /// asked for. One that was cancelled while it waited, and a dead one that was deleted, for
+        /// [`ENDED_RETENTION`](gristmill_core::topic::ENDED_RETENTION). `None`: it never was, it is not over, or it is no longer
+        /// remembered. Looks at what is remembered of all topics of the tenant.
         async fn ended(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError>
             [ask tenant: latest_end];
 
@@ -43,8 +44,8 @@ operations! {
         async fn ended_jobs(&self, topic: &TopicId, limit: usize) -> Result<Vec<JobView>, StoreError>
             [ask topic: latest_ends(limit)];
 
-        /// How far the attempts at these deliveries are, as their handlers last said. `None`: they have said nothing, or more than a day ago, or the
-        /// attempt is over. Answers in the order given. A store by way of a server says it with [`Query::job`] alone.
+        /// How far the attempts at these deliveries are, as their handlers last reported. `None`: they have reported nothing, or more than
+        /// a day ago, or the attempt is over. Answers in the order given. A store by way of a server reports it with [`Query::job`] alone.
         async fn progress(
             &self,
             tenant: &Name,
@@ -78,7 +79,7 @@ operations! {
         async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
 
         /// The workers whose heartbeats are kept, by id, each with the last one; at most 1,000 of each server of the store, those that
-        /// were heard last. Workers that were not retired are among them for an hour after their death.
+        /// sent it last. Workers that were not retired are among them for an hour after their death.
         async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError>;
     }
 }
@@ -99,9 +100,9 @@ operations! {
         /// Jobs may come and go between pages. One that stays where it is, from the first page to the last, is listed once; one
         /// that came back to the place may be listed again. What comes is listed if it stands behind the cursor. A store whose
         /// lines have no numbers (Redis) finds its place again by the last eight jobs of a page: if all of these were cancelled,
-        /// or ten thousand jobs in front of them are gone, the line is listed from its front again, and a ready job may be told
-        /// twice; none is left out, unless one of these eight has been moved to the tail of its line meanwhile. A store made of several lists one after the other, each in this order; a job that moves
-        /// from one to another between two pages may be told twice, too.
+        /// or ten thousand jobs in front of them are gone, the line is listed from its front again, and a ready job may be listed
+        /// twice; none is left out, unless one of these eight has been moved to the tail of its line meanwhile. A store made of several
+        /// lists one after the other, each in this order; a job that moves from one to another between two pages may also be listed twice.
         ///
         /// A page costs what its jobs cost, and a few steps for each doubling of the place's length. That of the running jobs
         /// looks at the ids of all that run, of which there are no more than workers have room for.
@@ -120,12 +121,12 @@ operations! {
     /// What an operator does with dead jobs.
     pub trait DeadJobs {
         /// Makes dead jobs ready again, with all their attempts before them, due now, their failures and results forgotten. Their
-        /// checkpoints stay, and deliveries go on counting. Tells for each whether it was dead; false, too, if another job
+        /// checkpoints stay, and deliveries go on counting. Returns for each whether it was dead; also `false` if another job
         /// holds its unique value.
         async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>
             [partitions by hand; change topic: any_of_each] => announce respawned;
 
-        /// Deletes dead jobs. Tells for each whether it was dead.
+        /// Deletes dead jobs. Returns for each whether it was dead.
         async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>
             [change topic: any_of_each] => announce deleted;
     }
@@ -135,8 +136,8 @@ operations! {
     parts:
     /// Cancelling and changing jobs, and pausing topics.
     pub trait Control {
-        /// Cancels jobs: waiting ones are gone at once, counted as `cancelled`, their results kept and their waiters told as
-        /// with every other end; running ones are marked, and their workers told. Answers in the order given.
+        /// Cancels jobs: waiting ones are gone at once, counted as `cancelled`, their results kept and their waiters notified as
+        /// with every other end; running ones are marked, and their workers notified. Answers in the order given.
         async fn cancel(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<Cancelled>, StoreError>
             [change tenant: ended_of_each] => announce cancelled;
 
@@ -162,9 +163,9 @@ operations! {
             change: &gristmill_core::job::JobChange,
         ) -> Result<Vec<crate::JobChanged>, StoreError> [change tenant: most_of_each] => announce changed;
 
-        /// Stops or starts the handing out of a topic's jobs, in every runner, until it is said otherwise. Pushes are taken,
-        /// due jobs become ready, running jobs go on. Tells whether it was otherwise before. Of a topic that was not paused before, it is noted by whom
-        /// it is, the [actor](gristmill_metrics::as_actor) for whom the call is made, and since when: see [`TopicCounts::pause`].
+        /// Stops or starts the handing out of a topic's jobs, in every runner, until the next call. Pushes are taken,
+        /// due jobs become ready, running jobs go on. Returns whether it was otherwise before. If it was not paused before, the store notes
+        /// since when it is, and by whom: the [actor](gristmill_metrics::as_actor) for whom the call is made. See [`TopicCounts::pause`].
         async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> => announce paused;
 
         /// Forgets a topic without jobs: its totals, whether it is paused, and its strays. [`Query::counts`] lists it no longer

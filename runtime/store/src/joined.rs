@@ -108,7 +108,7 @@ pub(crate) fn counts(answers: Vec<Vec<TopicCounts>>) -> Vec<TopicCounts> {
     topics.into_values().collect()
 }
 
-/// Of views of one job, the one to show: the last one, but for those that are finished where another is not.
+/// Chooses the view of a job to show: the last one, but for those that are finished where another is not.
 pub(crate) fn prefer(views: Vec<Option<JobView>>) -> Option<JobView> {
     let is_alive = |view: &JobView| view.state != JobState::Finished;
     let prefer = |one, other| if is_alive(&other) || !is_alive(&one) { other } else { one };
@@ -121,7 +121,7 @@ pub(crate) fn oldest(dead: Vec<Vec<(Timestamp, JobId)>>, limit: usize) -> Vec<(T
     all.into_iter().take(limit.min(PAGE_JOBS)).collect()
 }
 
-/// Of views of one job that is over, the one that ended last.
+/// Chooses the view of a job that is over: the one that ended last.
 pub(crate) fn latest_end(views: Vec<Option<JobView>>) -> Option<JobView> {
     let at = |view: &JobView| view.ended.as_ref().map(|ended| ended.at);
     views.into_iter().flatten().reduce(|one, other| if at(&one) > at(&other) { one } else { other })

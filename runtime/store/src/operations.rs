@@ -5,9 +5,9 @@
 ///
 /// From the rows follow the trait and its implementations for [`Timed`](crate::Timed) and for a
 /// [`Shard`](crate::sharded::Shard), which asks its store unless that is unavailable. With `primary shard:` in front, the
-/// implementation for [`ShardedStore`](crate::sharded::ShardedStore) follows, too: it asks the primary shard.
+/// implementation for [`ShardedStore`](crate::sharded::ShardedStore) also follows: it asks the primary shard.
 ///
-/// With `parts:` in front, the implementations for the stores that are made of several follow, too, `ShardedStore` and
+/// With `parts:` in front, the implementations for the stores that are made of several also follow, `ShardedStore` and
 /// [`RedisStore`](crate::redis::RedisStore): a row says in brackets which [`Parts`](crate::parts::Parts) are asked, and how
 /// their answers are [joined](crate::joined). `[ask topic: first]` asks those that may hold something of the argument `topic`
 /// and answers with the first answer; `[current tenant]` asks one, as do those stores of which it says `shards current` or

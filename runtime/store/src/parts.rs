@@ -13,8 +13,8 @@ use gristmill_core::schedule::ScheduleId;
 pub(crate) trait Parts {
     type Part;
 
-    /// Asks each part that may hold something of the scope. What moves from one to another meanwhile is missed by none, and may be
-    /// told by two.
+    /// Asks each part that may hold something of the scope. What moves from one to another meanwhile is not missed, and may be
+    /// reported by two.
     ///
     /// # Errors
     /// One of them refuses, or is unavailable and is not left out. Others may have done what was asked.

@@ -1,4 +1,4 @@
-//! Where tenants live, where there are several stores: records in the home store, one a tenant that ever moved.
+//! The placement of tenants in several stores: records in the primary store, one for each tenant that ever moved.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -12,21 +12,21 @@ use super::counts::TopicCounts;
 use super::error::StoreError;
 use gristmill_core::job::{Name, WorkerId};
 
-/// Where a tenant lives.
+/// The placement of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// The store that takes what is pushed.
     pub store: Name,
     /// The store that its jobs are being moved out of.
     pub from: Option<Name>,
-    /// Stores that it lived in before, the latest first. Whatever still turns up there is moved, too.
+    /// Stores that it was placed in before, the latest first. What still turns up there is also moved.
     pub formerly: Vec<Name>,
     /// Grows by one with each change; the first is 1.
     pub generation: u64,
 }
 
 impl Placement {
-    /// Every store but the one that it lives in, in which there may be something of it: the latest first.
+    /// Every other store that may have something of it: the latest first.
     pub fn behind(&self) -> impl Iterator<Item = &Name> {
         self.from.iter().chain(&self.formerly)
     }
@@ -47,21 +47,21 @@ impl Placement {
     }
 }
 
-/// A home store's records of where tenants live.
+/// The primary store's records of placements.
 #[async_trait]
 pub trait PlacementRegistry: Debug + Send + Sync + 'static {
     /// Every record, by tenant.
     async fn placements(&self) -> Result<BTreeMap<Name, Placement>, StoreError>;
 
-    /// Writes a record over the one of the generation before it; over none, if it is the first. False: somebody else has
+    /// Writes a record over the one of the generation before it; over none, if it is the first. False: another process has
     /// written meanwhile, and nothing was changed.
     async fn write_placement(&self, tenant: &Name, placement: &Placement) -> Result<bool, StoreError>;
 
-    /// Makes `driver` the one who moves the tenant's jobs, for `lease` from now; or lets it remain so. False: somebody else
+    /// Makes `driver` the one who moves the tenant's jobs, for `lease` from now; or lets it remain so. False: another one
     /// is. With no lease at all it is free for the next one.
     async fn lock_move(&self, tenant: &Name, driver: &WorkerId, lease: Duration) -> Result<bool, StoreError>;
 
-    /// No other process can have this store, so that nobody else drives.
+    /// No other process can have this store, so that no other one drives.
     fn is_ours_alone(&self) -> bool {
         false
     }

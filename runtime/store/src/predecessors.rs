@@ -36,7 +36,7 @@ struct Entry {
 /// What to do with a claimed job before an attempt begins: one that waited for others gets what became of them, as metadata
 /// [`PREDECESSORS`], [`PREDECESSORS_TOTAL`] and [`PREDECESSORS_FAILED`]. `None`: it is as it was claimed. Costs nothing for a job that waited for none.
 ///
-/// `may_learn`: whether its handler learns the results of a topic's jobs. Of others it learns how they ended.
+/// `may_learn`: whether its handler learns the results of a topic's jobs. For others it learns how they ended.
 ///
 /// # Errors
 /// How the job ends without an attempt: one of those that it waited for was not done, or the store does not answer.

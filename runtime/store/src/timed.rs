@@ -28,7 +28,7 @@ impl<S: ?Sized> Timed<S> {
         Self { store, announcer: None, metrics }
     }
 
-    /// Counts jobs, emits events and adds costs to `bill`, too: for an HTTP server, whose clients push, claim and settle.
+    /// Also counts jobs, emits events and adds costs to `bill`: for an HTTP server, whose clients push, claim and settle.
     pub fn announcing(store: Arc<S>, metrics: Arc<Metrics>, bill: BillSums) -> Self {
         Self { announcer: Some(Announcer::new(metrics.clone(), bill)), ..Self::new(store, metrics) }
     }

@@ -17,7 +17,7 @@ operations! {
         /// Stores a token, and requires one of every request from then on. A text that is a token already stays what it is.
         async fn add_token(&self, token: &NewToken) -> Result<TokenAdded, StoreError>;
 
-        /// The tokens of a tenant, or every token there is; those that have expired too. The oldest first, those of one
+        /// The tokens of a tenant, or all tokens, also those that have expired. The oldest first, those of one
         /// millisecond by id.
         async fn tokens(&self, tenant: Option<&Name>) -> Result<Vec<Token>, StoreError>;
 

@@ -40,7 +40,7 @@ operations! {
         async fn import(&self, jobs: &[StoredJob]) -> Result<Vec<Imported>, StoreError>;
 
         /// Removes waiting and dead jobs of a topic, without counting or announcing it, and with them the unique values that
-        /// they hold, windows too, and their marks: a job may come back one day. Returns for each whether it was there.
+        /// they hold, also windows, and their marks: a job may come back one day. Returns for each whether it was there.
         async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError>
             [partitions by hand; all topic: any_of_each];
 

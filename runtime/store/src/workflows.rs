@@ -20,8 +20,8 @@ operations! {
         /// Seals a batch: it gets no more members, but for follow-up jobs of its members, and starts once all that it has have ended.
         async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError> [ask tenant: sealed];
 
-        /// What a job waits for or has waited for; `None` of a job that waits for none, and of one that is gone. Of the jobs that it waits
-        /// for at most `limit`: first those that have not ended, then those that were not done, then the others, each by id.
+        /// What a job waits for or has waited for; `None` of a job that waits for none, and of one that is gone. Lists at most `limit` of
+        /// them: first those that have not ended, then those that were not done, then the others, each by id.
         async fn waits_for(&self, tenant: &Name, id: &JobId, limit: usize) -> Result<Option<WaitsFor>, StoreError>
             [ask tenant: first];
 

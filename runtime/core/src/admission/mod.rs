@@ -207,7 +207,7 @@ impl Rules {
         Ok(NewJob { spec: JobSpec { ttl: spec.ttl.or(self.ttl), ..spec }, due })
     }
 
-    /// Whether a new job of `topic`, of which these are the rules, may have a body of so many bytes.
+    /// Whether a new job of `topic`, of which these are the rules, may have a body of this many bytes.
     ///
     /// # Errors
     /// [`Refused::Body`] or [`Refused::BodyOfTenant`].

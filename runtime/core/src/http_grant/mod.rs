@@ -51,7 +51,7 @@ impl HttpGrant {
         self.allow.iter().any(|pattern| pattern.matches(url))
     }
 
-    /// Why a connection to this address is refused, such as "private"; none if it may be made. `is_own` tells whether an
+    /// Why a connection to this address is refused, such as "private"; none if it may be made. `is_own` returns whether an
     /// address of the public Internet is one of this machine, where services may listen that a firewall hides from others.
     pub fn refuses(&self, address: IpAddr, is_own: impl FnOnce(IpAddr) -> bool) -> Option<&'static str> {
         let address = address.to_canonical();

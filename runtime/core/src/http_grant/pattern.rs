@@ -45,7 +45,7 @@ impl HostPattern {
             && url.host().is_some_and(|host| self.hosts.matches(&host))
     }
 
-    /// Whether everything that `other` matches is matched by this one, too.
+    /// Whether this pattern matches everything that `other` matches.
     pub fn covers(&self, other: &Self) -> bool {
         self.scheme == other.scheme
             && (self.port.is_none() || self.port == other.port)

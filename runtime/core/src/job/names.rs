@@ -74,7 +74,7 @@ impl Name {
     }
 }
 
-/// Of a text that is refused, as much as people need to find it.
+/// As much of a refused text as people need to find it.
 fn beginning(text: &str) -> String {
     match text.get(..text.floor_char_boundary(200)) {
         Some(part) if part.len() < text.len() => format!("{part}…"),

@@ -16,7 +16,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a handler that may say anything: at most 10,000, and the beginning of a long note.
+    /// The progress that a handler reports, cut to 10,000 and the beginning of a long note.
     pub fn reported(basis_points: u32, note: &str) -> Self {
         Self { basis_points: basis_points.min(10_000), note: note.chars().take(NOTE_CHARS).collect() }
     }

@@ -142,7 +142,7 @@ pub struct JobSpec {
     pub links: Links,
 }
 
-/// [`JobSpec`] with each field by itself. What serde flattens it first keeps whole, whatever it is and however long.
+/// [`JobSpec`] with each field apart. Serde first keeps whole what it flattens, whatever it is and however long.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SpecFields {

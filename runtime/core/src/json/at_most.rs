@@ -16,7 +16,7 @@ const MEMORY: usize = 32 << 20;
 /// What an entry takes besides its own size, at least: the allocations of its texts.
 const ENTRY_BYTES: usize = 32;
 
-/// Room for so many entries is made before they come.
+/// Room for this many entries is made before they come.
 const AT_ONCE: usize = 64;
 
 /// Begins each error about a list that is too long.
@@ -91,7 +91,7 @@ impl<'de, const N: usize, T: Deserialize<'de>> Deserialize<'de> for AtMost<N, T>
                     count::<T, A::Error>()?;
                     all.push(entry);
                 }
-                // Of what is too much nothing is kept.
+                // Keeps nothing of what is too much.
                 from.next_element::<IgnoredAny>()?.map_or(Ok(all), |_| Err(more_than(N)))
             }
         }

@@ -241,7 +241,7 @@ fn expression(random: &mut fastrand::Rng) -> String {
     fields.join(" ")
 }
 
-/// The same expression for `jiff-cron`, which counts seconds too, numbers the days of the week from 1 (Sunday) on, and asks for both
+/// The same expression for `jiff-cron`. That also counts seconds, numbers the days of the week from 1 (Sunday) on, and asks for both
 /// days where both are limited; Vixie cron, and so this crate, asks for either. Hence one or two. (A field `*/2` limits the day here; for
 /// Vixie cron it begins with `*`, and does not.)
 fn for_the_other(text: &str) -> Vec<String> {

@@ -115,7 +115,7 @@ impl Ticks {
         Due { ticks, missed, next }
     }
 
-    /// The latest ticks after `before` up to `now`, at most so many, the earliest first; and whether these are all.
+    /// The latest ticks after `before` up to `now`, at most `wanted`, the earliest first; and whether these are all.
     fn latest(&self, before: Timestamp, now: Timestamp, wanted: usize) -> (VecDeque<Timestamp>, bool) {
         // Only forward is well defined where clocks are set back, so the reach grows until it holds enough.
         let mut reach = LATE.as_millis() as u64 * 2;

@@ -20,7 +20,7 @@ use gristmill_sandbox::{COMPILES_AT_ONCE, Component, Sandbox, Version};
 /// before it is refused. A complete component is taken at once.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// Files that are written within so much time of each other may bear the same time.
+/// Files that are written within this time of each other may bear the same time.
 const TICK: Duration = Duration::from_millis(20);
 
 /// When a component that took too long to compile is compiled again: then, later each time, and at this distance in the end.
@@ -193,7 +193,7 @@ impl Folder {
         for (name, path) in files {
             let metadata = match file_at(&path) {
                 Ok(metadata) => metadata,
-                // Gone since it was listed: the next look will tell.
+                // Gone since it was listed: the next look finds out.
                 Err(_) if fs::symlink_metadata(&path).is_err() => continue,
                 Err(reason) => {
                     if self.refused.get(&name).is_none_or(|refusal| refusal.reason != reason) {
@@ -213,7 +213,7 @@ impl Folder {
             if self.loading.insert(name.clone()) {
                 self.unread.push_back(name);
             } else {
-                // One load a file at a time; whether it read the old or the new one, the next look will tell.
+                // One load a file at a time; the next look finds out whether it read the old or the new one.
                 changes.unsettled = true;
             }
         }
@@ -386,7 +386,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(Name, PathBuf)>> {
             files.push((name, path));
         }
     }
-    // Of a folder that was renamed meanwhile no file was found: that removes no handler.
+    // If a folder was renamed meanwhile, no file was found: that removes no handler.
     fs::metadata(folder)?;
     files.sort();
     Ok(files)

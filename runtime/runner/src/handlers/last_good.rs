@@ -12,7 +12,7 @@ use super::registry::{Code, Handler};
 use gristmill_core::job::Name;
 use gristmill_sandbox::{FolderLimits, PrivateFolder, Sandbox, Version};
 
-/// Of the files of all handlers folders of this user together. Those go first that were not used for longest.
+/// The files of all handlers folders of this user together. Those that were not used for longest go first.
 const LIMITS: FolderLimits = FolderLimits { files: 4096, bytes: 1 << 30 };
 
 /// Keeps the files of one handlers folder, and the handlers that were made of such files.

@@ -121,7 +121,7 @@ impl HandlerRegistry {
     pub fn new(manifest: &Manifest, available: &Available, before: &Self) -> Self {
         let uncompiled = available.backlog.names();
         let native = available.handlers.values().filter(|handler| handler.is_native()).map(|handler| &handler.name);
-        // A refused file, too: its topic is where people look for why its jobs wait.
+        // Also a refused file: operators look at its topic for why its jobs wait.
         let files = available.handlers.keys().chain(&uncompiled).chain(available.refused.keys());
         let files = files.filter(|name| manifest.makes_topic(name));
         // A program that registers a native handler wants its topic, whatever files may do.

@@ -5,14 +5,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Whatever tells one state of a file from another, short of reading it.
+/// What distinguishes one state of a file from another, short of reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
     modified_ns: i128,
-    /// Who writes a file may set its time of modification, but not this one.
+    /// A program that writes a file may set its time of modification, but not this one.
     changed_ns: i128,
 }
 

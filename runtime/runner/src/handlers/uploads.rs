@@ -1,4 +1,4 @@
-//! Takes components in that somebody brings, instead of copying them into the folder.
+//! Takes in components that a client uploads, instead of copying them into the folder.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -162,7 +162,7 @@ impl ComponentUploads {
         let Some(prepared) = loaded else { return Ok(()) };
         let component = prepared.component();
         let mut served = self.registry.borrow().topics_of(&topic.handler);
-        // The one that was named is told of first.
+        // The report names the given topic first.
         served.sort_by_key(|served| (served.id != topic.id, served.id.clone()));
         for topic in &served {
             let lacking = topic.lacks(component.demands());
@@ -182,7 +182,7 @@ impl ComponentUploads {
         Ok(())
     }
 
-    /// Beside its place, and then into it: nobody reads half a file.
+    /// Beside its place, and then into it: a reader never sees half a file.
     async fn write(&self, handler: &Name, wasm: &[u8]) -> Result<(), UploadError> {
         let aside = self.folder.join(format!(".{handler}.{}.new", ulid::Ulid::generate()));
         let path = self.path(handler);

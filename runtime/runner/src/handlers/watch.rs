@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 /// Watches folders (not files: a watch on a file dies with the first rename over it) and wakes its owner.
 ///
 /// Every event that may concern the owner is the same hint: look at everything. That makes lost, merged and overflown events
-/// harmless, as long as the owner also looks by itself now and then: network file systems send none at all.
+/// harmless, as long as the owner also looks on its own now and then: network file systems send none at all.
 #[derive(Debug)]
 pub struct Hints {
     watcher: Option<RecommendedWatcher>,
@@ -50,7 +50,7 @@ impl Hints {
         for folder in
             self.watched.iter().filter(|(folder, was)| folders.get(*folder) != Some(was)).map(|(folder, _)| folder)
         {
-            // A watch on what is gone is gone, too.
+            // A watch ends with the folder that it watches.
             watcher.unwatch(folder).ok();
         }
         for folder in

@@ -1,4 +1,4 @@
-//! The journal by itself: what a line says, and what happens to lines when files and disks do not behave.
+//! The journal alone: what a line has, and what happens to lines when files and disks do not behave.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -199,7 +199,7 @@ fn a_file_that_cannot_be_opened_is_named_with_the_reason() {
 fn a_full_file_is_put_aside_and_the_oldest_are_deleted() {
     let folder = TempDir::new().unwrap();
     let settings = LineFileSettings { rotate_bytes: 10, keep: 3, ..settings(&folder) };
-    // Kept by an earlier run that was told to keep more.
+    // Kept by an earlier run whose settings kept more.
     for number in [3, 4, 5, 7] {
         fs::write(aside(&settings.path, number), "old\n").unwrap();
     }
@@ -271,7 +271,7 @@ fn two_runners_share_a_file_and_lose_nothing() {
     assert_eq!(seen, (0..2000).collect());
 }
 
-/// Takes so many bytes and no more.
+/// Takes this many bytes and no more.
 struct Disk {
     room: usize,
     taken: Vec<u8>,

@@ -116,7 +116,7 @@ impl<L> Queue<L> {
         self.state.lock().lost
     }
 
-    /// From so many on the writer does not wait for more.
+    /// From this many on the writer does not wait for more.
     fn early(&self) -> usize {
         self.max / 4
     }

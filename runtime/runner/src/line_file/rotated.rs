@@ -49,17 +49,17 @@ impl RotatedFile {
         &self.settings.path
     }
 
-    /// Appends lines; tells how many bytes of them are written: at least one line, and no half ones.
+    /// Appends lines. Returns how many bytes of them are written: at least one line, and no half ones.
     pub(crate) fn append(&mut self, lines: &[u8]) -> io::Result<usize> {
         self.ready()?;
-        // Seen from outside, a file grows in the middle of a write: whether its end is torn is known only while nobody writes.
+        // A file grows in the middle of a write of another process: whether its end is torn is known only while none writes.
         self.open.file.lock()?;
         let written = self.open.append(lines);
         self.open.file.unlock().ok();
         written
     }
 
-    /// Sees to it that the open file is the one at `path`, and not full. Tells its size.
+    /// Sees to it that the open file is the one at `path`, and not full. Returns its size.
     fn ready(&mut self) -> io::Result<u64> {
         let bytes = match self.still_there()? {
             Some(bytes) => bytes,
@@ -150,7 +150,7 @@ impl Open {
         write_lines(&mut &self.file, torn, lines)
     }
 
-    /// Whether the file, which has this size, ends in the middle of a line: whoever wrote it was killed, or the disk was
+    /// Whether the file, which has this size, ends in the middle of a line: the writer was killed, or the disk was
     /// full. The next line must not become part of that one.
     fn is_torn(&self, bytes: u64) -> io::Result<bool> {
         let Some(last) = bytes.checked_sub(1) else { return Ok(false) };
@@ -160,7 +160,7 @@ impl Open {
     }
 }
 
-/// One call of the system, so that the lines of several writers do not mix. Tells how many bytes of whole lines it took.
+/// One call of the system, so that the lines of several writers do not mix. Returns how many bytes of whole lines it took.
 pub(crate) fn write_lines(file: &mut impl Write, torn: bool, lines: &[u8]) -> io::Result<usize> {
     let first: &[u8] = if torn { b"\n" } else { b"" };
     let written = loop {

@@ -125,7 +125,7 @@ impl NativeJob {
         &self.attempt.job
     }
 
-    /// What the producer said: id, topic, body, headers, key.
+    /// What the producer pushed: id, topic, body, headers, key.
     pub fn spec(&self) -> &JobSpec {
         &self.attempt.job.spec
     }
@@ -195,7 +195,7 @@ impl NativeJob {
         sender.save(state.to_vec()).await.map_err(CheckpointError::NotSaved)
     }
 
-    /// The state of the job's key; `None` if there is none. After [`NativeJob::set_state`], what that said.
+    /// The state of the job's key; `None` if there is none. After [`NativeJob::set_state`], the state that it set.
     ///
     /// # Errors
     /// [`StateError`]: the topic keeps no states, the job has no key, or the store does not answer.

@@ -12,17 +12,17 @@ use crate::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_store::ClaimFrom;
 
-/// Topics in one claim, at most; and at least, if so many have jobs, however few jobs that leaves for each.
+/// Topics in one claim, at most; and at least, if this many have jobs, however few jobs that leaves for each.
 const TOPICS_AT_ONCE: usize = 64;
 const TOPICS_AT_LEAST: usize = 16;
-/// Tenants without ready jobs, beside those worth remembering, of which none is forgotten.
+/// Tenants without ready jobs, beside those worth remembering: none of the latter is forgotten.
 const OTHERS: usize = 64;
 /// A tenant that is further ahead of the others than this owes no more for what it uses of other runners: a minute of a thread.
 const AHEAD_MAX: VirtualTime = 60_000_000_000 * SCALE;
 /// Jobs of one topic in one claim, at least: asking for a topic costs as much as some jobs.
 const WORTH_ASKING: usize = 16;
 
-/// Topics with a handler that were not empty when last heard of.
+/// Topics with a handler that were not empty by the last signal or poll.
 #[derive(Debug, Default)]
 pub(super) struct ReadyTopics {
     /// Tenants that have some.
@@ -76,7 +76,7 @@ impl Tenant {
         }
     }
 
-    /// Its topics in turn, those with room, at most so many.
+    /// Its topics in turn, those with room, at most this many.
     fn open<'a>(&'a self, registry: &'a HandlerRegistry, slots: &TopicsInHand, most: usize) -> Vec<Open<'a>> {
         let behind = self.topics.iter().filter(|topic| Some(*topic) > self.last.as_ref());
         let before = self.topics.iter().filter(|topic| Some(*topic) <= self.last.as_ref());

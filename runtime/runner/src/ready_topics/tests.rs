@@ -1,4 +1,4 @@
-//! Who gets the slots, in a runner whose jobs cost what a test says.
+//! Which tenant gets the slots, in a runner whose jobs cost what a test sets.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -56,7 +56,7 @@ impl<'a> BusyRunner<'a> {
         }
     }
 
-    /// Runs until so many more attempts have ended.
+    /// Runs until this many more attempts have ended.
     fn run(&mut self, attempts: usize, fuel: impl Fn(&TopicId) -> u64) {
         for _ in 0..attempts {
             self.claim();
@@ -67,7 +67,7 @@ impl<'a> BusyRunner<'a> {
     }
 }
 
-/// What each tenant has used once so many attempts have ended that cost `fuel`.
+/// What each tenant has used once this many attempts have ended that cost `fuel`.
 fn used_by(registry: &HandlerRegistry, attempts: usize, fuel: impl Fn(&TopicId) -> u64) -> BTreeMap<Name, u64> {
     let mut runner = BusyRunner::new(registry);
     runner.run(attempts, fuel);

@@ -48,7 +48,7 @@ pub struct RecentWanted {
     pub job: Option<JobId>,
     /// Failures only.
     pub failed: bool,
-    /// At most so many, the latest.
+    /// At most this many, the latest.
     pub limit: usize,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct TenantRings {
 struct Ring {
     attempts: VecDeque<Entry>,
     bytes: usize,
-    /// Of those that were settled after this time none is missing.
+    /// No attempt that was settled after this time is missing.
     since: Timestamp,
 }
 
@@ -34,7 +34,7 @@ impl TenantRings {
         if kept.failed { self.failed.push(kept) } else { self.others.push(kept) }
     }
 
-    /// Drops the earliest attempts until they take at most so many bytes: three quarters are for failures.
+    /// Drops the earliest attempts until they take at most this many bytes: three quarters are for failures.
     pub(super) fn shrink(&mut self, bytes: usize) {
         self.failed.shrink(bytes / 4 * 3);
         self.others.shrink(bytes / 4);

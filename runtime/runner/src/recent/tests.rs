@@ -1,4 +1,4 @@
-//! What is kept of many attempts, and what is dropped for whom.
+//! Which of many attempts are kept, and which are dropped for which tenant.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use gristmill_core::outcome::{Failure, FailureDetail, Reason, Settled, Verdict};
 use super::*;
 use crate::journal::tests::record;
 
-/// An attempt of this tenant that was acked, or failed with a message of so many bytes.
+/// An attempt of this tenant that was acked, or failed with a message of this many bytes.
 fn attempt(tenant: &str, job: &str, failed: Option<usize>) -> AttemptRecord {
     let mut record = record(job);
     record.claim.lease.topic.tenant = tenant.parse().unwrap();

@@ -8,7 +8,7 @@ use gristmill_core::job::Claim;
 use gristmill_core::outcome::Settled;
 use gristmill_core::trace::TraceContext;
 
-/// A job that is due so much later than it was pushed begins a trace: people do not look for it in the one of its producer.
+/// A job that is due this much later than it was pushed begins a trace: operators do not look for it in its producer's trace.
 const APART: Duration = Duration::from_secs(3600);
 const MILLION: u64 = 1_000_000;
 

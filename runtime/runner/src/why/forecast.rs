@@ -32,7 +32,7 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// When the job begins before which `ahead` others do. `pace`: how many of the topic's jobs end in a second. `None` if that cannot be said.
+    /// When the job begins before which `ahead` others do. `pace`: how many of the topic's jobs end in a second. `None` if that is not known.
     pub(super) fn of(
         idle: Option<&Idle>,
         limits: &FleetLimits,

@@ -1,4 +1,4 @@
-//! What the process that is asked knows besides the jobs: who does a topic's jobs and by which limits, and which runners live.
+//! What the process that is asked knows besides the jobs: what does a topic's jobs, by which limits, and which runners live.
 
 use super::serving::Serving;
 use crate::handlers::HandlerRegistry;
@@ -18,7 +18,7 @@ pub enum Asked {
     Onlooker,
 }
 
-/// The runners that the store has heard lately.
+/// The runners with a recent heartbeat in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Runners {
     /// All of them.
@@ -47,7 +47,7 @@ impl Runners {
     }
 }
 
-/// Who does a topic's jobs, and the limits that its manifest says, as far as this process knows.
+/// What does a topic's jobs, and the limits in its manifest, as far as this process knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Served {
     /// Who does them.

@@ -218,7 +218,7 @@ impl Serving {
         }
     }
 
-    /// Why nobody does the topic's jobs; `None` if they are done.
+    /// Why no handler or pull worker does the topic's jobs; `None` if one does.
     fn idle(&self, topic: &TopicId) -> Option<Idle> {
         Some(match self {
             Self::PullWorkers | Self::Handler { .. } => return None,

@@ -1,4 +1,4 @@
-//! What is said of topics whose files are refused, or make no topic.
+//! What `why` reports of topics whose files are refused, or make no topic.
 
 use super::{Runners, Served, idle};
 use crate::handlers::{Available, HandlerRegistry};

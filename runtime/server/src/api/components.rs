@@ -104,7 +104,7 @@ async fn remove(
 }
 
 /// The topic, if it may have another handler by this identity. A handler's file is shared by all topics that name it, of
-/// whatever tenant: who has one tenant only may replace it only if no other tenant's jobs run by it.
+/// whatever tenant: an identity of one tenant may replace it only if no other tenant's jobs run by it.
 fn owned(identity: &Identity, registry: &HandlerRegistry, id: &TopicId) -> Result<Topic, Problem> {
     let topic = registry.topic(id).ok_or_else(|| unknown(id))?;
     let shared = |name: &Name| registry.topics_of(name).iter().any(|other| other.id.tenant != id.tenant);

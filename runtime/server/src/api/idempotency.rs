@@ -16,7 +16,7 @@ use gristmill_core::job::{JobId, NewJob, TopicId, Unique};
 use gristmill_store::Pushed;
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
-/// Said of answers that were given before.
+/// The header of answers that were given before.
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// How long a key is remembered.
 const WINDOW: Duration = Duration::from_secs(24 * 3600);
@@ -109,7 +109,7 @@ pub fn idempotency_value(topic: &TopicId, key: &str) -> String {
     format!("{PREFIX}{}", held(key, topic, 0))
 }
 
-/// The first digits of the hash of these parts. Each part's length is hashed, too: the same bytes cut otherwise differ.
+/// The first digits of the hash of these parts. Each part's length is also hashed: the same bytes cut otherwise differ.
 fn digits(parts: &[&[u8]], count: usize) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -34,7 +34,7 @@ async fn push(
 ) -> Result<Json<wire::PushAnswer>, Problem> {
     let wire::Push { mut jobs } = push;
     keep_context(&mut jobs, context(&state, traceparent.as_ref()).as_ref());
-    // What a command pushes by itself is named by the command.
+    // A command names a job that it pushes alone.
     let place = if jobs.len() == 1 { Place::Alone } else { Place::Listed };
     let Admitted { jobs, warnings } = state.admit(jobs, &place).await?;
     Ok(Json(wire::PushAnswer { pushed: state.store.push(&jobs).await?, warnings }))

@@ -105,7 +105,7 @@ async fn push(
     if let Some((patience, permit)) = wait {
         let mut watch = Watch::with(permit, &state, answer.id.clone());
         let view = watch.end_within(patience).await?;
-        // What another request stored is not for a client that may not read. Who sends a key again need not be who sent it first.
+        // What another request stored is not for a client that may not read. Another client may have sent the key first.
         let is_own = answer.status == Status::Stored && !replayed;
         let sees = is_own || identity.may(Scope::Read, &topic.tenant).is_ok();
         answer.job = view.map(|view| if sees { view } else { view.state_only() });

@@ -16,7 +16,7 @@ const TIME: Duration = Duration::from_secs(3);
 /// Tenants that are looked at in one go.
 pub(crate) const TENANTS: usize = 200;
 
-/// What the store said last, by tenant. One look at a time: who comes meanwhile gets what it brings.
+/// The store's last answer, by tenant. One look at a time: requests that come meanwhile share its answer.
 #[derive(Debug, Default)]
 pub(crate) struct QueueDepths(Mutex<Known>);
 
@@ -37,7 +37,7 @@ pub(crate) struct Look {
 }
 
 impl QueueDepths {
-    /// Of these tenants, of which there are at most [`TENANTS`].
+    /// Returns the counts of these tenants: at most [`TENANTS`].
     pub(crate) async fn look(&self, store: &dyn Store, tenants: &[Name]) -> Look {
         let mut known = self.0.lock().await;
         known.counts.retain(|_, (at, _)| at.elapsed() < FRESH);

@@ -15,7 +15,7 @@ const STORE_TIME: Duration = Duration::from_secs(5);
 /// How long an answer of the store holds.
 const HOLDS: Duration = Duration::from_secs(1);
 
-/// What the store said last of whether it takes jobs. Requests without a token ask for it, so the store is asked for all of
+/// The store's last answer on whether it takes jobs. Requests without a token ask for it, so the store is asked for all of
 /// them together, and once in [`HOLDS`] at most.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(Instant, Result<String, Problem>)>>);

@@ -27,7 +27,7 @@ async fn list(_: Allowed<scope::Read, AllTenants>, State(state): State<AppState>
     Ok(Json(workers(&*state.store).await?))
 }
 
-/// The runners that the store has heard within the last hour, and the pull workers that have a job, with the number of their jobs. Looks at
+/// The runners with a heartbeat within the last hour, and the pull workers that have a job, with the number of their jobs. Looks at
 /// 10,000 running jobs at most.
 ///
 /// # Errors

@@ -57,7 +57,7 @@ pub(crate) fn check_is_local(request: &Request) -> Result<(), Problem> {
 fn is_loopback(authority: &Authority) -> bool {
     let host = authority.host();
     let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    // A user before the host is nobody we know.
+    // A user before the host is none of this server's.
     !authority.as_str().contains('@')
         && (host.eq_ignore_ascii_case("localhost") || literal.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()))
 }

@@ -81,7 +81,7 @@ impl Erase {
             dead = store.jobs.delete_dead(topic, ids).await?;
             ended = store.jobs.kill(&self.tenant, ids).await?;
         }
-        // Last: what was ended has a result, too.
+        // Last: jobs that were ended also have results.
         let kept = store.results.forget_results(&self.tenant, ids).await?;
         let each = (0..ids.len()).map(|n| match ended.get(n) {
             Some(Cancelled::Stopping) => Some("still-running"),

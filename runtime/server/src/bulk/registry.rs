@@ -15,10 +15,10 @@ use gristmill_core::job::{JobId, Name};
 use gristmill_core::time::Timestamp;
 use gristmill_metrics::{BulkFacts, Event, EventKind};
 
-/// So many of a tenant are kept, and of all; the oldest that looks at no jobs makes room for a new one.
+/// How many of a tenant are kept, and of all; the oldest that looks at no jobs makes room for a new one.
 const KEPT: usize = 100;
 const KEPT_IN_ALL: usize = 2000;
-/// So many of a tenant look at jobs at a time, and of all.
+/// How many of a tenant look at jobs at a time, and of all.
 const ACTIVE: usize = 4;
 const ACTIVE_IN_ALL: usize = 16;
 /// Why those are aborted that are at work then.
@@ -194,7 +194,7 @@ impl Entries {
         Err(Problem::new(Code::Busy, detail))
     }
 
-    /// Forgets the oldest that looks at no jobs, of the tenant or of all, if there are as many as are kept. Of as many only some can be active.
+    /// Forgets the oldest that looks at no jobs, of the tenant or of all, if there are as many as are kept. Only some of these can be active.
     fn make_room(&mut self, tenant: &Name) {
         let is_idle = |entry: &Arc<Entry>| !entry.shown.lock().state.is_active();
         let of_tenant = |entry: &Arc<Entry>| is_idle(entry) && entry.work.tenant == *tenant;

@@ -45,7 +45,7 @@ fn job(topic: TopicId, due: Due) -> NewJob {
     NewJob { spec: JobSpec { metadata, ..JobSpec::new(topic, Payload::default()) }, due }
 }
 
-/// A server whose engine does not run, over so many jobs of a customer.
+/// A server whose engine does not run, over this many jobs of a customer.
 async fn server(jobs: u64) -> AppState {
     let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory().await.unwrap());
     let jobs: Vec<_> = (0..jobs).map(|_| job(topic(), Due::Now)).collect();
@@ -307,7 +307,7 @@ enum Call {
 struct Troubled {
     store: Arc<dyn Store>,
     calls: Mutex<VecDeque<Call>>,
-    /// Told when a call hangs.
+    /// Notified when a call hangs.
     hangs: Notify,
     /// By calls that were answered.
     cancelled: Mutex<Vec<JobId>>,

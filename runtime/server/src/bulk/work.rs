@@ -172,7 +172,7 @@ impl Work {
         passes: usize,
         after: Option<QueryCursor>,
     ) -> Result<(Found, Place), StoreError> {
-        // On the heap: so many futures in each other are much for the stack of a thread.
+        // On the heap: futures nested this deep take much of a thread's stack.
         let found = Box::pin(find_without_payloads(store.jobs, &self.tenant, &self.query, after, BATCH)).await?;
         let next = match (&found.next, &self.erase) {
             (Some(next), _) => Place::Lists(Some(next.clone())),

@@ -17,14 +17,14 @@ use super::guard::{ClaimGuard, Claimed};
 use crate::serve::DeliveryTracker;
 
 impl Claimed {
-    /// The answer that delivers the jobs. `document`: what is said of them.
+    /// The answer that delivers the jobs. `document`: what describes them.
     pub(crate) fn answer(self, document: Vec<u8>, media_type: &'static str, tracker: DeliveryTracker) -> Response {
         let body = Body::new(DeliveringBody::new(document.into(), self.guard, tracker));
         ([(header::CONTENT_TYPE, media_type)], body).into_response()
     }
 }
 
-/// A body in two parts: the last byte by itself, once the connection has been given what came before.
+/// A body in two parts: the last byte alone, once the connection has been given what came before.
 pub(super) struct DeliveringBody {
     rest: Bytes,
     last: Bytes,

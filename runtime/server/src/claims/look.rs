@@ -15,7 +15,7 @@ use gristmill_runner::decide;
 use gristmill_runner::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_store::{ClaimFrom, Settlement, Store, StoreError, Weigh, before_start};
 
-/// Bytes of bodies after which an answer is full. A first job that is larger is an answer by itself.
+/// Bytes of bodies after which an answer is full. A first job that is larger is the only one of its answer.
 const ANSWER_BYTES: usize = 16 << 20;
 /// Jobs in the first call of a look; how many more fit is known when their size is.
 const FIRST: usize = 32;
@@ -65,7 +65,7 @@ struct Look {
     request: Arc<ClaimRequest>,
     /// Of topics that nothing makes.
     limits: FleetLimits,
-    /// Tells the workers of this look from all others.
+    /// Distinguishes the workers of this look from all others.
     number: u64,
     claimed: Claimed,
     /// Of the bodies of what was claimed.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A client has no heartbeat: what it holds comes back when its lease runs out. Each claim is a worker of its own to the
-//! store, so that the jobs of a claim that lost its reply can be told from all others.
+//! store, so that the jobs of a claim that lost its reply can be distinguished from all others.
 
 mod answer;
 mod guard;

@@ -30,7 +30,7 @@ fn press(number: u64) -> WorkerId {
     worker("press", number, &topic().topic)
 }
 
-/// A store with so many jobs that `worker` has claimed.
+/// A store with this many jobs that `worker` has claimed.
 async fn claimed(count: usize, worker: &WorkerId) -> (Arc<dyn Store>, Vec<Claim>) {
     let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory().await.unwrap());
     let job = || NewJob { spec: JobSpec::new(topic(), Payload::default()), due: Due::Now };

@@ -1,7 +1,7 @@
 //! The names by which clients claim: `client:number:topic`, as the store knows them.
 //!
 //! The store settles a job only under the worker that claimed it. So the holder of a lease can change neither the claim
-//! that it belongs to, which the number tells from all others, nor the topic whose limits hold for it.
+//! that it belongs to (the number distinguishes it from all others) nor the topic whose limits hold for it.
 
 use gristmill_core::job::{Name, WorkerId};
 

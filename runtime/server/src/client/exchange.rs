@@ -23,7 +23,7 @@ use gristmill_store::{StoreError, StoreId};
 const CONNECT_TIME: Duration = Duration::from_secs(2);
 /// A little more than the server gives itself, so that it can say what took so long.
 const ANSWER_TIME: Duration = Duration::from_secs(25);
-/// The most that an answer may bring: a page of dead jobs, of which the first may be as large as a job can be.
+/// The most that an answer may bring: a page of dead jobs. The first may be as large as a job can be.
 const ANSWER_BYTES: usize = 256 << 20;
 
 /// A server, by its address.

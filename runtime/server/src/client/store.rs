@@ -287,7 +287,7 @@ impl States for RemoteStore {
     }
 }
 
-/// Of what a topic has by this name, which may be any text.
+/// The path of a part of the topic with this name. The name may be any text.
 pub(super) fn path_of(topic: &TopicId, what: &str, name: &str) -> String {
     let mut path = format!("{}/{what}/", topic_path(topic));
     for byte in name.bytes() {
@@ -344,7 +344,7 @@ impl Query for RemoteStore {
 
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
         let view = self.look(tenant, id).await?;
-        // The server says of a job how it ended, too, which is another question.
+        // The server also answers how a job ended. That is another question.
         let known = view.filter(|view| view.ended.is_none() || view.result.is_some());
         Ok(known.map(|view| JobView { ended: None, ..view }))
     }
@@ -365,7 +365,7 @@ impl Query for RemoteStore {
         Ok(vec![None; deliveries.len()])
     }
 
-    /// A server looks them up by itself, for a query.
+    /// A server looks them up on its own, for a query.
     async fn jobs_of_key(&self, _: &TopicId, _: &str, _: usize) -> Result<Option<Vec<JobId>>, StoreError> {
         Ok(None)
     }
@@ -389,7 +389,7 @@ impl Query for RemoteStore {
         Ok(Timestamp::now())
     }
 
-    /// By this machine's clock, too.
+    /// Also by this machine's clock.
     async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
         let Workers { workers, .. } = self.workers().await?;
         let (runners, now) = (workers.into_iter().filter(|worker| worker.kind == WorkerKind::Runner), Timestamp::now());

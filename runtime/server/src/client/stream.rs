@@ -31,7 +31,7 @@ pub struct StreamedEvent {
     pub topic: Option<Name>,
     /// The job that it is about.
     pub job: Option<JobId>,
-    /// So many events are missing in its place.
+    /// How many events are missing in its place.
     pub missed: Option<u64>,
     /// What else it says.
     #[serde(flatten)]

@@ -11,7 +11,7 @@ use super::rate::Rates;
 use crate::problem::{Code, Problem};
 use gristmill_core::token::Rate;
 
-/// The failed attempts to identify from each network. One with too many has to wait, with good credentials, too.
+/// The failed attempts to identify from each network. A network with too many has to wait, even with good credentials.
 #[derive(Debug)]
 pub(crate) struct Guesses {
     rate: Rate,

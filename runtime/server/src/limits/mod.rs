@@ -64,7 +64,7 @@ impl HttpLimits {
     }
 }
 
-/// At most half of the files that this process may open: stores, handlers and their requests need some, too. Services and shells are
+/// At most half of the files that this process may open: stores, handlers and their requests also need some. Services and shells are
 /// given few of those that they may have, for programs of another age: this one takes what there is.
 fn connections() -> usize {
     const MOST: usize = 10_000;

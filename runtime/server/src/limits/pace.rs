@@ -20,11 +20,11 @@ use super::network;
 use super::shares::{Share, Shares};
 use gristmill_core::job::Name;
 
-/// What a client may use of one thread in the long run before it counts as busy: one part of so many.
+/// What a client may use of one thread in the long run before it counts as busy: one part in this many.
 const PART: u32 = 2;
 /// What it may use beyond that before it counts as busy.
 const CREDIT: Duration = Duration::from_millis(5);
-/// For so long a client may count as busy after it has stopped, whatever it used.
+/// How long a client may count as busy after it has stopped, whatever it used.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(60);
 
 /// How long a refusal is held back from a client that keeps threads busy.
@@ -40,7 +40,7 @@ struct Shared {
     accounts: Mutex<Accounts>,
 }
 
-/// From so many on, the accounts of clients that are gone and owe nothing are forgotten.
+/// From this many on, the accounts of clients that are gone and owe nothing are forgotten.
 const FORGET_FROM: usize = 1024;
 
 #[derive(Debug)]
@@ -49,11 +49,11 @@ struct Accounts {
     forget_from: usize,
 }
 
-/// Who takes turns with others.
+/// A client that takes turns with others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Client {
     Tenant(Name),
-    /// Of connections whose tenant is not known.
+    /// The connections whose tenant is not known.
     Network(IpAddr),
 }
 
@@ -81,7 +81,7 @@ pub(crate) async fn count_for(of_request: &Extensions, tenant: Option<&Name>) {
 }
 
 impl Pacer {
-    /// For so many threads, of which clients that keep them busy have all but one, and each of these clients half of those.
+    /// For this many threads. Clients that keep them busy have all but one, and each of these clients half of those.
     pub(crate) fn new(threads: usize) -> Self {
         let busy = threads.saturating_sub(1).max(1);
         let busy = Shares::new(busy, busy.div_ceil(2));
@@ -89,7 +89,7 @@ impl Pacer {
         Self(Arc::new(Shared { busy, accounts }))
     }
 
-    /// A new connection from this address. On this machine, where a proxy may connect for many clients, each is counted by itself.
+    /// A new connection from this address. On this machine, where a proxy may connect for many clients, each is counted on its own.
     pub(crate) fn connection(&self, from: IpAddr) -> Pace {
         let network = network(from);
         let account = match network.is_loopback() {

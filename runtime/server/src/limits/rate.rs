@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use gristmill_core::token::Rate;
 
-/// From so many on, those are forgotten who have waited long enough to have their whole burst again.
+/// From this many on, those that have waited long enough to have their whole burst again are forgotten.
 const FORGET_FROM: usize = 1024;
 
 /// When each of many would have used up what they have been given, had they asked evenly.

@@ -19,14 +19,14 @@ const KIB: usize = 1024;
 
 /// The pools of requests. Clones share them.
 ///
-/// Each request that is answered may hold a whole batch in memory, so few are at once, and each has its time. One that only
+/// Each request that is answered may hold a whole batch in memory, so few are answered at once, each in bounded time. A request that only
 /// waits holds next to nothing: it takes no such permit, but one of those that wait.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestLimiter {
     at_once: Shares<Name>,
     time: Duration,
     waits: Shares<Name>,
-    /// Of the connections: those that are busy with a tenant's requests, and those whose requests wait.
+    /// The connections that are busy with a tenant's requests, and those whose requests wait.
     busy: Shares<Name>,
     waiting: Shares<Name>,
     event_streams: Shares<Name>,
@@ -38,9 +38,9 @@ pub(crate) struct RequestLimiter {
 #[derive(Debug)]
 pub(crate) struct Permit {
     _share: Share<Name>,
-    /// Of the connections whose requests wait.
+    /// A share of the connections whose requests wait.
     _waiting: Option<Share<Name>>,
-    /// Of what is shared out by address, too.
+    /// Also its share of what is shared out by address.
     _of_network: Option<Share<IpAddr>>,
 }
 
@@ -164,7 +164,7 @@ impl RequestLimiter {
         Ok(Permit { _share: share, _waiting: None, _of_network: Some(of_network) })
     }
 
-    /// A permit to hold a body of so many bytes.
+    /// A permit to hold a body of this many bytes.
     ///
     /// # Errors
     /// [`Code::Busy`]: the bodies of the tenant's requests take as much memory as they may, or those of the operator's, or those of all requests.
@@ -175,7 +175,7 @@ impl RequestLimiter {
     }
 }
 
-/// For routes that wait by themselves: not longer than this, whatever they wait for.
+/// For routes that wait inside: not longer than this, whatever they wait for.
 pub(crate) async fn in_time(State(time): State<Duration>, request: Request, next: Next) -> Response {
     let late = |_| Problem::new(Code::Timeout, format!("not done within {time:?}")).into_response();
     tokio::time::timeout(time, next.run(request)).await.unwrap_or_else(late)

@@ -1,4 +1,4 @@
-//! A pool that tenants share, or addresses: so much in all, and no more than its share for each. The operator may have a share, too.
+//! A pool that tenants or addresses share: a bound for all, and no more than its share for each. The operator may also have a share.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -48,7 +48,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
         Self { all: Arc::new(Semaphore::new(all)), each: each.clamp(1, all), keyless: None, holders: Arc::default() }
     }
 
-    /// The same, of which those without a key have no more than this together: the rest is always for the others.
+    /// The same. Those without a key have no more than this together: the rest is always for the others.
     pub(crate) fn with_keyless(self, most: usize) -> Self {
         Self { keyless: Some(Arc::new(Semaphore::new(most.max(1)))), ..self }
     }
@@ -108,7 +108,7 @@ impl<K: Eq + Hash + Clone> Drop for OwnShare<K> {
     fn drop(&mut self) {
         let mut holders = self.holders.lock();
         drop(self.permit.take());
-        // A holder that waits has a reference, too.
+        // A holder that waits also has a reference.
         if holders.get(&self.key).is_some_and(|own| Arc::strong_count(own) == 1) {
             holders.remove(&self.key);
         }

@@ -18,7 +18,7 @@ use gristmill_config::TenantLimits;
 use gristmill_core::job::Name;
 use gristmill_core::token::{Rate, Token, TokenId};
 
-/// Who asks how often, and who is being answered.
+/// How often each tenant asks, and which requests are being answered.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TenantLimiter(Arc<Mutex<Used>>);
 

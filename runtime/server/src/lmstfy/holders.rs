@@ -1,7 +1,7 @@
 //! Which client has had which job, so that a late ack of one client does not end the run of another.
 //!
 //! lmstfy's ack names a job and no delivery. This server remembers which client claimed a job here, by token and address.
-//! Clients that share both, and clients that use several servers, cannot be told apart.
+//! It cannot distinguish clients that share both, nor clients that use several servers.
 
 use std::collections::HashMap;
 

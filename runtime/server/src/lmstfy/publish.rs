@@ -37,7 +37,7 @@ const JOBS_BYTES: usize = JOBS * JOB_BYTES + (1 << 16);
 /// The server reads a longer body up to here before it refuses it, because a client that is still sending does not read the answer.
 const READ_BYTES: usize = JOBS_BYTES + (16 << 20);
 
-/// The most attributes of a job. Their names and values are cut to so many bytes.
+/// The most attributes of a job, and the bytes that their names and values are cut to.
 const ATTRIBUTES: usize = 16;
 const ATTRIBUTE_NAME: usize = 32;
 const ATTRIBUTE_VALUE: usize = 128;
@@ -121,7 +121,7 @@ impl Publication {
         api.throttles().count(self.context.client.throttles(), Action::Produce, Instant::now())
     }
 
-    /// Reads the parameters and a body of at most so many bytes, and then waits for a permit: a client that sends slowly
+    /// Reads the parameters and a body of at most this many bytes, and then waits for a permit: a client that sends slowly
     /// holds none.
     async fn read(self, api: &Api, most: usize) -> Result<Read, Refusal> {
         let Self { context, none, headers, body } = self;
@@ -243,7 +243,7 @@ impl Terms {
     }
 }
 
-/// The attributes, sorted by name. Header names arrive in lower case, so the names of attributes are in lower case, too.
+/// The attributes, sorted by name. Header names arrive in lower case, so the names of attributes are also in lower case.
 fn attributes(headers: &HeaderMap) -> Vec<(String, String)> {
     let mut attributes: Vec<(String, String)> = Vec::new();
     for name in headers.keys() {

@@ -20,7 +20,7 @@ pub(super) enum Refusal {
     NoJob,
     /// Over the limit of a token; it may try again after this long.
     TooFast { action: &'static str, again_after: Duration },
-    /// Over another limit; likewise.
+    /// Over another limit; it may try again after this long.
     TooMany { error: String, again_after: Duration },
     /// The cause is in the log, and nowhere else.
     Internal,

@@ -24,7 +24,7 @@ impl<A: JsonSchema, B: JsonSchema> JsonSchema for AnyOf<A, B> {
 }
 
 /// Simplifies every schema in a document: enumerations of words become `enum`; objects that a word in one of their fields
-/// tells apart become one object; whole numbers have the format `int64`; descriptions have no links into Rust's documentation.
+/// distinguishes become one object; whole numbers have the format `int64`; descriptions have no links into Rust's documentation.
 pub(super) fn simplify(value: &mut Value) {
     match value {
         Value::Array(all) => all.iter_mut().for_each(simplify),
@@ -77,13 +77,13 @@ fn word<'v>(option: &'v Value, field: &str) -> Option<&'v str> {
     option["properties"].get(field)?.get("const")?.as_str()
 }
 
-/// The field whose one word tells these options apart.
+/// The field whose one word distinguishes these options.
 fn tag(options: &[Value]) -> Option<String> {
     let is_tag = |name: &str| options.iter().all(|option| word(option, name).is_some());
     options.first()?["properties"].as_object()?.keys().find(|name| is_tag(name)).cloned()
 }
 
-/// Writes options that a tag tells apart as one object: a field that only some of them have says so.
+/// Writes options that a tag distinguishes as one object: a field that only some of them have says so.
 fn merge(schema: &mut Map<String, Value>, options: &[Value]) -> bool {
     let Some(tag) = tag(options) else { return false };
     let mut fields = schema.remove("properties").and_then(|fields| fields.as_object().cloned()).unwrap_or_default();

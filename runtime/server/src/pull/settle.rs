@@ -168,7 +168,7 @@ fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Pr
     Ok(FailureDetail { code, message, context })
 }
 
-/// Holds follow-ups to the rules that a handler's follow-ups keep, too. Without its topic nothing is a target.
+/// Holds follow-ups to the rules that hold for a handler's follow-ups. Without its topic nothing is a target.
 fn admit_follow_ups(
     claim: &Claim,
     entry: Option<&Arc<TopicHandler>>,

@@ -1,4 +1,4 @@
-//! Takes connections and serves them, in bounded number: who only sits there never keeps another one out.
+//! Takes connections and serves them, in bounded number: an idle client never keeps another one out.
 //!
 //! A connection is *busy* from the end of a request's head to the end of its answer, and *idle* otherwise: before its first
 //! request, between two, and for as long as it takes to send a head. If there are too many, the one that has been idle for
@@ -164,7 +164,7 @@ async fn serve(
     connection: Arc<Connection>,
     stop: CancellationToken,
 ) {
-    // Answers are written whole; to hold back their ends helps nobody. Best effort.
+    // Answers are written whole; to hold back their ends is of no use. Best effort.
     stream.set_nodelay(true).ok();
     detect_dead_clients(&stream, limits.write_time).ok();
     let Some(tls) = tls else { return speak_http(stream, peer, router, limits, connection, stop).await };

@@ -22,7 +22,7 @@ const HEALTH: &str = "/healthz";
 const READY: &str = "/readyz";
 
 /// Authenticates a request and counts it against the limits of its token and tenant. Health needs no token; lmstfy's paths
-/// authenticate by themselves.
+/// do their own authentication.
 pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let measures = path == METRICS;

@@ -1,4 +1,4 @@
-//! Who is connected, and who of them could be asked to leave.
+//! The open connections, and which of them may be closed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,13 +16,13 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use crate::limits::network_with_share;
 use crate::limits::shares::{Share, Shares};
 
-/// How soon to look again for somebody idle where all are busy.
+/// How soon to look again for an idle connection where all are busy.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Connections for health checks, beside all others.
 const RESERVE: usize = 16;
 
-/// Everybody who is connected.
+/// All connections.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionLimiter {
     permits: Shares<IpAddr>,
@@ -220,7 +220,7 @@ mod tests {
         limiter.close_one(None);
         limiter.close_one(None);
         assert_eq!((asked(&first), asked(&second), asked(&third)), (false, true, false));
-        // A request was on its way: it is answered first, and somebody else may have to go.
+        // A request was on its way: it is answered first, and another connection may have to go.
         drop(Connection::begin(&second));
         limiter.close_one(None);
         assert!(asked(&third));

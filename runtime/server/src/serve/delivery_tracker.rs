@@ -1,4 +1,4 @@
-//! Whether an answer with claimed jobs reached its client, as far as a connection can tell.
+//! Whether an answer with claimed jobs reached its client, as far as a connection shows it.
 //!
 //! A client that closes its connection before it has read an answer makes its system refuse the answer's bytes, and this is
 //! seen here within a round trip. A client that sends more, or closes in peace, has read what it was sent.
@@ -120,7 +120,7 @@ impl<S: ClientStream> TrackedStream<S> {
         if !self.tracker.is_tracking() {
             return Poll::Ready(());
         }
-        // The system tells of a refusal once.
+        // The system reports a refusal once.
         if self.stream.refused() {
             self.tracker.refused();
             return Poll::Ready(());

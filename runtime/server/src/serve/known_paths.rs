@@ -1,4 +1,4 @@
-//! What is said of a path that there is not, and of a method that a path does not take.
+//! The answers to a path that does not exist, and to a method that a path does not take.
 
 use std::collections::BTreeMap;
 

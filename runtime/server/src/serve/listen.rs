@@ -20,7 +20,7 @@ pub struct ListenError {
 /// A listener where the settings want one; none if they want none.
 ///
 /// # Errors
-/// The address is taken or not ours. If nobody named it, any free port will do instead, and the log says so.
+/// The address is taken or not ours. If the operator did not name it, any free port will do instead, and the log says so.
 pub async fn listen(settings: Listen) -> Result<Option<TcpListener>, ListenError> {
     let address = match settings {
         Listen::Off => return Ok(None),

@@ -8,7 +8,7 @@ use axum::response::Response;
 
 use gristmill_metrics::Metrics;
 
-/// Around everything else, so that what is refused is counted, too.
+/// Around everything else, so that refused requests are also counted.
 pub(crate) async fn measure(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     // Dropped half-way if the other side hangs up.

@@ -194,7 +194,7 @@ impl HttpServer {
         self.lmstfy_admin
     }
 
-    /// Waits until a task of the server has ended by itself, and says which. Cancel-safe.
+    /// Waits until a task of the server has ended without being stopped, and returns which. Cancel-safe.
     pub async fn broken(&mut self) -> Broken {
         self.serving.broken().await
     }
@@ -292,7 +292,7 @@ fn worth_compressing() -> impl Predicate {
         .and(NotForContentType::const_new("application/x-ndjson"))
 }
 
-/// Answers of at most so many bytes, and those whose size is not known.
+/// Answers of at most this many bytes, and those whose size is not known.
 #[derive(Debug, Clone, Copy)]
 struct SizeAtMost(u64);
 

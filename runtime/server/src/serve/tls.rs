@@ -1,6 +1,6 @@
 //! TLS for the server: a certificate and its key, read again when their files change.
 //!
-//! Nothing watches the files: a connection looks, if nobody has looked for a second. A certificate is of use to connections
+//! Nothing watches the files: a connection looks, if none has looked for a second. A certificate is of use to connections
 //! alone, and where none come, none need a new one.
 
 use std::fs;
@@ -88,9 +88,9 @@ impl Tls {
         timeout(HANDSHAKE_TIME, self.acceptor.accept(stream)).await?
     }
 
-    /// Takes the files as they are now. A pair that cannot be used is told of once, and the one before it serves on.
+    /// Takes the files as they are now. A pair that cannot be used is logged once, and the one before it serves on.
     async fn look_again(&self) {
-        // Somebody else looks: this connection does not wait for that.
+        // Another connection looks: this one does not wait for that.
         let Ok(mut looked) = self.looked.try_lock() else { return };
         if looked.at.elapsed() < LOOK_EVERY {
             return;
@@ -255,7 +255,7 @@ mod tests {
         let server = HttpServer::start(listener, store, "here", &settings).await.unwrap();
         let port = server.address().port();
 
-        // Who says nothing keeps nobody waiting.
+        // A silent client keeps no other client waiting.
         let _silent = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         let (alpn, answer) = over_tls(port, &pair.0, "/v1").await;
         assert_eq!(alpn.as_deref(), Some(&b"http/1.1"[..]));

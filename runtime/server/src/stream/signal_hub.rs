@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use gristmill_core::job::Name;
 use gristmill_store::{Signal, Store, StoreError};
 
-/// Signals that a listener may fall behind; then it hears [`Signal::Lost`] instead.
+/// Signals that a listener may fall behind; then it receives [`Signal::Lost`] instead.
 const BEHIND: usize = 256;
 /// How long to leave a store alone that ended its subscription.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ struct Subscription {
     listening: JoinHandle<()>,
 }
 
-/// Hears what a tenant's store signals from now on.
+/// Receives what a tenant's store signals from now on.
 #[derive(Debug)]
 pub(crate) struct Listener {
     heard: broadcast::Receiver<Signal>,

@@ -10,7 +10,7 @@ use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-/// Events that wait for a slow reader. When there are so many, [`Events::emit`] waits.
+/// Events that wait for a slow reader. When there are this many, [`Events::emit`] waits.
 const WAITING: usize = 8;
 /// How often something is sent although nothing happens: a proxy takes a silent connection for a dead one.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -15,7 +15,7 @@ use gristmill_store::{JobState, JobView, Signal, StoreError, Weigh, show_progres
 
 /// Most changes are signalled, and a signal may be lost: a change without one is seen this much later.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The same for a large job, of which each look reads all: so much later for each of these bytes, up to a bound.
+/// The same for a large job. Each look reads all of it, so it comes this much later for this many bytes, up to a bound.
 const LOOK_LATER: (Duration, usize) = (Duration::from_secs(1), 16 << 10);
 const LOOK_LATEST: Duration = Duration::from_secs(15);
 
@@ -77,7 +77,7 @@ impl Watch {
         }
     }
 
-    /// What is known of the job now. Of one that was there and of which nothing was kept, that it is over; none: it never
+    /// What is known of the job now. A job that was there and left nothing is over. `None`: it never
     /// was there while we watched, nor among those that ended a while ago.
     pub(crate) async fn look(&mut self) -> Result<Option<JobView>, StoreError> {
         let store = &self.state.store;
@@ -144,7 +144,7 @@ impl Watch {
     }
 }
 
-/// Nothing more will become of it by itself.
+/// Nothing more happens to it unless a client asks.
 pub(crate) fn is_over(view: &JobView) -> bool {
     matches!(view.state, JobState::Finished | JobState::Dead { .. })
 }

@@ -20,7 +20,7 @@ const WHOLE: &str = ".job.json";
 pub(super) struct LastJobs(Arc<Mutex<BTreeMap<TopicId, Arc<Job>>>>);
 
 impl LastJobs {
-    /// What tells of each attempt.
+    /// The observer that prints each attempt.
     pub(super) fn observer(&self) -> Observer {
         let Self(jobs) = self.clone();
         Arc::new(move |record| {

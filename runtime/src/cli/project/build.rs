@@ -56,7 +56,7 @@ pub(in crate::cli) async fn run(global: &Global, args: Args) -> anyhow::Result<E
 
 async fn work(global: &Global, Args { project, test, wait_timeout, watch }: &Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
-    // Here and not in a child process, whose low priority is for servers: somebody waits, and on a busy machine it would run out of time.
+    // Here and not in a child process, whose low priority is for servers: a person waits, and on a busy machine it would run out of time.
     let compiler = if *watch { CompilerProcess::Incremental } else { CompilerProcess::This };
     let sandbox = sandbox::small(&manifest, compiler)?;
     let lines = if *test { Lines::TestAndBuild } else { Lines::Build };
@@ -263,7 +263,7 @@ impl Built {
         })
     }
 
-    /// Tells people what was made, and which lines of the manifest it lacks.
+    /// Prints what was made, and which lines the manifest lacks.
     pub(in crate::cli) fn describe(&self) {
         let (size, version) = (units::SIZE.about(self.bytes), self.component.version());
         let made = match self.component.kind() {

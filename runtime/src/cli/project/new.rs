@@ -40,7 +40,7 @@ pub(in crate::cli) struct Args {
     path: Option<PathBuf>,
 }
 
-/// A name that is one for every language's packages, too.
+/// A name that every language's packages also allow.
 fn project_name(text: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let bounded = (1..=64).contains(&text.len()) && text.starts_with(|c: char| c.is_ascii_lowercase());

@@ -49,7 +49,7 @@ impl LocalServer {
         Ok(Some(Self { server, topics, refused_before }))
     }
 
-    /// The file in the folder was the same before: what was said of it is said of the new one.
+    /// The file in the folder was the same before: its refusal is reported again for the new one.
     pub(super) fn forget_refusals(&mut self) {
         self.refused_before.fill(None);
     }

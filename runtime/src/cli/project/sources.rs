@@ -18,7 +18,7 @@ const LEFT: [&str; 6] = ["wasm", "log", "swp", "swx", "tmp", "pyc"];
 /// Of larger files only the size and the time are compared.
 const READ_MAX: u64 = 4 << 20;
 
-/// What tells a source from another file.
+/// What distinguishes a source from another file.
 #[derive(Debug, Clone)]
 pub(super) struct Filter {
     /// Files that the runner writes, or whose names these begin, such as the log of a database.
@@ -76,7 +76,7 @@ pub(super) struct Sources {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
-    /// Who writes a file may set the time before, but not this one.
+    /// A program that writes a file may set `modified`, but not this one.
     changed: (i64, i64),
     bytes: u64,
     content: u64,

@@ -221,7 +221,7 @@ impl Way {
         )))
     }
 
-    /// The server of this machine that has the store and runs its jobs, if it answers. Of a Redis it is found only where the manifest says that
+    /// The server of this machine that has the store and runs its jobs, if it answers. For a Redis it is found only where the manifest says that
     /// it listens, and only if it has the store that is in that Redis.
     ///
     /// # Errors

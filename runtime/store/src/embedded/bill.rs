@@ -141,7 +141,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Drops lines whose time is over, at most so many.
+    /// Drops lines whose time is over, at most `limit`.
     pub(super) fn expire_bills(&self, limit: i64) -> Done<usize> {
         self.connection.prepare_cached(EXPIRE_TAKEN)?.execute([ms(self.now())])?;
         Ok(self.connection.prepare_cached(EXPIRE)?.execute([ms(self.now()), limit])?)

@@ -36,7 +36,7 @@ const FRAME_HEADER: u64 = 24;
 pub(super) struct Checkpoints {
     log: PathBuf,
     health: Arc<Health>,
-    /// How many pages the log has, as the last commit said.
+    /// How many pages the log has, as the last commit reported.
     pages: Arc<AtomicU64>,
     /// How many it had when the last checkpoint was asked for.
     asked_at: u64,
@@ -48,7 +48,7 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// `writing`: the writer's connection, which makes no checkpoints by itself from now on. `copying`: the thread's.
+    /// `writing`: the writer's connection, which makes no checkpoints of its own from now on. `copying`: the thread's.
     pub(super) fn start(
         log: PathBuf,
         writing: &mut Connection,

@@ -98,7 +98,7 @@ impl<'a> Work<'a> {
             }
         }
         for line in from.iter().filter(|line| line.limits.tenant.max_running.is_some()) {
-            // Of those that wait until a job of the tenant ends, one may have been woken and found nothing to do.
+            // A topic that waits until a job of the tenant ends may have been woken and found nothing to do.
             if self.topics.has_waiting(&line.topic.tenant) {
                 let unused = self.allowed_of_tenant(&line.topic.tenant, line.limits.tenant)?;
                 self.unlimit_waiting(&line.topic.tenant, unused);
@@ -115,7 +115,7 @@ impl<'a> Work<'a> {
             let changed = self.topics.change(topic);
             changed.turn = turn;
             changed.ready = changed.ready.saturating_sub(count as u64);
-            // From here on the next job to arrive is told: no wake-up can be lost.
+            // From here on the next job to arrive is signalled: no wake-up can be lost.
             changed.active &= !is_drained;
             self.topics.add_running(topic, i64::try_from(count).unwrap_or(i64::MAX));
         }
@@ -216,7 +216,7 @@ impl<'a> Work<'a> {
         Ok((next, key_rates))
     }
 
-    /// Gives a running job up that cannot be read, so that it holds nobody up and a person can see it among the dead.
+    /// Gives up a running job that cannot be read, so that no other job waits for it and an operator can see it among the dead.
     fn bury_unreadable(&mut self, topic: Number, id: &JobId, problem: String) -> Done<()> {
         tracing::warn!(topic = %self.topics.get(topic).id, job = %id, %problem, "buried a job that cannot be read");
         let failure = Failure::unreadable(problem);
@@ -325,7 +325,7 @@ struct Lines<L> {
 }
 
 impl<L: Waits> Lines<L> {
-    /// The line whose job is next by turns; where nobody waits whose turn it is, the highest that waits.
+    /// The line whose job is next by turns; if that line has no jobs, the highest that has some.
     fn next(&mut self, turn: usize) -> Option<(Priority, &mut L)> {
         let priority = Priority::at_turn(turn, |priority| self.line(priority).waits())?;
         Some((priority, self.line_mut(priority)))

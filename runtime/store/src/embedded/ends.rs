@@ -1,5 +1,5 @@
-//! What is left to be done when a job has ended for which others wait, or that has waited for others: telling them, and forgetting what it
-//! waited for. One transaction does so much of it; the rest stays noted, and who migrates goes on with it at once.
+//! The work that remains when a job has ended for which others wait, or that has waited for others: to pass its end on, and to forget what it
+//! waited for. One transaction does a bounded part; the rest stays noted, and the runner that migrates goes on with it at once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub(super) fn unfinished(connection: &Connection) -> Done<BTreeSet<Name>> {
 }
 
 impl Work<'_> {
-    /// Takes room for so many links in this transaction. The first job has it, however many it has.
+    /// Takes room for this many links in this transaction. The first job has it, however many it has.
     fn take_room(&mut self, links: usize) -> bool {
         let has_room = self.whole || links <= self.room || self.room == STEP_LINKS;
         if has_room {
@@ -111,8 +111,8 @@ impl Work<'_> {
         self.ends.push((tenant.clone(), id.clone(), ended));
     }
 
-    /// Passes the ends of the noted jobs on to those that wait for them. Comes after follow-up jobs were stored, which may wait for them,
-    /// too.
+    /// Passes the ends of the noted jobs on to those that wait for them. Comes after follow-up jobs were stored: these may also wait for
+    /// them.
     pub(super) fn carry_ends(&mut self) -> Done<()> {
         for (tenant, id, ended) in &std::mem::take(&mut self.ends) {
             if !self.topics.some_links {
@@ -188,7 +188,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Forgets at most so many of the links of a job that is gone. Returns how many.
+    /// Forgets at most this many of the links of a job that is gone. Returns how many.
     fn forget_some(&mut self, tenant: &Name, id: &str, most: usize) -> Done<usize> {
         let most = i64::try_from(most).unwrap_or(-1);
         let mut select = self.connection.prepare_cached(FIRST)?;

@@ -1,4 +1,4 @@
-//! What can go wrong below the contract, and what it means to whoever asked.
+//! What can go wrong below the contract, and what it means to the caller.
 
 use rusqlite::ErrorCode;
 

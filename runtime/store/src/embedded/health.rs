@@ -56,9 +56,9 @@ struct Watched {
     /// How often this process has begun and ended to move the log into the file.
     begun: AtomicU64,
     ended: AtomicU64,
-    /// The file as it was after so many of these moves.
+    /// The file as it was after this many of these moves.
     seen: Mutex<(u64, Written)>,
-    /// When the last change of a topic was, ms: the file says nothing earlier, unless it is an older one. 0: not known.
+    /// When the last change of a topic was, ms: the file has nothing earlier, unless it is an older one. 0: not known.
     last_change: AtomicU64,
     /// It was written over: no later look changes that.
     replaced: OnceLock<String>,
@@ -74,7 +74,7 @@ impl Health {
         Self::of(":memory:".into(), None)
     }
 
-    /// Of the file that the settings name `given`, whose lock is on `database`: as it is now, open, and not written to yet. What becomes of it
+    /// The health of the file that the settings name `given`, whose lock is on `database`: open, and not written to yet. What becomes of it
     /// from now on is noticed, also before it was looked at first.
     pub(super) fn of_file(given: &Path, real: PathBuf, id: StoreId, database: &Metadata) -> Self {
         let log = log_of(&real);
@@ -132,7 +132,7 @@ impl Health {
         }
     }
 
-    /// The log has grown to so many bytes, or began anew with so many. 0: it may be emptied.
+    /// The log has grown to this many bytes, or began anew with this many. 0: it may be emptied.
     pub(super) fn note_log(&self, bytes: u64) {
         if let Some(file) = &self.file {
             file.log_bytes.store(bytes, Ordering::SeqCst);

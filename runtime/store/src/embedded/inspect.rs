@@ -37,10 +37,10 @@ const STANDING_BY: &str = "SELECT count(*) FROM job_rows WHERE number >> 43 = ?1
 /// What became of a tenant's jobs.
 const TOTALS: &str = "SELECT topic, name, n FROM topics JOIN totals ON topic_number = number WHERE tenant = ?1";
 
-/// Everybody who has or had jobs.
+/// All tenants that have or had jobs.
 const TENANTS: &str = "SELECT tenant FROM topics WHERE used = 1 UNION SELECT tenant FROM schedules ORDER BY tenant";
 
-/// The workers that were heard last.
+/// The workers with the latest heartbeats.
 const HEARTBEATS: &str =
     "SELECT worker, seen FROM (SELECT worker, seen FROM workers ORDER BY seen DESC LIMIT 1000) ORDER BY worker";
 

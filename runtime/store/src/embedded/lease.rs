@@ -1,4 +1,4 @@
-//! Leases and heartbeats: what keeps a running job running, and how those are found that nobody runs any more.
+//! Leases and heartbeats: what keeps a running job running, and how the jobs are found that no worker runs any more.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use gristmill_core::job::{Claim, JobId, Lease, Name, Progress, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
 
-/// For how long a dead worker is remembered. Its jobs are taken back long before; should nobody have looked for them in
+/// For how long a dead worker is remembered. Its jobs are taken back long before. If no runner has looked for them in
 /// all that time, their leases run out and bring them back.
 pub(super) const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
-/// How long workers have been silent that are presumed dead: longer than anybody waits for a heartbeat, and not so long
+/// How long workers that are presumed dead have been silent: longer than any worker waits for a heartbeat, and not so long
 /// that they are forgotten.
 const PRESUMED_SILENT: Duration = Duration::from_secs(60);
 
@@ -252,7 +252,7 @@ struct Broken {
 }
 
 impl Broken {
-    /// Gives it up, so that it holds nobody up and a person can see it among the dead.
+    /// Gives it up, so that no other job waits for it and an operator can see it among the dead.
     fn settlement(self, dead_after: Duration) -> Settlement {
         let Self { lease, problem } = self;
         tracing::warn!(topic = %lease.topic, job = %lease.job, %problem, "buried a job that cannot be read");
@@ -298,7 +298,7 @@ fn find_overdue(
         }
     }
     let mut select = connection.prepare_cached(RAN_OUT)?;
-    // Leases of dead workers run out, too: as many rows as are wanted in all hold what is left, after those found already.
+    // Leases of dead workers also run out: as many rows as are wanted in all hold what is left, after those found already.
     let mut rows = select.query(params![tenant.as_str(), ms(now), limited(if left == 0 { 0 } else { limit })])?;
     while let Some(row) = rows.next()? {
         if !add(row, false)? {

@@ -118,7 +118,7 @@ pub(super) fn waits_for(connection: &Connection, tenant: &Name, id: &JobId, limi
     Ok(Some(found))
 }
 
-/// Of a dead job that is gone, the letter is `D`.
+/// The letter of a dead job that is gone is `D`.
 fn read_ended(letter: Option<&str>) -> Option<Ended> {
     Ended::of_letter(&letter?.to_lowercase())
 }
@@ -140,7 +140,7 @@ pub(super) struct Found {
 }
 
 impl Work<'_> {
-    /// What a new job waits for, as its producer asks; or why it cannot. Of a follow-up job nothing can be refused: what it cannot wait
+    /// What a new job waits for, as its producer asks; or why it cannot. A follow-up job cannot be refused: what it cannot wait
     /// for is [`Ended::Unknown`].
     pub(super) fn find_links(&mut self, spec: &JobSpec, follows: bool) -> Done<Result<Found, NoLink>> {
         let tenant = &spec.topic.tenant;

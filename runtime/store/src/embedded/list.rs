@@ -102,7 +102,7 @@ fn list(
         last_key: None,
     };
     let last = after.and_then(Cursor::last).map_or("", JobId::as_str);
-    // One more than there is room for tells whether there are more.
+    // One more than there is room for shows whether there are more.
     let most = limited(limit + 1);
     match place {
         StateFilter::Ready => return page.list_ready(number, claimed, after),

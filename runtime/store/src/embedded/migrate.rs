@@ -55,7 +55,7 @@ const CANCELLED: &str = "SELECT id, killed FROM job_rows WHERE tenant = ?1 AND c
 
 #[async_trait]
 impl FindWork for EmbeddedStore {
-    /// All workers are in this process: each hears everything.
+    /// All workers are in this process: each receives everything.
     async fn wake_ups(
         &self,
         _worker: &WorkerId,
@@ -65,7 +65,7 @@ impl FindWork for EmbeddedStore {
         self.signals(tenants).await
     }
 
-    /// They have heard it.
+    /// They have received it.
     async fn pass_on(&self, _topics: &[TopicId]) -> Result<(), StoreError> {
         Ok(())
     }

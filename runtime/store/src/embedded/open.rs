@@ -56,7 +56,7 @@ pub(super) struct OpenFile {
 }
 
 pub(super) fn open_file(given: &Path, durability: Durability) -> Result<Opened, StoreError> {
-    // Before it is asked for its real name: a link whose target is missing has none. Why it cannot be made is said below.
+    // Before it is asked for its real name: a link whose target is missing has none. The error below says why it cannot be made.
     // SQLite gives the files beside it the same mode.
     drop(OpenOptions::new().append(true).create(true).mode(PRIVATE).open(given));
     let path = real(given);

@@ -1,6 +1,6 @@
 //! Who owns a file: one process at a time, by a lock that dies with it.
 //!
-//! The lock is on two files. One is `<file>.owner`: what is written into it tells people and other processes whom to ask, and counts
+//! The lock is on two files. One is `<file>.owner`: its content names the process to ask, for people and other processes, and counts
 //! only while the lock is held. The other is the database itself, for the case that a person deletes the first. It is a lock by
 //! `flock`, which does not meet SQLite's own locks: those are by `fcntl`, and come and go.
 
@@ -16,7 +16,7 @@ use crate::{ServerName, StoreError, StoreId};
 use gristmill_core::token::TokenText;
 use parking_lot::Mutex;
 
-/// Nobody but the owner's user reads what is written down: it has a secret in it.
+/// Only the owner's user reads what is written down: it has a secret in it.
 pub(super) const PRIVATE: u32 = 0o600;
 
 /// The process to which a store's file belongs.
@@ -24,7 +24,7 @@ pub(super) const PRIVATE: u32 = 0o600;
 pub struct Owner {
     /// The process id.
     pub pid: u32,
-    /// Where it answers, if it has said so; see [`EmbeddedStore::announce`](super::EmbeddedStore::announce).
+    /// Where it answers, if it has announced it; see [`EmbeddedStore::announce`](super::EmbeddedStore::announce).
     pub http: Option<SocketAddr>,
     /// What lets a command in there, however many tokens there are.
     pub secret: Option<TokenText>,
@@ -32,7 +32,7 @@ pub struct Owner {
     pub server: Option<ServerName>,
 }
 
-/// Who owns the file at this moment; none: nobody, or there is no such file. What dead owners left behind is ignored.
+/// Returns the owner of the file at this moment; `None` if it has none, or there is no such file. What dead owners left behind is ignored.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`]: the file beside the database cannot be read.
@@ -149,7 +149,7 @@ impl Announcement {
     }
 
     /// Writes down where the owner answers, as what, and the secret that it knows its own commands by. Without the secret, if the
-    /// file is somebody else's: it could not be kept from others.
+    /// file belongs to another user: it could not be kept from others.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`]: the file cannot be written.
@@ -165,7 +165,7 @@ impl Announcement {
             .map_err(|error| away(&self.path, error))
     }
 
-    /// One write, so that nobody reads half of it; what it says only grows while the lock is held.
+    /// One write, so that no process reads half of it; the note only grows while the lock is held.
     fn write(&self, note: &str) -> io::Result<()> {
         let mut file = self.file.lock();
         file.rewind()?;
@@ -173,7 +173,7 @@ impl Announcement {
     }
 }
 
-/// An owner that has just taken the lock and not yet said who it is.
+/// An owner that has just taken the lock and not yet written who it is.
 const UNKNOWN: Owner = Owner { pid: 0, http: None, secret: None, server: None };
 
 fn look(path: &Path) -> io::Result<Option<Owner>> {

@@ -40,7 +40,7 @@ impl PlacementRegistry for EmbeddedStore {
         .await
     }
 
-    /// The file has one owner, so there is nobody else.
+    /// The file has one owner, so there is no other process.
     async fn lock_move(&self, _tenant: &Name, _driver: &WorkerId, _lease: Duration) -> Result<bool, StoreError> {
         Ok(true)
     }

@@ -10,7 +10,7 @@ use gristmill_core::job::{JobId, Lease, Name, Progress};
 /// Attempts of which it is known how far they are, at most.
 const MOST: usize = 100_000;
 
-/// By job, the delivery and what its handler said last.
+/// By job, the delivery and what its handler reported last.
 #[derive(Debug, Default)]
 pub(super) struct AttemptsProgress(Mutex<HashMap<(Name, JobId), (u64, Progress)>>);
 

@@ -54,12 +54,12 @@ pub(super) fn while_wanted<T: Send + 'static>(
     let seen = look(connection);
     let _ = connection.progress_handler(0, None::<fn() -> bool>);
     if let Some(reply) = Arc::into_inner(reply) {
-        // Nobody waits any more: that is their right.
+        // Fails if the caller waits no more: that is its right.
         let _ = reply.send(seen);
     }
 }
 
-/// Ends when nobody can ask any more.
+/// Ends when no caller can ask any more.
 pub(super) fn run(mut connection: Connection, clock: &OwnClock, questions: &Queue<Question>) {
     while let Some(Question(ask)) = questions.next() {
         ask(&mut connection, clock);

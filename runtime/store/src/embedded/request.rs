@@ -1,4 +1,4 @@
-//! What the writer is asked: work to be done inside a transaction, and somebody who waits for the answer.
+//! What the writer is asked: work to be done inside a transaction, and the caller that waits for the answer.
 
 use std::fmt;
 
@@ -67,9 +67,9 @@ impl<T: Send, F: Fn(&mut Work<'_>) -> Done<T> + Send> Task for Ask<T, F> {
     }
 
     fn answer(self: Box<Self>, commit: Done<()>) {
-        // A request that failed says why; that the transaction failed too is no news to it.
+        // A request that failed says why; that the transaction also failed is no news to it.
         let outcome = self.outcome.and_then(|done| commit.map(|()| done));
-        // Nobody waits any more: that is their right.
+        // Fails if the caller waits no more: that is its right.
         let _ = self.reply.send(outcome);
     }
 

@@ -1,4 +1,4 @@
-//! What became of jobs, kept for as long as somebody asked for it.
+//! What became of jobs, kept for as long as the settlement asked for.
 
 use std::time::Duration;
 

@@ -46,14 +46,14 @@ const PUT: &str = "INSERT INTO schedules (tenant, topic, name, due, record) VALU
 /// Removes a schedule.
 const REMOVE: &str = "DELETE FROM schedules WHERE tenant = ?1 AND topic = ?2 AND name = ?3";
 
-/// What manifests have said of a tenant's topics.
+/// The schedules that manifests have given a tenant's topics.
 const MANIFESTS: &str = "SELECT topic, record FROM manifest_schedules WHERE tenant = ?1 ORDER BY topic";
 
 /// Stores which manifest is in force in a topic.
 const PUT_MANIFEST: &str = "INSERT INTO manifest_schedules (tenant, topic, record) VALUES (?1, ?2, ?3)
                             ON CONFLICT (tenant, topic) DO UPDATE SET record = excluded.record";
 
-/// Forgets what manifests have said of a topic.
+/// Forgets the schedules that manifests have given a topic.
 const REMOVE_MANIFEST: &str = "DELETE FROM manifest_schedules WHERE tenant = ?1 AND topic = ?2";
 
 /// Whether a job waits or runs.

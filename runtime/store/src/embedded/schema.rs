@@ -49,7 +49,7 @@ pub(super) fn is_present(connection: &Connection) -> Result<(), Unfit> {
 }
 
 fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), Unfit> {
-    // At once, so that nobody else begins the same.
+    // At once, so that no other process begins the same.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let format = format(&transaction)?;
     let taken = match format {

@@ -10,10 +10,10 @@ use crate::clock_step::{Followed, Move};
 use gristmill_core::time::Timestamp;
 
 /// Every time that the store has made of a wait, or noted as past: ?1 is the step in ms, ?2 the time from now on, ?3 a time that never comes;
-/// what is known to have been made at ?4 or earlier is moved by ?5 instead. Of jobs, that is known of what was never claimed: what it
+/// what is known to have been made at ?4 or earlier is moved by ?5 instead. That is known of jobs that were never claimed: what a job
 /// waits for was made when it was pushed.
 ///
-/// Of jobs, not the time that a producer named, as long as the job waits for that. `enqueued_at` is moved, too: how long ago it was
+/// Not the time that a producer named for a job, as long as the job waits for that. `enqueued_at` is also moved: how long ago it was
 /// stays true, and so does the time at which a job expires.
 const MOVE: &[&str] = &[
     "UPDATE uniques SET until = until + CASE WHEN EXISTS (SELECT 1 FROM job_rows

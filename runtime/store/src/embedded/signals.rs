@@ -1,4 +1,4 @@
-//! Wake-ups: the writer tells whoever listens in this process, once what it tells of is committed.
+//! Wake-ups: the writer emits them to the listeners in this process, once the change is committed.
 
 use std::collections::HashSet;
 
@@ -16,11 +16,11 @@ const WAITING: usize = 1024;
 struct Listener {
     tenants: HashSet<Name>,
     signals: mpsc::Sender<Signal>,
-    /// The last thing that was told is [`Signal::Lost`].
+    /// The last signal that was sent is [`Signal::Lost`].
     behind: bool,
 }
 
-/// Everybody who listens.
+/// All listeners.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     signals: Mutex<Vec<Listener>>,
@@ -35,7 +35,7 @@ impl Listeners {
         receiver
     }
 
-    /// Tells everybody what concerns them, and forgets those who listen no more. Never waits.
+    /// Sends each listener what concerns it, and forgets those that listen no more. Never waits.
     pub(super) fn tell(&self, signals: Vec<Signal>) {
         let mut listeners = lock(&self.signals);
         listeners.retain(|listener| !listener.signals.is_closed());
@@ -50,7 +50,7 @@ impl Listeners {
         receiver
     }
 
-    /// Tells everybody which tokens have changed, and gives up those who are too far behind: they see the end of it.
+    /// Sends all listeners the tokens that have changed, and gives up those that are too far behind: they see their channel end.
     pub(super) fn tell_of_tokens(&self, changed: &[TokenId]) {
         if !changed.is_empty() {
             lock(&self.tokens).retain(|changes| changed.iter().all(|id| changes.try_send(id.clone()).is_ok()));
@@ -78,7 +78,7 @@ impl Listener {
             self.behind = true;
             Signal::Lost
         };
-        // Closed: nobody listens any more.
+        // Fails if the listener is gone.
         let _ = self.signals.try_send(told);
     }
 }

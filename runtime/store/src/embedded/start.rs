@@ -47,7 +47,7 @@ pub(super) struct Threads<T> {
 pub(super) struct Queue<T>(Arc<Mutex<mpsc::Receiver<T>>>);
 
 impl<T> Queue<T> {
-    /// Waits for the next. Returns `None` once nobody can ask any more.
+    /// Waits for the next. Returns `None` once no caller can ask any more.
     pub(super) fn next(&self) -> Option<T> {
         self.0.lock().blocking_recv()
     }

@@ -28,7 +28,7 @@ use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
 
-/// How many requests may wait for the writer; then whoever asks waits too.
+/// How many requests may wait for the writer; then the caller also waits.
 const QUEUE: usize = 1024;
 
 /// How often a lock that is taken is tried again, and after which pause.
@@ -65,7 +65,7 @@ struct Shared {
     name: String,
     /// None only while this is dropped.
     writer: Option<Threads<Request>>,
-    /// None in memory: there the writer answers questions too.
+    /// None in memory: there the writer also answers questions.
     readers: Option<Readers>,
     listeners: Arc<Listeners>,
     lock: Option<Arc<Lock>>,
@@ -131,7 +131,7 @@ impl EmbeddedStore {
         Self { clock, ..self }
     }
 
-    /// Tells other processes where this one answers, as which server, and by what `secret` it knows them; see [`owner`](super::owner). In
+    /// Writes down for other processes where this one answers, as which server, and by what `secret` it knows them; see [`owner`](super::owner). In
     /// memory there is no file for that; see [`Announcement::of_memory`](super::Announcement::of_memory).
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl EmbeddedStore {
         Ok(Self { shared: Arc::new(shared), clock: Clock::Own })
     }
 
-    /// Queues work for the writer. It is done even if nobody waits for the answer.
+    /// Queues work for the writer. It is done even if the caller no longer waits for the answer.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         weight: Weight,

@@ -70,7 +70,7 @@ impl Work<'_> {
         Ok(used.at(self.now()))
     }
 
-    /// Notes that so many jobs of the tenant start.
+    /// Notes that this many jobs of the tenant start.
     pub(super) fn note_started_of_tenant(&self, tenant: &Name, limits: TenantFleetLimits, count: usize) -> Done<()> {
         let (before, said) = read_use(self.connection, tenant)?;
         let mut used = before.at(self.now());
@@ -110,7 +110,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Has topics of the tenant claimed from again that wait until a job of it ends, so many.
+    /// Has `count` topics of the tenant claimed from again that wait until a job of it ends.
     pub(super) fn unlimit_waiting(&mut self, tenant: &Name, count: u64) {
         let mut left = count;
         while left > 0

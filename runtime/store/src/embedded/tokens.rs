@@ -1,4 +1,4 @@
-//! Who may come in.
+//! The tokens that clients identify by.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -45,7 +45,7 @@ const REVOKE: &str = "WITH RECURSIVE gone (id) AS (
 /// Replaces a token's limits.
 const LIMIT: &str = "UPDATE tokens SET limits = ?2 WHERE id = ?1";
 
-/// Whether there is any token, and what was said of tokens last.
+/// Whether there is any token, and the last note on whether they are required.
 const REQUIREMENT: &str = "SELECT EXISTS (SELECT 1 FROM tokens),
                                   (SELECT value FROM installation WHERE name = 'tokens')";
 
@@ -155,7 +155,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether there are tokens, and what was said of tokens last.
+/// Whether there are tokens, and the last note on whether they are required.
 fn requirement(connection: &Connection) -> Done<(bool, Option<String>)> {
     Ok(connection.prepare_cached(REQUIREMENT)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }

@@ -48,7 +48,7 @@ pub(super) struct Topic {
     pub(super) limited: Option<LimitReached>,
     /// How far its rate is used up: see [`Rate`](gristmill_core::topic::Rate).
     pub(super) rate_full_at: u64,
-    /// What holds for the jobs of a key, as the last claim said.
+    /// What holds for the jobs of a key, by the last claim.
     pub(super) per_key: KeyLimits,
     /// How many of its jobs are where.
     pub(super) ready: u64,
@@ -158,7 +158,7 @@ impl Topic {
     }
 
     pub(super) fn save(&self, save: &mut Statement<'_>, now: Timestamp) -> Done<()> {
-        // By place: looking for so many names took longer than the rest of it.
+        // By place: looking for all these names took longer than the rest of it.
         save.execute(params![
             self.number,
             self.id.tenant.as_str(),

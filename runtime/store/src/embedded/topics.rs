@@ -1,7 +1,7 @@
 //! The writer's memory of topics: their numbers, places and counts, written down once per commit.
 //!
 //! The file has one owner, so what is kept here is what is in the file, but for what the transaction under way has
-//! changed. Of a transaction that fails, the topics that it changed are read anew. Every topic with jobs is in memory; of those without jobs, a
+//! changed. If a transaction fails, the topics that it changed are read anew. Every topic with jobs is in memory; of those without jobs, a
 //! bounded number, and the others are read when they are asked for.
 
 use std::borrow::Cow;
@@ -271,7 +271,7 @@ impl Topics {
         self.due.get(tenant).into_iter().flatten().map(|(due, _, topic)| (*due, *topic))
     }
 
-    /// Counts so many more running jobs of a topic, or fewer.
+    /// Counts `more` further running jobs of a topic; fewer if it is below zero.
     pub(super) fn add_running(&mut self, topic: Number, more: i64) {
         let changed = self.change(topic);
         changed.running = changed.running.saturating_add_signed(more);

@@ -12,7 +12,7 @@ use gristmill_core::time::Timestamp;
 /// Who holds a value.
 const HOLDER: &str = "SELECT holder, until FROM uniques WHERE topic_number = ?1 AND value = ?2";
 
-/// Gives a value to a job, whoever had it.
+/// Gives a value to a job, whichever job had it.
 const HOLD: &str = "INSERT INTO uniques (topic_number, value, holder, until) VALUES (?1, ?2, ?3, ?4)
                     ON CONFLICT (topic_number, value) DO UPDATE SET holder = ?3, until = ?4";
 

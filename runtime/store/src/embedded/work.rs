@@ -60,9 +60,9 @@ pub(super) struct Work<'a> {
     pub(super) sequence: &'a Sequence,
     /// The request's.
     pub(super) time: Moment,
-    /// Told once the transaction is committed.
+    /// Emitted once the transaction is committed.
     pub(super) signals: Vec<Signal>,
-    /// Tokens that are no longer what they were: told likewise.
+    /// Tokens that are no longer what they were: also emitted then.
     pub(super) tokens: Vec<TokenId>,
     /// Jobs that have ended, and how, of which others are still to learn; see [`carry_ends`](Self::carry_ends).
     pub(super) ends: Vec<(Name, JobId, Ended)>,
@@ -161,7 +161,7 @@ impl<'a> Work<'a> {
     /// A waiting job is taken from its place. `until`: of a delayed one.
     ///
     /// If the topic may have lost its first delayed job, its next due time has to be found again, see
-    /// [`find_next_due`](Self::find_next_due): that is told.
+    /// [`find_next_due`](Self::find_next_due): returns whether that is so.
     pub(super) fn leave_waiting(&mut self, topic: Number, until: Option<Timestamp>) -> bool {
         let changed = self.topics.change(topic);
         match until {
@@ -171,7 +171,7 @@ impl<'a> Work<'a> {
         until.is_some_and(|until| until < NEVER && self.topics.next_due(topic).is_none_or(|next| until <= next))
     }
 
-    /// Ends a request that succeeded: notes the new due times, and wakes whoever waits for one that is later.
+    /// Ends a request that succeeded: notes the new due times, and wakes the workers that wait for a later one.
     pub(super) fn announce_due(&mut self) {
         for (topic, next) in std::mem::take(&mut self.later) {
             let tenant = self.topics.get(topic).id.tenant.clone();

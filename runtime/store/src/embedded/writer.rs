@@ -46,7 +46,7 @@ pub(super) struct Writer {
     pub(super) health: Arc<Health>,
     /// The log was put away because of the file's state.
     pub(super) log_is_away: bool,
-    /// When the log said last that nothing can be committed.
+    /// When this was last logged: nothing can be committed.
     pub(super) warned_at: Option<Instant>,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Ends when nobody can ask any more and everything asked is done.
+    /// Ends when no caller can ask any more and everything asked is done.
     pub(super) fn run(mut self, queue: &Queue<Request>) {
         while let Some(first) = queue.next() {
             let requests = gather(first, queue);
@@ -102,7 +102,7 @@ impl Writer {
         work.time = time;
         work.mend_schedules()?;
         let signals = work.signals;
-        // Before anybody can see what was moved.
+        // Before any reader can see what was moved.
         self.health.note_change(0);
         self.connection.execute_batch("COMMIT")?;
         // What the memory says of them is no longer so.
@@ -234,7 +234,7 @@ fn warn_of_step(step: ClockStep, moves: Move) {
     }
 }
 
-/// What is told once it is committed: wake-ups, and tokens that have changed.
+/// What is emitted once it is committed: wake-ups, and tokens that have changed.
 type News = (Vec<Signal>, Vec<TokenId>);
 
 /// Why nothing was committed.

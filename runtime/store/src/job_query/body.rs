@@ -55,7 +55,7 @@ impl Tree {
     }
 
     /// Calls `found` with the text of each value that a path leads to: of a string its characters, of a number its digits as they were
-    /// written; `true`, `false` and `null` by name. Of an array each element is tried; of fields with the same name each.
+    /// written; `true`, `false` and `null` by name. Each element of an array is tried, and each of several fields with the same name.
     ///
     /// Returns `false` if the body is no JSON, or is larger than 1 MiB: what was found then does not count.
     pub(super) fn read(&self, body: &[u8], found: &mut Found<'_>) -> bool {

@@ -57,9 +57,9 @@ const NAMES: [(&str, JobField); 15] = [
     ("died", JobField::Died),
 ];
 
-/// So many names lead to a value at most.
+/// The most names that lead to a value.
 const PATH: usize = 64;
-/// So much of a message is held against a condition.
+/// How many bytes of a message are held against a condition.
 const MESSAGE: usize = 64 << 10;
 
 const STATES: [&str; 6] = ["ready", "delayed", "waiting", "running", "dead", "finished"];

@@ -90,7 +90,7 @@ impl Condition {
         matches!(self.field, JobField::Body(_) | JobField::Anything)
     }
 
-    /// How many of its values are patterns, each of which is looked for by itself.
+    /// How many of its values are patterns. Each is searched for separately.
     fn patterns(&self) -> usize {
         match &self.test {
             Test::Is(patterns) => patterns.iter().filter(|pattern| pattern.as_literal().is_none()).count(),

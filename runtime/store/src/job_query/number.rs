@@ -79,7 +79,7 @@ impl<'a> Number<'a> {
     }
 }
 
-/// Of one that is beyond all measure, the largest one.
+/// An exponent beyond all measure is the largest one.
 fn read_exponent(text: &str) -> Option<i64> {
     match text.parse::<i64>() {
         Ok(exponent) => Some(exponent),

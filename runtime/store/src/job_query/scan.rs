@@ -10,9 +10,9 @@ use crate::list::{Cursor, PAGE_BYTES, Page, StateFilter};
 use crate::weight::Weigh;
 use gristmill_core::job::{JobId, TopicId};
 
-/// Of which so many are in memory at once.
+/// How many of them are in memory at once.
 const PAGE: usize = 200;
-/// After so many bytes others have their turn on the thread.
+/// After this many bytes others have their turn on the thread.
 const TURN: usize = 64 << 10;
 /// What it costs to look at a job that holds nothing, in bytes.
 const JOB: usize = 256;
@@ -47,7 +47,7 @@ pub struct Scanned {
 }
 
 impl Scanned {
-    /// So many jobs may be found, and so many looked at.
+    /// At most `room` jobs may be found, and `look_at` looked at.
     pub const fn at_most(room: usize, look_at: usize) -> Self {
         Self { room, room_bytes: PAGE_BYTES, looked_at: 0, look_at, bytes: 16 << 20, pages: 200, since_turn: 0 }
     }

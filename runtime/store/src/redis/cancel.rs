@@ -1,4 +1,4 @@
-//! Cancel: jobs that nobody wants any more.
+//! Cancels jobs, waiting and running ones.
 
 use redis::pipe;
 
@@ -13,7 +13,7 @@ use gristmill_core::outcome::Reason;
 
 const DOING: &str = "cancel jobs";
 
-/// A job to be cancelled. Without a spec if it cannot be read; its topic tells where it is all the same.
+/// A job to be cancelled. Without a spec if it cannot be read; its topic still says where it is.
 struct Unwanted<'a> {
     place: usize,
     id: &'a JobId,

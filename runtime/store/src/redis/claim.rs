@@ -52,7 +52,7 @@ pub(super) struct Broken {
 }
 
 impl Partition {
-    /// Brings about so many bytes of jobs at most, but at least one job.
+    /// Brings about this many bytes of jobs at most, but at least one job.
     pub(super) async fn claim(
         &self,
         worker: &WorkerId,
@@ -136,7 +136,7 @@ impl Partition {
         call
     }
 
-    /// Gives jobs up that cannot be read, so that they hold nobody up and a person can see them among the dead.
+    /// Gives up jobs that cannot be read, so that no other job waits for them and an operator can see them among the dead.
     pub(super) async fn bury_broken(&self, broken: Vec<Broken>, overdue: Option<Duration>) -> Result<(), StoreError> {
         let mut settlements: Vec<_> = broken.into_iter().map(|broken| broken.settlement(overdue)).collect();
         for settlement in &mut settlements {

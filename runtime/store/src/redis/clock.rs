@@ -18,7 +18,7 @@ pub(super) const STEP: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct ClockWatch(Mutex<Option<Reading>>);
 
-/// What the server's clock showed at some moment between `asked` and `answered`, of which each says how much time had passed.
+/// What the server's clock showed at some moment between `asked` and `answered`. Each of these says how much time had passed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     pub(super) server: Duration,
@@ -56,7 +56,7 @@ pub(super) fn exact_time((seconds, micros): TimeReply) -> Duration {
     Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros))
 }
 
-/// A wait as scripts tell it: milliseconds with a fraction. None of anything else.
+/// A wait as scripts return it: milliseconds with a fraction. `None` for anything else.
 pub(super) fn wait(text: &str) -> Option<Duration> {
     let ms: f64 = text.parse().ok()?;
     Duration::try_from_secs_f64(ms / 1000.0).ok()

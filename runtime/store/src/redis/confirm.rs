@@ -1,4 +1,4 @@
-//! What a push may wait for beside the primary's word: that replicas, or disks, have it too.
+//! What a push may wait for beside the primary's reply: that replicas, or disks, also have it.
 //!
 //! Pushes that end while a round waits share the next one. Rounds have a connection of their own, because the server answers nothing on it
 //! meanwhile: claims and settlements go on. A round confirms only what went to the same run of the same server by the connection beside it, so

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 8 bytes   enqueued at, big-endian ms since the Unix epoch
-//! 8 bytes   due at, likewise; with 2^52 added if a producer has named the time
+//! 8 bytes   due at, in the same form; with 2^52 added if a producer has named the time
 //! the rest  MessagePack map with one-character keys; what is absent is left out
 //! ```
 //!
@@ -145,7 +145,7 @@ pub fn read(tenant: &Name, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> 
     Ok(Job { spec, enqueued_at, due_at })
 }
 
-/// The topic of a stored job. Of one that is in a later format too; of one that is garbage it is `unreadable`, so that
+/// The topic of a stored job, also of one in a later format. For garbage it is `unreadable`, so that
 /// the job has some place to be found in.
 pub(super) fn topic(tenant: &Name, stored: &[u8]) -> Result<TopicId, BadName> {
     #[derive(Deserialize)]

@@ -128,14 +128,14 @@ fn is_of_the_server(text: &str) -> bool {
 }
 
 /// Whether the connection must be replaced. A timeout is one of the reasons: a half-open connection answers nothing
-/// for minutes, and nobody else would notice. So is a server that became a replica: the name in the address leads to
+/// for minutes, and no other check would notice. So is a server that became a replica: the name in the address leads to
 /// the new primary by now, or soon.
 pub(super) fn is_broken(error: &RedisError) -> bool {
     let moved_on = matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown));
     error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error() || moved_on
 }
 
-/// The server answered something that the script cannot have said.
+/// The server answered something that the script cannot have returned.
 pub(super) fn unexpected(what: &'static str) -> RedisError {
     (ErrorKind::UnexpectedReturnType, what).into()
 }

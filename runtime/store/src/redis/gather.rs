@@ -97,7 +97,7 @@ pub(super) fn is_small(job: &NewJob) -> bool {
 }
 
 impl Partition {
-    /// Pushes a small job, by itself or with others.
+    /// Pushes a small job, alone or with others.
     pub(super) async fn push_gathered(&self, job: &NewJob) -> Result<Vec<Pushed>, StoreError> {
         if let Some(answered) = self.gathering.enter(job) {
             let pushed = answered.await.unwrap_or_else(|_| Err(self.unanswered()))?;

@@ -15,7 +15,7 @@ impl Server {
     /// (`FLUSHALL`) go on in it, or else a new one.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`]: another store is there than before. All connections are dropped, and none is made until the one before is back.
+    /// [`StoreError::Unavailable`]: another store is there than before. Drops all connections until the earlier store is there again.
     pub(super) async fn check_id(&self) -> Result<StoreId, StoreError> {
         let KnownId { key, id } = &*self.link.known_id;
         let known = id.lock().clone();

@@ -152,7 +152,7 @@ pub(super) fn all_behind(topic: &Name) -> (String, String) {
 /// Defines the keys of a partition by their names; those `of` something have one for each topic, worker or job.
 macro_rules! keys {
     ({ $($(#[doc = $doc:literal])+ $key:ident = $name:literal;)+ } of { $($(#[doc = $doc_of:literal])+ $key_of:ident = $name_of:literal of $of:ty;)+ }) => {
-        /// The same names, each with what is said of it: first of all the key's type.
+        /// The same names, each with its description, which begins with the key's type.
         const NAMES: &[(&str, &str)] = &[$(($name, concat!($($doc),+)),)+];
         const NAMES_OF: &[(&str, &str)] = &[$(($name_of, concat!($($doc_of),+)),)+];
 
@@ -389,7 +389,7 @@ pub(super) fn id(prefix: &str) -> String {
     [prefix, ":id"].concat()
 }
 
-/// Channel of what all runners of all tenants are to hear.
+/// Channel that all runners of all tenants receive.
 pub(super) fn runners_channel(prefix: &str) -> String {
     [prefix, ":wake"].concat()
 }

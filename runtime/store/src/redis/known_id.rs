@@ -46,7 +46,7 @@ impl KnownId {
     }
 }
 
-/// Once: by whoever has written the id again.
+/// Once: by the process that has written the id again.
 pub(super) fn say_emptied() {
     tracing::error!(
         "the store was emptied (FLUSHALL, or a Redis that started without its data): its jobs, results, schedules, states and tokens are gone, and \

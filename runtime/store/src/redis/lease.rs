@@ -15,7 +15,7 @@ use crate::StoreError;
 use crate::clock::wait_ms;
 use gristmill_core::job::{JobId, Lease, Name, Progress, WorkerId};
 
-/// For how long it is known what an attempt last said of its progress.
+/// For how long the progress is kept that an attempt last reported.
 const PROGRESS_MS: u64 = 24 * 3600 * 1000;
 
 impl Partition {

@@ -41,7 +41,7 @@ pub(super) enum Trouble {
     Broken,
     /// The channels are at other servers now.
     Moved,
-    /// Somebody had no room for a message.
+    /// A receiver had no room for a message.
     Overflowed,
 }
 

@@ -72,7 +72,7 @@ impl Link {
     /// Runs scripts with an answer or an error for each.
     ///
     /// # Errors
-    /// The server is unavailable, for the whole or for one of the scripts; the scripts may have run. Of a cluster, all servers that
+    /// The server is unavailable, for the whole or for one of the scripts; the scripts may have run. In a cluster, all servers that
     /// were asked: one of them spoils no other's answers.
     pub(super) async fn run_each(
         &self,

@@ -25,7 +25,7 @@ const JOBS: usize = 1000;
 /// Topics that are due so soon after the first one are migrated with it.
 const TOGETHER_MS: u64 = 5;
 
-/// Ends the mark of a killed job in `cancelled`, which has the id without it, too. No id has it.
+/// Ends the mark of a killed job in `cancelled`; the id is also there without it. No id has it.
 const KILLED: char = '!';
 
 /// What of each tenant is due next, as last seen; of tenants that have something that is. A script may not make up key names, so they have to be known
@@ -224,7 +224,7 @@ impl Partition {
         Ok(Heads { next, due_in })
     }
 
-    /// Moves due jobs of these topics, and has those claimed from whose rate allows more; tells how many. None if they are guessed and
+    /// Moves due jobs of these topics, and has those claimed from whose rate allows more. Returns how many; none if they are guessed and
     /// something else is due.
     async fn migrate_topics(
         &self,

@@ -11,7 +11,7 @@ use crate::redis::slots::slot_of_key;
 use gristmill_core::job::{JobSpec, Lease, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
-/// How many partitions a tenant has at most. A claim's number says by so many values in which partition its jobs are.
+/// How many partitions a tenant has at most. A claim's number has this many values for the partition that its jobs are in.
 pub(in crate::redis) const PARTITIONS_MAX: u32 = 128;
 
 /// The partitions of all topics that are not in the first one alone.
@@ -79,7 +79,7 @@ impl PartitionMap {
         map
     }
 
-    /// Every topic of every tenant is spread over so many partitions, for longer than any process remembers.
+    /// Every topic of every tenant is spread over this many partitions, for longer than any process remembers.
     pub(in crate::redis) fn all_over(partitions: u32) -> Self {
         let read_at = (Timestamp::default().plus(Duration::from_secs(3600)), Instant::now());
         Self { others: Some(Spread::of([(partitions, Timestamp::default())])), read_at, ..Self::default() }
@@ -201,12 +201,12 @@ impl Spread {
         self.current(now).numbers.start > 0
     }
 
-    /// Whether the current stage began so long ago.
+    /// Whether the current stage began at least `wait` ago.
     pub(in crate::redis) fn has_lasted(&self, wait: Duration, now: Timestamp) -> bool {
         now.since(self.current(now).begins) >= wait
     }
 
-    /// How much longer the change to another stage lasts: from so long before until so long after it, by which time it has come for all
+    /// How much longer the change to another stage lasts: from `margin` before until `margin` after it. By then it has come for all
     /// processes. `None` if there is no change at this moment.
     pub(in crate::redis) fn change_lasts(&self, margin: Duration, now: Timestamp) -> Option<Duration> {
         let later = self.0.iter().skip(1).map(|stage| stage.begins);

@@ -33,7 +33,7 @@ impl Partition {
     /// Whether one of these keys of a tenant may exist, for each tenant. Those that were busy are asked for in any case. Of the others one
     /// command asks for all: if a key of one exists, it may be any of them. Those whose server does not answer may have a key.
     ///
-    /// The first command also asks whether a topic is spread, if none was: one server then need not be asked for that by itself.
+    /// The first command also asks whether a topic is spread, if none was: one server then need not be asked for that separately.
     pub(super) async fn may_have<const N: usize>(
         &self,
         doing: &'static str,

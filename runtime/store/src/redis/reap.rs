@@ -1,4 +1,4 @@
-//! Heartbeats, and the running jobs that nobody runs any more.
+//! Heartbeats, and the running jobs that no worker runs any more.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -114,7 +114,7 @@ impl Server {
         Ok(dead)
     }
 
-    /// No worker was heard later than now: a dead one would count as alive until then.
+    /// Lowers heartbeats that are later than now: until then a dead worker would count as alive.
     async fn lower_heartbeats(&self, doing: &'static str, now: u64) -> Result<(), StoreError> {
         let mut look = pipe();
         look.cmd("ZRANGEBYSCORE").arg(workers(&self.prefix)).arg(format!("({now}")).arg("+inf");
@@ -221,7 +221,7 @@ impl Partition {
         Ok(overdue)
     }
 
-    /// Looks at some claims, and at the jobs whose own leases have ended: for so many jobs and bytes of them, at most.
+    /// Looks at some claims, and at the jobs whose own leases have ended: for at most this many jobs and bytes of them.
     async fn overdue_among(
         &self,
         tenant: &Name,

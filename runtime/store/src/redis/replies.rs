@@ -18,7 +18,7 @@ const LOST_MAX: usize = 1 << 16;
 /// What this process knows of its calls.
 #[derive(Debug)]
 pub(super) struct Replies {
-    /// Tells the records of this process from those of others.
+    /// Distinguishes the records of this process from those of others.
     process: u64,
     state: Mutex<State>,
 }

@@ -60,7 +60,7 @@ impl Reply {
         number.ok_or_else(|| unexpected("a script answered without a number where one belongs"))
     }
 
-    /// So many answers that are `usual`, but for those of which position, counted from 1, and answer are left.
+    /// `count` answers that are `usual`, but for those of which position, counted from 1, and answer are left.
     pub(super) fn all_but<A: Clone>(
         mut self,
         answers: usize,

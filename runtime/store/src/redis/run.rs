@@ -13,7 +13,7 @@ pub(super) struct Part<A> {
     pub(super) call: Call,
     /// The positions in the batch of what the call is about.
     pub(super) positions: Vec<usize>,
-    /// Reads one answer for each position, of which there are so many.
+    /// Reads one answer for each of this many positions.
     pub(super) read: fn(Reply, usize) -> RedisResult<Vec<A>>,
 }
 

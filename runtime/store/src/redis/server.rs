@@ -121,8 +121,8 @@ impl Server {
         Ok(Connection { commands: Commands(commands), _task: AbortOnDropHandle::new(tokio::spawn(task)) })
     }
 
-    /// Says of a connection that the server has ended whether it takes no further client. It tells that to each as soon as it comes, and one that
-    /// has sent something by then may not hear it.
+    /// Finds out for a connection that the server has ended whether it takes no further client. The server sends that to each
+    /// client as it comes. A client that has sent something by then may not receive it.
     pub(super) async fn explain_end(&self, error: RedisError) -> RedisError {
         if !error.is_connection_dropped() {
             return error;
@@ -175,7 +175,7 @@ async fn open(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whether the server went away in the midst of its greeting.
+/// Whether the server closed the connection in the midst of its greeting.
 fn broke_off(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.kind() == ErrorKind::Parse
 }

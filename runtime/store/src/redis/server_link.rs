@@ -1,7 +1,7 @@
 //! The connection to one server: multiplexed, replaced when it breaks, and never waited for without a bound.
 //!
 //! It retries nothing. A lost connection fails the calls in flight with [`StoreError::Unavailable`], the next call makes a new
-//! one, and whoever calls decides how long to back off in between.
+//! one, and the caller decides how long to back off in between.
 
 use std::collections::HashMap;
 use std::fmt;

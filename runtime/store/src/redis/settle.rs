@@ -85,7 +85,7 @@ impl Partition {
 
 impl Partition {
     /// Heartbeats live in another slot than the jobs, so no script sees both. It need not: a worker found dead here that
-    /// comes back to life before the script runs has been silent for as long as it may, and the fence still tells whether
+    /// comes back to life before the script runs has been silent for as long as it may, and the fence still shows whether
     /// the delivery is the one that was found overdue.
     async fn dead_workers(&self, settlements: &[Settlement]) -> Result<Dead, StoreError> {
         let mut dead = Dead::new();
@@ -98,7 +98,7 @@ impl Partition {
     }
 }
 
-/// Reads what `settle.lua` answered to so many settlements.
+/// Reads what `settle.lua` answered to this many settlements.
 pub(super) fn read_settled(reply: Reply, settlements: usize) -> RedisResult<Vec<Settled>> {
     reply.all_but(settlements, Settled::Done, |reply| {
         Ok(if reply.number()? == 2 { Settled::Cancelled } else { Settled::LeaseLost })

@@ -18,7 +18,7 @@ use gristmill_core::job::{Name, NewJob};
 use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
 
-/// What the settlements of a group have in common. In the order in which it is compared: what mostly tells them apart comes first.
+/// What the settlements of a group have in common. In the order in which it is compared: what mostly distinguishes them comes first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Group<'a> {
     batch: u64,

@@ -1,6 +1,6 @@
 //! Wake-ups over publish/subscribe, on a connection of their own.
 //!
-//! Redis forgets messages that nobody hears, so every gap ends with [`Signal::Lost`]: after a reconnect, and when the
+//! Redis drops messages that no connection receives, so every gap ends with [`Signal::Lost`]: after a reconnect, and when the
 //! receiver was too slow.
 
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How often a runner that goes on waiting for its topics says so.
 const WAIT_AGAIN: Duration = Duration::from_secs(3600);
-/// One that has not said so for this long is gone.
+/// A runner that has not said so for this long is gone.
 const GONE_AFTER: Duration = Duration::from_secs(3 * 3600);
 
 /// What a channel is about.
@@ -139,7 +139,7 @@ impl Listener {
         }
     }
 
-    /// None: nobody listens any more. Tries at once, then after pauses that double up to [`LONGEST_PAUSE`], each shortened
+    /// Returns `None` if the receiver is gone. Tries at once, then after pauses that double up to [`LONGEST_PAUSE`], each shortened
     /// by up to half at random, so that a hundred runners do not come back in step.
     async fn reconnect(&self) -> Option<Line> {
         let mut pause = FIRST_PAUSE;
@@ -209,7 +209,7 @@ impl Partition {
     }
 }
 
-/// Returns `None` for what is not ours, and for news of a tenant that another server of a cluster passes on, too.
+/// Returns `None` for what is not ours, and for news of a tenant that another server of a cluster also passes on.
 fn read(channel: &Channel, message: &[u8], is_first: impl Fn(&Name) -> bool) -> Option<Signal> {
     let message = std::str::from_utf8(message).ok()?;
     match channel {

@@ -74,7 +74,7 @@ pub(super) fn slots_of(calls: &[Call], first: Option<Slot>, home: Slot) -> Vec<S
 /// The map as it is now. `None` before the first one is read.
 pub(super) type SharedMap = Arc<watch::Sender<Option<Arc<SlotMap>>>>;
 
-/// Which server has which slots, as one server said it.
+/// Which server has which slots, as one server answered.
 #[derive(Debug)]
 pub(super) struct SlotMap {
     /// In the order of their slots.
@@ -89,7 +89,7 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// Whether it is the server that has this key. Of a message that comes from each server, it is so for one.
+    /// Whether it is the server that has this key. If each server sends a message, that is true of one.
     pub(super) fn has(&self, key: &str) -> bool {
         match self {
             Self::Alone => true,

@@ -113,7 +113,7 @@ impl Server {
         }
     }
 
-    /// For replies that are not what the script can have said.
+    /// For replies that are not what the script can have returned.
     pub(super) fn misread(&self, doing: &'static str) -> impl Fn(RedisError) -> StoreError + '_ {
         move |error| self.link.failed(doing, error)
     }

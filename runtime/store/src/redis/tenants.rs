@@ -19,7 +19,7 @@ pub(super) struct Listed(Mutex<HashSet<Name>>);
 
 impl Server {
     /// Has these tenants in the SET: one command, if this process has not done so before. To be called before anything of a
-    /// tenant is stored: a server that loses the SET's last entries has then lost what was stored after them, too.
+    /// tenant is stored: a server that loses the SET's last entries has then also lost what was stored after them.
     pub(super) async fn list_tenants<'a>(
         &self,
         doing: &'static str,

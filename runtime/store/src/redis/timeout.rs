@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::error::Elapsed;
 
-/// A wait has so many parts, and a standstill uses up one of them.
+/// How many parts a wait has. A standstill uses up one of them.
 const PARTS: u32 = 5;
 
 /// Waits for `future`, at most for `limit`, as [`tokio::time::timeout`] does. But if this process stands still meanwhile, as in a container that

@@ -1,4 +1,4 @@
-//! TLS to a Redis: whom to trust, and what to show. The files are read for each connection, so that renewed ones are taken up.
+//! TLS to a Redis: which certificates to trust, and which one to show. The files are read for each connection, so that renewed ones are taken up.
 
 use std::io;
 use std::path::Path;
@@ -34,7 +34,7 @@ impl Tls {
         Self { files, machine: OnceCell::new() }
     }
 
-    /// Whom this trusts, for people.
+    /// The certificates that this trusts, for people.
     fn trusted(&self) -> String {
         match &self.files.ca {
             Some(path) => path.display().to_string(),

@@ -1,4 +1,4 @@
-//! Who may come in.
+//! The tokens that clients identify by.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,7 +19,7 @@ use gristmill_core::token::{
     NewToken, Scope, TOKENS_PER_TENANT, Token, TokenHash, TokenId, TokenLimits, TokenRequirement,
 };
 
-/// Changes that may wait to be heard.
+/// Changes that may wait to be received.
 const WAITING: usize = 1024;
 
 /// What [`TokenKeys::requirement`] holds.
@@ -151,13 +151,13 @@ impl TokenLookup for RedisStore {
         self.server.link.query::<Value>("require tokens", &write).await.map(drop)
     }
 
-    /// Ends with its connection: what is said while there is none is heard by nobody.
+    /// Ends with its connection: what is published while there is none is lost.
     async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError> {
         let (changes, receiver) = mpsc::channel(WAITING);
         let heard = changes.downgrade();
         let hear = move |_: &str, message: &[u8], _: &Origin| {
             let id = std::str::from_utf8(message).ok().and_then(|id| id.parse::<TokenId>().ok());
-            // Anything else makes whoever listens forget all that it knows, too.
+            // Anything else also makes the listener forget all that it knows.
             id.zip(heard.upgrade()).is_some_and(|(id, heard)| heard.try_send(id).is_ok())
         };
         let line = self.server.link.subscribe(&[self.token_keys().channel()], hear).await;
@@ -177,7 +177,7 @@ impl RedisStore {
         TokenKeys::new(&self.server.prefix)
     }
 
-    /// Those that are there, in the order of their ids, each with its limits; all as of one moment, which is told.
+    /// Those that are there, in the order of their ids, each with its limits; all as of one moment. Returns that moment.
     async fn look_at_tokens(
         &self,
         doing: &'static str,

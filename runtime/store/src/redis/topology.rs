@@ -15,7 +15,7 @@ use super::server::{Connection, Place, Server};
 use super::timeout::timeout;
 use gristmill_config::RedisTls;
 
-/// How long the sentinels may take to say where the primary is. Most are heard in a millisecond; one whose machine is gone is not waited for.
+/// How long the sentinels may take to say where the primary is. Most answer in a millisecond; one whose machine is gone is not waited for.
 const SENTINEL_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Where a sentinel listens if the address does not say it.

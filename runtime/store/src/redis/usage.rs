@@ -31,7 +31,7 @@ impl Partition {
         Ok(self.sizes(sized).await? + self.size_of_single_keys(&keys, self.slot(tenant)).await?)
     }
 
-    /// Says nothing if the user may not run `INFO`, or the server is unavailable: what the caller does next fails by itself then.
+    /// Says nothing if the user may not run `INFO`, or the server is unavailable: then the caller's next call fails.
     pub(crate) async fn store_size(&self, tenant: &Name) -> Result<StoreSize, StoreError> {
         let info =
             self.link.query_at::<(String,)>(DOING, Some(self.slot(tenant)), pipe().cmd("INFO").arg("memory")).await;

@@ -58,7 +58,7 @@ impl Claims for ShardedStore {
 }
 
 impl ShardedStore {
-    /// Notes topics that have ready jobs in a shard, if it is not their tenant's current one: a claim asks there, too.
+    /// Notes topics that have ready jobs in a shard, if it is not their tenant's current one: a claim also asks there.
     pub(super) fn note_ready<'a>(&self, shard: &Shard, topics: impl IntoIterator<Item = &'a TopicId>) {
         let map = self.map();
         let backlog = topics.into_iter().filter(|topic| !map.of(&topic.tenant).is_current(shard));

@@ -63,7 +63,7 @@ impl ShardedStore {
         Ok(tenants.into_iter().collect())
     }
 
-    /// Those of the available shards; of a worker that several have heard, the last heartbeat.
+    /// Those of the available shards; of a worker that several have, the last heartbeat.
     pub(crate) async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
         let mut heard: BTreeMap<WorkerId, Heartbeat> = BTreeMap::new();
         let answers = join_all(self.shards().iter().map(|shard| in_time(shard, shard.heartbeats()))).await;

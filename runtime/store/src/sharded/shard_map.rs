@@ -75,7 +75,7 @@ impl ShardMap {
         let find = |name: &Name| shards.iter().find(|shard| shard.name == *name).cloned();
         let primary = || shards.first().cloned();
         let configured = configured.iter().map(|(tenant, store)| {
-            // What was pushed before the manifest said so is in the primary shard.
+            // What was pushed before the manifest had this is in the primary shard.
             let shards = find(store).into_iter().chain(primary()).collect();
             (tenant.clone(), TenantShards { shards, is_moving: false })
         });

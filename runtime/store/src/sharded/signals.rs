@@ -12,7 +12,7 @@ use super::store::ShardedStore;
 use crate::{FindWork, Signal, Signals, StoreError};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 
-/// How many signals may wait for the receiver. When it is full, the stores' channels fill up, too.
+/// How many signals may wait for the receiver. When it is full, the stores' channels also fill up.
 const WAITING: usize = 1024;
 /// How long to wait before subscribing again to a store that ended a subscription, or refused one.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);

@@ -112,7 +112,7 @@ pub(crate) fn with(of: &str, change: impl FnOnce(&mut JobSpec)) -> NewJob {
     job
 }
 
-/// A job that holds `value` until it is done, or for so long.
+/// A job that holds `value` until it is done, or for `window_ms`.
 pub(crate) fn unique(of: &str, value: &str, window_ms: Option<u64>) -> NewJob {
     let window = window_ms.map(Duration::from_millis);
     with(of, |spec| spec.unique = Some(Unique { value: value.into(), window }))

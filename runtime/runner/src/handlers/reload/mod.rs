@@ -295,7 +295,7 @@ impl Reloader {
             return;
         }
         self.manifest_text.clone_from(&text);
-        // Who writes a file anew empties it first.
+        // A program that writes a file anew empties it first.
         let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
             tracing::warn!(manifest = %file.display(), "is gone or empty: the last good one stays in force");
             return;

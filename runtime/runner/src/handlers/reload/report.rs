@@ -13,7 +13,7 @@ use gristmill_core::job::{DEFAULT_TENANT, Name};
 use gristmill_metrics::{self as metrics, Event, Reload};
 use gristmill_sandbox::Kind;
 
-/// So many handlers are logged by name when they are loaded. More are counted, in a line a second.
+/// How many handlers are logged by name when they are loaded. More are counted, in a line a second.
 const NAMED: usize = 20;
 /// How often it is logged how many components are still to be compiled.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl Reloader {
                 }
                 idle.insert(id, problem);
             } else if handler.is_none() && !topic.external && !registry.is_uncompiled(&topic.handler) {
-                // Of a refused file that is all that makes the topic, the refusal is logged.
+                // If a refused file alone makes the topic, the refusal is logged.
                 if registry.refused(&topic.handler).is_some() && !self.manifest.topics.contains_key(&id) {
                     continue;
                 }

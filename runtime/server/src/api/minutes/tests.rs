@@ -18,7 +18,7 @@ fn tenant(name: &str) -> Name {
     name.parse().unwrap()
 }
 
-/// Counts of a topic that has had so many jobs, which are all done.
+/// Counts of a topic that has had this many jobs, all done.
 fn counts(topic: &str, done: u64) -> TopicCounts {
     let totals = BTreeMap::from([("pushed".to_owned(), done), ("acked".to_owned(), done)]);
     TopicCounts { totals, ..TopicCounts::none(topic.parse().unwrap()) }

@@ -44,7 +44,7 @@ pub(crate) struct TokenCache {
     valid_before: Mutex<HashSet<TokenId>>,
     /// Requests needed no token when the store last answered.
     was_open: AtomicBool,
-    /// The store has said that requests need a token, and not that the operator lifted that.
+    /// The store has answered that requests need a token, and not that the operator lifted that.
     required: AtomicBool,
     questions: Semaphore,
     /// Marked whenever a token may have changed.
@@ -167,8 +167,8 @@ impl TokenCache {
         }
     }
 
-    /// Takes what the store says, and logs what changes with it. A store that has lost what it knew of tokens (`FLUSHALL`, an older copy) is told
-    /// again that requests need one: else a server that starts on it later would be open.
+    /// Takes the store's answer, and logs what changes with it. A store that has lost what it knew of tokens (`FLUSHALL`, an older copy) is made
+    /// to require them again: else a server that starts on it later would be open.
     async fn note_requirement(&self, said: TokenRequirement) -> bool {
         let (before, was_open) = (self.required.load(Ordering::Relaxed), self.was_open());
         let required = match said {
@@ -197,7 +197,7 @@ impl TokenCache {
         self.was_open.load(Ordering::Relaxed)
     }
 
-    /// The token is no longer what it was, and neither are those that were made with it. The store emits that, too, but the
+    /// The token is no longer what it was, and neither are those that were made with it. The store also emits that, but the
     /// request that has changed it need not wait.
     pub(crate) fn forget(&self, id: &TokenId) {
         let mut remembered = self.remembered.lock();
@@ -260,7 +260,7 @@ impl TokenCache {
         self.changed.send_replace(());
     }
 
-    /// What is remembered of the token: that there is none, too.
+    /// What is remembered of the token, also that there is none.
     fn recall(&self, id: &TokenId) -> Option<Option<Arc<KnownToken>>> {
         let (remembered, now) = (self.remembered.lock(), Instant::now());
         match remembered.tokens.get(id) {

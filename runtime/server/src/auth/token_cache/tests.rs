@@ -65,7 +65,7 @@ async fn what_is_remembered_is_forgotten_with_the_change() {
     let id = add(&store, "a").await;
     until("the token to be known", async || knows(&token_cache, "a").await && token_cache.is_required().await.unwrap())
         .await;
-    // For an hour; unless the change was heard of in between, and then the next time.
+    // For an hour. If the change was received in between, the next call remembers it.
     let remembered = async || knows(&token_cache, "a").await && token_cache.remembered.lock().tokens.contains_key(&id);
     until("the token to be remembered", remembered).await;
     store.revoke_token(&id).await.unwrap();

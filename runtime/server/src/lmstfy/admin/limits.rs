@@ -18,7 +18,7 @@ use gristmill_core::token::{Throttle, Token, TokenLimits};
 
 const UNKNOWN: Refusal = Refusal::not_found("token not found");
 
-/// Publishes (`write`) and consumes (`read`) in so many seconds; 0 is no limit.
+/// Publishes (`write`) and consumes (`read`) in the given seconds; 0 is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Limiter {
     #[serde(default)]

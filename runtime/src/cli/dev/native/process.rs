@@ -86,7 +86,7 @@ impl Process {
     /// Runs the command, before which variables may be set (`A=1 python …`), in the project's folder. Returns once the process has imported the handler.
     ///
     /// # Errors
-    /// It ends before that. It has said why on standard error, which is ours.
+    /// It ends before that. It has written why to standard error, which it shares with this command.
     pub(super) async fn start(line: &str, project: &Path) -> anyhow::Result<Self> {
         let mut child = Command::new("sh")
             .args(["-euc", &format!("exec env {line}")])

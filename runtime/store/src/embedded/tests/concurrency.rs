@@ -1,4 +1,4 @@
-//! Many at once: what queues up is committed together, and one's failure is nobody else's.
+//! Many at once: what queues up is committed together, and a failure of one fails no other.
 
 use std::path::Path;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! The file goes away under the open store, or becomes another one.
+//! The file is removed under the open store, or becomes another one.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn write_over(file: &Path, backup: &Path) {
     assert!(std::fs::copy(backup, file).unwrap() > 0);
 }
 
-/// Of the log so much is left.
+/// Cuts the log to one part in `part`.
 fn cut_log(file: &Path, part: u64) {
     let log = std::fs::File::options().write(true).open(beside(file, "-wal")).unwrap();
     log.set_len(log.metadata().unwrap().len() / part).unwrap();
@@ -63,7 +63,7 @@ async fn a_file_that_goes_away_takes_no_jobs_any_more() {
         let (file, backup) = (store.file(), store.file().with_file_name("backup.db"));
         Connection::open(&file).unwrap().execute("VACUUM INTO ?1", [backup.to_str().unwrap()]).unwrap();
         store.push(&(0..20).map(|_| job("mail")).collect::<Vec<_>>()).await;
-        // As whoever looks whether it is ready does all the time.
+        // As health checks do all the time.
         store.store.probe().await.unwrap();
         accident(&file, &backup);
         let (refusal, _) = refusal(&store.store).await;

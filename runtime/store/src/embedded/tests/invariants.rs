@@ -1,4 +1,4 @@
-//! What must hold in every file, whatever happened to it, said in SQL.
+//! What must hold in every file, whatever happened to it, in SQL.
 
 use rusqlite::Connection;
 use rusqlite::types::Value;

@@ -184,7 +184,7 @@ async fn a_place_where_no_file_can_be_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     assert_says(&refusal(&folder.path().join("missing/jobs.db")).await, &["missing/jobs.db", "folder is missing"]);
     assert_says(&refusal(folder.path()).await, &["it is a folder"]);
-    // Where nobody may make a file, not even root.
+    // Where no user may make a file, not even root.
     assert_says(&refusal(Path::new("/sys/kernel/jobs.db")).await, &["/sys/kernel/jobs.db", "writable"]);
 }
 

@@ -17,7 +17,7 @@ use gristmill_core::job::{JobId, Name, Priority, WorkerId};
 /// How many jobs one call of a script looks at.
 const JOBS: usize = 100;
 
-/// Of how many ready jobs it is kept in mind in which List they are. If there are more, the jobs are looked at in several rounds.
+/// For how many ready jobs fsck remembers the List that they are in. If there are more, it looks at the jobs in several rounds.
 const READY_AT_ONCE: u64 = 2_000_000;
 
 /// How often a job is looked at again that is claimed meanwhile. A job that goes on changing its place is not stuck.

@@ -1,7 +1,7 @@
 //! Looking for damage while the store is in use: partition by partition, with commands and scripts that change nothing.
 //!
 //! What is read in several steps may be about several moments. So what looks wrong is looked at again by one script, and reported
-//! only if that finds it wrong, too.
+//! only if that also finds it wrong.
 
 mod jobs;
 mod keys;

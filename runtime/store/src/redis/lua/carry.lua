@@ -14,7 +14,7 @@ for _, entry in ipairs(members('ZRANGEBYLEX', 'e ', 'LIMIT', 0, STEP_LINKS)) do
     gone[#gone + 1] = job
   else
     if not take_room(job and members('ZLEXCOUNT', 'j ' .. job .. ' ') or 0) then break end
-    -- A member that cannot be read goes, too.
+    -- A member that cannot be read also goes.
     done[#done + 1] = entry
     if job then told[#told + 1], letters[job] = job, letter end
   end

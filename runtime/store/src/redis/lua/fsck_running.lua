@@ -6,7 +6,7 @@
 --         noted
 if redis.call('HLEN', KEYS[2]) > tonumber(ARGV[1]) then return { -1 } end
 
--- The topic of a stored job, with which its envelope begins; '' if there is no such job, nil if that is written otherwise.
+-- The topic of a stored job: its envelope begins with it. '' if there is no such job, nil if that is written otherwise.
 local function topic_of(id)
   local body = redis.call('HGET', KEYS[1], id)
   if not body then return '' end

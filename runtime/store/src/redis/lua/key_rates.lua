@@ -2,7 +2,7 @@
 -- taken, see `fleet_limits.rs`; `key-rates` says when that is full again, in microseconds. Without a token the job leaves the line,
 -- keeps its slot, and is delayed until there is one.
 --
--- Of a job that was held back and has not started since, `keyed` says the place `00`. It starts before other jobs that hold slots of its key.
+-- `keyed` has the place `00` for a job that was held back and has not started since. It starts before other jobs that hold slots of its key.
 
 local PER_KEY, KEY_RATES, KEYED, SLOTS = KEYS[17], KEYS[19], KEYS[20], KEYS[21]
 
@@ -16,7 +16,7 @@ local rates_of_keys, said_of_keys, buckets, asked = {}, {}, {}, {}
 local function now_us() return math.floor(exact * 1000 + 0.5) end
 
 -- The rate of a topic's keys. Empty: they had one, and what it held back may start. False: they never had one. `said`: whether claims have
--- said something of the keys of some topics.
+-- noted what holds for the keys of some topics.
 local function key_rate(t, said)
   if rates_of_keys[t] == nil then
     local limits = ARGV[3 * t + 6]
@@ -29,7 +29,7 @@ local function key_rate(t, said)
   return rates_of_keys[t]
 end
 
--- Notes what holds for the keys of a topic, for those who make its jobs ready and end them.
+-- Notes what holds for the keys of a topic, for the scripts that make its jobs ready and end them.
 local function save_key_limits(t, name)
   local wanted, known, rate = string.match(ARGV[3 * t + 6], ' (%d+:%a+)'), said_of_keys[t] or {}, rates_of_keys[t]
   if wanted and known[1] ~= wanted then

@@ -1,8 +1,8 @@
 -- Put in front of claim, whose KEYS and ARGV it reads: how many jobs the limits allow that hold for all runners of a topic.
 --
 -- A topic of which they keep jobs in line is in `limited`: until a running job ends (inf), until one of any topic of the tenant ends (since
--- when it waits, below zero), or until the time at which its rate allows more, or a budget of the tenant is a new one, when `due` says so,
--- too. It stays in `active`, so that what is pushed meanwhile wakes no runner.
+-- when it waits, below zero), or until the time at which its rate allows more, or a budget of the tenant is a new one. `due` also has
+-- that time. It stays in `active`, so that what is pushed meanwhile wakes no runner.
 --
 -- A rate is a bucket of tokens, see `fleet_limits.rs`. `rates` says when it is full again, in microseconds.
 
@@ -46,7 +46,7 @@ local function used_up_until()
   return nil
 end
 
--- Writes how far the tenant's limits are used once so many jobs start.
+-- Writes how far the tenant's limits are used once `n` jobs start.
 local function save_tenant(n)
   if not tenant then return end
   tenant.running, tenant.started = tenant.running + n, 0
@@ -78,7 +78,7 @@ local function limits_of(t)
   return limits
 end
 
--- At most how many jobs may start now, of so many that are wanted.
+-- At most how many of the `wanted` jobs may start now.
 local function allowed(limits, wanted)
   if limits.max_running then wanted = math.min(wanted, limits.max_running - limits.used.running - limits.used.started) end
   if limits.jobs then
@@ -93,7 +93,7 @@ local function allowed(limits, wanted)
   return math.max(wanted, 0)
 end
 
--- Notes that so many jobs start; save_started() writes it.
+-- Notes that `n` jobs start; save_started() writes it.
 local function note_started(limits, n)
   limits.used.started = limits.used.started + n
   if tenant then tenant.started = tenant.started + n end

@@ -6,7 +6,7 @@
 --                            ready Lists of high, normal and low priority, its delayed ZSET, its waiters
 --   w waiter o job           it waits for that job. Without one: it is a batch that is not sealed
 --   w waiter L job           that job has ended: L is c complete, d dead, e expired, x cancelled, u unknown
---   j job waiter             the same, to be found when the job ends; of a dead job too, which may be respawned
+--   j job waiter             the same, to be found when the job ends; also of a dead job, which may be respawned
 --   e job L                  that job has ended, and its end is still to be passed on: see carry_ends. L as above, or D: it was
 --                            dead and is gone. Or f: it is gone, and what it waited for is still to be forgotten
 --
@@ -101,8 +101,8 @@ end
 -- Those that are gone, whose links are to be forgotten; and the ids that jobs of this script get, of which nothing may be left.
 local forgotten, reused = {}, {}
 
--- Reads where the jobs are put that may start because these jobs end, and others, so many in all: see expect. Returns whether some wait for
--- these. Those that one script does not tell are not looked at.
+-- Reads where the jobs are put that may start because these jobs end, and others, up to STEP_LINKS: see expect. Returns whether some wait for
+-- these. Those whose ends one script does not pass on are not looked at.
 local looked_at, seen_waiters = 0, {}
 local function expect_waiters(jobs, ends)
   local some = false
@@ -171,7 +171,7 @@ local function pass_on(at, jobs, letters)
   announce_linked(at)
 end
 
--- Forgets at most so many links of a job that is gone. Returns whether none is left.
+-- Forgets at most `most` links of a job that is gone. Returns whether none is left.
 local function forget_some(waiter, most)
   local before = 'w ' .. waiter .. ' '
   local gone = members('ZRANGEBYLEX', before, 'LIMIT', 0, most)
@@ -186,8 +186,8 @@ local function forget_some(waiter, most)
 end
 
 -- Passes the ends of the noted jobs on to those that wait for them, and forgets what jobs that are gone have waited for. Comes after
--- follow-up jobs were put in their places, which may wait for them, too. One script does so much of it; what is left stays noted as
--- members `e`, and who migrates goes on with it at once, call by call: see carry.lua.
+-- follow-up jobs were put in their places: these may also wait for them. One script does a bounded part; what is left stays noted as
+-- members `e`, and the runner that migrates goes on with it at once, call by call: see carry.lua.
 local function carry_ends(at)
   if not some_links() then return end
   local now_told, letters, left = {}, {}, {}
@@ -268,8 +268,8 @@ end
 
 -- What a new job waits for, as its producer asks: `words` are 'o' if it is a batch or '-'; its batch or '-'; then for each job that it names:
 -- the id, which of KEYS is the dead ZSET of that job's topic (0: it was not stored), which its result.
--- Returns the batch, and a table of { job, letter }. Or nil, a problem, and the job that it is about. Of a job that follows a settlement
--- nothing can be refused: instead, what it cannot wait for is unknown.
+-- Returns the batch, and a table of { job, letter }. Or nil, a problem, and the job that it is about. A job that follows a settlement
+-- cannot be refused: what it cannot wait for is unknown instead.
 local function read_links(at, words, follows, is_new)
   local take = string.gmatch(words, '%S+')
   local is_open, batch, named, seen = take() == 'o', take(), {}, {}

@@ -6,12 +6,12 @@
 -- Returns { how many elements stand in line up to the end of this page, 1 if there are others behind it or else 0,
 --           { per job, 4: see list } }
 local line, length = KEYS[4], redis.call('LLEN', KEYS[4])
--- A page looks at so many elements at once, and so often; its beginning is looked for a little longer.
+-- How many elements a page looks at at once, and how often; it looks for its beginning a little longer.
 local STEP, STEPS, STEPS_BACK = 500, 4, 20
 
 -- Elements leave a List anywhere and join it at its tail: the jobs of the page before stand where they stood, or further
--- in front. This page begins behind the last of them that is still there. If none is, whatever stood in front of them has
--- mostly been claimed, too, and it begins at the front.
+-- in front. This page begins behind the last of them that is still there. If none is, what stood in front of them has
+-- mostly also been claimed, and it begins at the front.
 local function begin(before)
   -- The page before was nothing but elements that are no jobs: there is nothing better to go by than their number.
   if #ARGV == 3 then return math.min(before, length) end

@@ -1,4 +1,4 @@
--- Moves due jobs of one partition from delayed to ready, at most so many, so that a burst cannot block the server. And has topics claimed from
+-- Moves due jobs of one partition from delayed to ready, at most ARGV[3], so that a burst cannot block the server. And has topics claimed from
 -- whose rate allows more.
 --
 -- KEYS  1 to 14: see waiting; 15 limited; then a row per topic
@@ -24,7 +24,7 @@ local function end_wait(topic)
   return 1
 end
 
--- Moves at most so many due jobs of a topic: how many.
+-- Moves at most `share` due jobs of a topic. Returns how many.
 local function move(topic, share)
   local due = redis.call('ZRANGEBYSCORE', topic.delayed, '-inf', now, 'LIMIT', 0, share)
   if #due > 0 then

@@ -44,12 +44,12 @@ local function tenant_of(key)
   return string.match(key, '{(.*)/%d+}')
 end
 
--- What a runner is told when the topic has ready jobs.
+-- The message to a runner when the topic has ready jobs.
 local function ready_message(key, topic)
   return 'ready ' .. tenant_of(key) .. ' ' .. topic
 end
 
--- Tells the runner that has waited longest, which goes on waiting. Returns its channel, or nil if none waits. Runners that no
+-- Publishes to the runner that has waited longest. It goes on waiting. Returns its channel, or nil if none waits. Runners that no
 -- longer listen leave.
 local function call_first(waiters, message)
   while true do
@@ -68,7 +68,7 @@ local function wake_one(waiters, message)
   if woken then redis.call('ZREM', waiters, woken) end
 end
 
--- The channel that all runners hear: what the name of the partition's own begins with, and `wake`.
+-- The channel that all runners receive: the beginning of the name of the partition's own, and `wake`.
 local function all_runners(wake)
   return string.match(wake, '^[^{]*') .. 'wake'
 end
@@ -101,8 +101,8 @@ local function unlimit_after_end(limited, active, wake, waiters, topic)
   if redis.call('ZSCORE', limited, topic) == 'inf' then unlimit(limited, active, wake, waiters, topic) end
 end
 
--- Has topics claimed from again that wait until a job of their tenant ends: so many, those that have waited for the longest. The
--- runner that hears it migrates, because this script does not know who waits for them. In `limited` they have the time since which
+-- Has `n` topics claimed from again: those that have waited longest until a job of their tenant ends. The
+-- runner that receives it migrates, because this script does not know which runners wait for them. In `limited` they have the time since which
 -- they wait, below zero.
 local function unlimit_waiting(limited, due_times, now, n, wake, waiters)
   for place, topic in ipairs(redis.call('ZRANGE', limited, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, n)) do

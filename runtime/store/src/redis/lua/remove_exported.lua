@@ -1,4 +1,4 @@
--- Removes waiting and dead jobs of one topic, without counting or telling anybody; their marks as moved go with them.
+-- Removes waiting and dead jobs of one topic, without counts or signals; their marks as moved go with them.
 --
 -- KEYS  1 to 14: see waiting; 15 to 22: the topic's row  23 claims  24 failures  25 checkpoints  26 moved
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 topic, then per job: id, unique value or ''

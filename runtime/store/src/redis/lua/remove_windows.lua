@@ -1,4 +1,4 @@
--- Frees unique values that jobs hold for some time, without telling anybody.
+-- Frees unique values that jobs hold for some time, without a signal.
 --
 -- KEYS  1 unique values of the topic  2 its windows
 -- ARGV  per value: the value, id of the job that must hold it

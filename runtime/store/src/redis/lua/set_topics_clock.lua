@@ -4,7 +4,7 @@
 -- KEYS  1 clock  2 jobs  3 delayed  4 dead  5 windows  6 unique  7 due  8 claims
 -- ARGV  1 now, ms ('': the server's clock)  2 topic  3 number of the step  4 by how many ms, below zero if it went back
 --       5 what the clock would show  6 what it showed when the step was noticed
---       7 what was made at this time or earlier is moved by  8 so many ms instead
+--       7 what was made at this time or earlier is moved by  8 this many ms instead
 -- Returns 1, or 0 if that was done before.
 despite_full_memory(KEYS[3])
 if not is_new_step(KEYS[1], ARGV[2], tonumber(ARGV[3])) then return 0 end

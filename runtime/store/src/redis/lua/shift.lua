@@ -3,10 +3,10 @@
 -- What lies at a time that never comes, or later, is no time.
 local NEVER = 99999999999999
 
--- A runner notices a step up to so many ms after it was made. What is made meanwhile goes by the new clock already.
+-- A runner notices a step up to this many ms after it was made. What is made meanwhile goes by the new clock already.
 local NOTICED_WITHIN = 5000
 
--- Whether a step is to be taken here, of which `clock` has what was taken before. Writes down that it is.
+-- Whether a step is to be taken here: `clock` has what was taken before. Writes down that it is.
 local function is_new_step(clock, of, step)
   if tonumber(redis.call('HGET', clock, of) or 0) >= step then return false end
   redis.call('HSET', clock, of, step)

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 bill  2 what was taken of it
 -- ARGV  1 mark
--- Returns what was taken: each field and its value, of which '' is the mark that it was taken with. Nothing if there is none.
+-- Returns what was taken: each field and its value. The field '' has the mark that it was taken with. Nothing if there is none.
 if redis.call('EXISTS', KEYS[2]) == 0 then
   local fields = redis.call('HGETALL', KEYS[1])
   if #fields == 0 then return fields end

@@ -11,8 +11,8 @@ local taken_of, turn_of = {}, {}
 local refused, is_cut = {}, {}
 local room = tonumber(ARGV[4])
 
--- So many elements of a List are read next. Ids are short, so the number grows, until there is an element that is too long to
--- be one: at most so many of those are read in vain.
+-- How many elements of a List are read next. Ids are short, so the number grows, until there is an element that is too long to
+-- be one: at most this many of those are read in vain.
 local FIRST_READ, ID_MAX = 16, 64
 local read_next = FIRST_READ
 

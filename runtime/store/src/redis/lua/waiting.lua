@@ -95,7 +95,7 @@ local function behind_member(topic, key, place, id)
   return place and before .. string.format('%016.0f', place) .. ' ' .. id or before
 end
 
--- The first members of a key in `behind`, at most so many.
+-- The first members of a key in `behind`, at most `most`.
 local function first_behind(at, topic, key, most)
   local before = behind_member(topic, key)
   return redis.call('ZRANGEBYLEX', at.behind, '[' .. before, '(' .. before .. '~', 'LIMIT', 0, most)

@@ -23,7 +23,7 @@ impl RedisStore {
 
 #[async_trait]
 impl ListJobs for RedisStore {
-    /// Of one partition after the other.
+    /// Lists one partition after the other.
     async fn jobs(
         &self,
         topic: &TopicId,

@@ -124,7 +124,7 @@ impl RedisStore {
         }
     }
 
-    /// Reads the map, of which no caller then needs another one for some time.
+    /// Reads the map. No caller then needs another one for some time.
     pub(super) async fn read_map(&self) -> Result<Arc<PartitionMap>, StoreError> {
         let known = &self.partitions.0;
         if let Some(fixed) = known.map.load_full().filter(|_| known.is_fixed.load(Ordering::Relaxed)) {

@@ -22,7 +22,7 @@ use gristmill_core::time::Timestamp;
 
 const LOOK_UP: &str = "look up jobs pushed before";
 
-/// For so long before and after a topic is spread further, pushes of unique values wait: until all processes push to the new
+/// How long pushes of unique values wait before and after a topic is spread further: until all processes push to the new
 /// partitions.
 const CHANGE: Duration = Duration::from_millis(500);
 

@@ -19,7 +19,7 @@ const DOING: &str = "spread a topic";
 const BEGINS_AFTER: Duration = Duration::from_secs(10);
 
 impl RedisStore {
-    /// Spreads topics over at least so many partitions each. New jobs go there ten seconds later; those that are stored stay
+    /// Spreads topics over at least this many partitions each. New jobs go there ten seconds later; those that are stored stay
     /// where they are, and are claimed and found as before. A topic that has as many already stays as it is.
     ///
     /// # Errors

@@ -148,7 +148,7 @@ impl RedisStore {
         Ok(found)
     }
 
-    /// Of a spread topic, each partition keeps its share of dead jobs.
+    /// Each partition of a spread topic keeps its share of dead jobs.
     pub(crate) async fn sweep(&self, limits: &[DeadLimits]) -> Result<Vec<u64>, StoreError> {
         let map = self.map().await?;
         let share = |limits: &DeadLimits| {

@@ -173,7 +173,7 @@ async fn a_runner_hears_once_what_each_server_passes_on() {
         message.to_owned()
     };
     for round in 0..20 {
-        // Published where the job is, and passed on by each server: each of these tenants is heard from another one.
+        // Published where the job is, and passed on by each server: the signals of each of these tenants come from another one.
         for tenant in ["gamma", "elsewhere", "third"] {
             let mut last = publish(&format!("cancel {tenant} {round}")).await;
             while !heard.contains(&last) {

@@ -59,7 +59,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Tells producers to end, and a consumer to end when nothing is left.
+    /// Makes producers end, and a consumer end when nothing is left.
     pub(super) fn end(&self) {
         self.ends.store(true, Ordering::SeqCst);
     }

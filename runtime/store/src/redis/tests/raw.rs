@@ -157,7 +157,7 @@ async fn a_paused_raw_topic_is_not_wanted() {
     assert_eq!(wanted(&store).await.ready, [topic("mail")]);
 }
 
-/// What `docs/reference/redis-keys.md` tells producers to send.
+/// What producers send by `docs/reference/redis-keys.md`.
 #[tokio::test]
 async fn the_recipe_for_raw_producers_starts_a_job_at_once() {
     let store = raw_store().await;

@@ -23,7 +23,7 @@ const CLAIM: &str = concat!(
     include_str!("../lua/claim.lua")
 );
 
-/// The call with an error in place of each command after so many.
+/// The call with an error in place of each command after the first `after`.
 fn stopped(call: Call, script: &str, after: usize) -> Cmd {
     let mut values = call.command.args_iter();
     assert_eq!(values.next(), Some(Arg::Simple(b"EVALSHA".as_slice())));

@@ -58,7 +58,7 @@ impl Runners {
         self.store.claim_as(&self.workers[runner], of, max).await.claims.len()
     }
 
-    /// What each has heard so far.
+    /// What each has received so far.
     async fn heard(&mut self) -> Vec<Vec<Signal>> {
         self.store.raw(cmd("PUBLISH").arg("gm:wake").arg("cancel acme end")).await;
         let mut all = Vec::new();
@@ -95,7 +95,7 @@ async fn each_push_to_an_empty_topic_wakes_one_runner_and_the_next_push_another(
     for round in 0..7 {
         runners.push("mail", 1).await;
         assert_eq!(runners.woken("mail").await, [round % 3]);
-        // The jobs of a topic that somebody was woken for wake none.
+        // The jobs of a topic that a runner was woken for wake none.
         runners.push("mail", 1).await;
         assert!(runners.woken("mail").await.is_empty());
         assert_eq!(runners.claim(round % 3, "mail", 9).await, 2);
