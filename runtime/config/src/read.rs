@@ -1,6 +1,7 @@
 //! Reads tables of a manifest key by key, and collects every mistake on the way instead of stopping at the first.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -300,7 +301,9 @@ impl<'t> Section<'t> {
     }
 
     /// Reports the keys that were not asked for.
-    pub(super) fn finish(self) {
+    pub(super) fn finish(mut self) {
+        let mut seen = HashSet::new();
+        self.known.retain(|key| seen.insert(*key));
         for (key, _) in self.table {
             let written: &str = key.get_ref();
             if self.known.contains(&written) {

@@ -16,7 +16,9 @@ fn known(section: &str) -> BTreeSet<String> {
     };
     let said = error.render(false);
     let keys = said.split_once("known here: ").unwrap_or_else(|| panic!("{said}")).1.lines().next().unwrap_or_default();
-    keys.split(", ").map(str::to_owned).collect()
+    let listed: BTreeSet<_> = keys.split(", ").map(str::to_owned).collect();
+    assert_eq!(listed.len(), keys.split(", ").count(), "a key is named twice: {keys}");
+    listed
 }
 
 #[test]
