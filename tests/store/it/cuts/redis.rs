@@ -122,10 +122,10 @@ async fn a_connection_cut_at_any_command_loses_nothing_and_repeats_nothing() {
     let left_out = [
         "carry.lua",
         "look_up.lua",
-        "lower.lua",
         "note_step.lua",
         "set_clock.lua",
         "set_topics_clock.lua",
+        "shift.lua",
         "spread.lua",
         "wait_for.lua",
     ];
