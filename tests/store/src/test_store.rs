@@ -1,6 +1,7 @@
 //! A store of any kind, and a clock that stands still until it is told: what every rule of the contract is tried on.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -164,6 +165,15 @@ fn quick_disk() -> PathBuf {
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
+/// The clock that it goes by.
+impl Deref for TestStore {
+    type Target = ManualClock;
+
+    fn deref(&self) -> &ManualClock {
+        &self.clock
+    }
+}
+
 impl TestStore {
     pub async fn new(kind: Kind) -> Self {
         let (home, clock) = (Home::new(kind).await, Arc::new(ManualClock::new(BEGIN_MS)));
@@ -199,27 +209,9 @@ impl TestStore {
         }
     }
 
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
     /// The point in time that is so many milliseconds ahead.
     pub fn in_ms(&self, ms: u64) -> Timestamp {
         self.now().plus(Duration::from_millis(ms))
-    }
-
-    pub fn pass(&self, ms: u64) {
-        self.clock.pass(ms);
-    }
-
-    /// The operator sets the clock forward.
-    pub fn set_forward(&self, ms: u64) {
-        self.clock.set_forward(ms);
-    }
-
-    /// The operator sets the clock back.
-    pub fn set_back(&self, ms: u64) {
-        self.clock.set_back(ms);
     }
 
     pub async fn push(&self, jobs: &[NewJob]) -> Vec<Pushed> {
