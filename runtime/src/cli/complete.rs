@@ -14,6 +14,7 @@ use super::store::Reached;
 use super::topic_line::Topics;
 use super::{screen, stats};
 use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_store::{JobView, StoreError};
 
 /// Whoever has pressed the tab key waits no longer for a server.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -151,9 +152,15 @@ async fn values(global: &Global, kind: Kind, word: &Word) -> anyhow::Result<Vec<
     } else {
         global.way(&manifest)?.server_here().await?.map(Reached::from)
     };
-    let tenants = async || match reached.as_ref().and_then(|reached| reached.server.as_ref()) {
-        Some(server) => server.visible_tenants().await,
-        None => Ok(stats::tenants(&manifest)),
+    // A server lists only tenants that have something in a store.
+    let tenants = async || {
+        let mut tenants = stats::tenants(&manifest);
+        if let Some(server) = reached.as_ref().and_then(|reached| reached.server.as_ref()) {
+            tenants.extend(server.visible_tenants().await?);
+            tenants.sort();
+            tenants.dedup();
+        }
+        Ok::<_, StoreError>(tenants)
     };
     match (kind, &reached) {
         (Kind::Tenant, _) => Ok(tenants().await?.iter().map(Name::to_string).collect()),
@@ -174,7 +181,7 @@ async fn values(global: &Global, kind: Kind, word: &Word) -> anyhow::Result<Vec<
             conditions.extend(word.is_of_dead.then(|| "state:dead".into()));
             conditions.extend((!word.written.is_empty()).then(|| format!("id:{}*", word.written)));
             let mut ids = Vec::new();
-            let each = |view: gristmill_store::JobView| {
+            let each = |view: JobView| {
                 ids.push(view.id.to_string());
                 Ok(())
             };

@@ -31,7 +31,7 @@ async fn a_shell_completes_topics_ids_and_tenants_from_the_server() {
     let project = TestProject::new(manifest, &[("echo", guests::ECHO)]).await;
     // What the files say is known without a server; jobs are not.
     assert_eq!(offered(&project, "push e"), ["echo", "export"]);
-    assert_eq!(offered(&project, "job show "), [""]);
+    assert!(offered(&project, "job show ").iter().all(|word| word.starts_with('-')));
     project.run(&["push", "acme/mail", "--id", "letter-1", "--data", "x"]).done();
     project.run(&["push", "acme/mail", "--id", "letter-2", "--data", "x"]).done();
 
@@ -45,7 +45,7 @@ async fn a_shell_completes_topics_ids_and_tenants_from_the_server() {
     let mut letters = offered(&project, "job why --tenant acme ");
     letters.sort();
     assert_eq!(letters, ["letter-1", "letter-2"]);
-    assert!(offered(&project, "dead show acme/mail ").iter().all(|id| !id.starts_with("letter")), "none is dead");
+    assert!(offered(&project, "dead show acme/mail ").iter().all(|word| word.starts_with('-')), "none is dead");
     // The grammar's own words are completed as before.
     assert!(offered(&project, "push --dat").contains(&"--data".to_owned()));
     assert!(offered(&project, "pu").contains(&"push".to_owned()));
