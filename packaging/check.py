@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Installs each package of a release into an empty place, does a job with it, and says how long that took.
 
-    packaging/check.py FOLDER [WAY...]    FOLDER has what scripts/release.sh made; ways: tarball deb apt rpm image wheel npm
+    packaging/check.py FOLDER [WAY...]    FOLDER has what scripts/release.sh made; ways: tarball deb apt rpm image wheel npm cargo
 
 The formula is for Homebrew, which is not here. Debian's roots are made by mmdebstrap and entered by bubblewrap, which also stands in for a container's runtime: both need root here. In
 place of systemd the unit's ExecStart= is run.
 """
 
+import hashlib
 import json
 import os
 import pathlib
@@ -133,8 +134,9 @@ def apt(release: pathlib.Path, folder: pathlib.Path) -> float:
     def install(base: pathlib.Path) -> None:
         (base / "repository").mkdir()
         run("tar", "-xzf", release / "gristmill-apt.tar.gz", "-C", base / "repository")
-        sources = base / "etc/apt/sources.list"
-        sources.write_text("deb [trusted=yes] file:/repository stable main\n")
+        is_signed = (base / "repository/gristmill.asc").exists()
+        trust = "signed-by=/repository/gristmill.asc" if is_signed else "trusted=yes"
+        (base / "etc/apt/sources.list").write_text(f"deb [{trust}] file:/repository stable main\n")
         run("chroot", base, "apt-get", "-qq", "update")
         run("chroot", base, "apt-get", "-qq", "--yes", "--no-install-recommends", "install", "gristmill")
 
@@ -189,11 +191,29 @@ def npm(release: pathlib.Path, folder: pathlib.Path) -> None:
     do_a_job([folder / "node_modules/.bin/gristmill"], "gristmill.toml", **place(folder, unpacked(release, folder) / "handlers"))
 
 
+def cargo(release: pathlib.Path, folder: pathlib.Path) -> None:
+    """`cargo install gristmill --locked` from a registry that has our crates as they would be published, and those that they need. Not optimised: that would take long."""
+    source, registry, home = pathlib.Path(__file__).parent.parent, folder / "registry", folder / "cargo"
+    about = json.loads(run("cargo", "metadata", "--no-deps", "--locked", "--format-version", "1", cwd=source))
+    ours = [package["name"] for package in about["packages"] if package["publish"] is None]
+    chosen = [word for name in ours for word in ("-p", name)]
+    run("cargo", "package", "--no-verify", "--locked", "--allow-dirty", "--target-dir", folder / "packages", *chosen, cwd=source)
+    run("cargo", "vendor", "--locked", "--versioned-dirs", registry, cwd=source)
+    for crate in (folder / "packages/package").glob("*.crate"):
+        run("tar", "-xzf", crate, "-C", registry)
+        sums = {"files": {}, "package": hashlib.sha256(crate.read_bytes()).hexdigest()}
+        (registry / crate.stem / ".cargo-checksum.json").write_text(json.dumps(sums))
+    home.mkdir()
+    replaced = '[source.crates-io]\nreplace-with = "registry"\n'
+    (home / "config.toml").write_text(f'{replaced}[source.registry]\ndirectory = "{registry}"\n[net]\noffline = true\n')
+    environment = {**os.environ, "CARGO_HOME": str(home), "CARGO_TARGET_DIR": str(folder / "target")}
+    run("cargo", "install", "gristmill", "--locked", "--debug", "--root", folder / "installed", cwd=folder, env=environment)
+    do_a_job([folder / "installed/bin/gristmill"], "gristmill.toml", **place(folder, unpacked(release, folder) / "handlers"))
 
 
 def main() -> None:
     release = pathlib.Path(sys.argv[1]).resolve()
-    ways = {way.__name__: way for way in [tarball, deb, apt, rpm, image, wheel, npm]}
+    ways = {way.__name__: way for way in [tarball, deb, apt, rpm, image, wheel, npm, cargo]}
     for name in sys.argv[2:] or ways:
         with tempfile.TemporaryDirectory(prefix="gristmill-check-") as folder:
             begun = time.monotonic()

@@ -145,7 +145,25 @@ def apt(package: bytes, name: str, architecture: str) -> dict:
     date = subprocess.run(["date", "-Ru", f"-d@{EPOCH}"], stdout=subprocess.PIPE, check=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
     release = f"Origin: Gristmill\nSuite: stable\nCodename: stable\nDate: {date}Architectures: {architecture}\nComponents: main\nSHA256:\n{sums}"
     files = {f"dists/stable/{path}": (data, 0o644) for path, data in lists.items()}
-    return files | {pool: (package, 0o644), "dists/stable/Release": (release.encode(), 0o644)}
+    return files | signed(release.encode()) | {pool: (package, 0o644), "dists/stable/Release": (release.encode(), 0o644)}
+
+
+def signed(release: bytes) -> dict:
+    """The signatures of a repository by the key of GnuPG that GRISTMILL_APT_KEY names, and what `signed-by` needs; nothing without a key."""
+    key = os.environ.get("GRISTMILL_APT_KEY")
+    if not key:
+        return {}
+
+    def gpg(*command: str) -> tuple[bytes, int]:
+        # The time of the commit, so that the bytes are the same each time.
+        words = ["gpg", "--batch", "--quiet", "--armor", "--local-user", key, "--faked-system-time", f"{EPOCH}!", *command]
+        return subprocess.run(words, input=release, stdout=subprocess.PIPE, check=True).stdout, 0o644
+
+    return {
+        "dists/stable/InRelease": gpg("--clearsign"),
+        "dists/stable/Release.gpg": gpg("--detach-sign"),
+        "gristmill.asc": gpg("--export", key),
+    }
 
 
 def rpm(files: dict, version: str, architecture: str, out: pathlib.Path) -> None:

@@ -3,12 +3,13 @@
 # signatures minisign; no network but the registry of crates.
 #
 #   scripts/release.sh                   builds and packages
-#   scripts/release.sh --target TRIPLE   the same for another target than x86_64-unknown-linux-gnu
+#   scripts/release.sh --target TRIPLE   the same for another target than x86_64-unknown-linux-gnu: x86_64-unknown-linux-musl is static
 #   scripts/release.sh --binary FILE     packages this binary instead of building one
 #   scripts/release.sh --check           installs each package into an empty place and does a job with it, each with its time
 #   scripts/release.sh --reproduce       makes the release twice, from two clones in different folders, and compares all files
 #
-# MINISIGN_KEY names the secret key (without a password) that signs, GRISTMILL_RELEASE_KEY is the public key that `gristmill verify` knows.
+# MINISIGN_KEY names the secret key (without a password) that signs, GRISTMILL_RELEASE_KEY is the public key that `gristmill verify` knows,
+# GRISTMILL_APT_KEY is the key of GnuPG that signs the apt repository.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,16 +30,28 @@ commit=$(git rev-parse HEAD)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH GRISTMILL_COMMIT=$commit TZ=UTC LC_ALL=C
 
+fail() {
+    echo "release: $1" >&2
+    exit 1
+}
+
 build() {
     local sysroot cargo_home=${CARGO_HOME:-$HOME/.cargo}
     sysroot=$(rustc --print sysroot)
-    [ -d "$sysroot/lib/rustlib/$target" ] || rustup target add "$target"
+    [ -d "$sysroot/lib/rustlib/$target" ] || rustup target add "$target" || fail "Rust has no target $target here"
     # No path of this machine is in the binary, neither of Rust code nor of C.
     local maps="--remap-path-prefix=$PWD=/gristmill --remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$sysroot=/rust"
     local c_maps="-ffile-prefix-map=$PWD=/gristmill -ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$CARGO_TARGET_DIR=/target"
-    # Functions that are the same are there once: the linker of this target is lld.
+    # Functions that are the same are there once. Rust's own linker links both, so that the machine's does not matter.
     local link=
-    [ "$target" != x86_64-unknown-linux-gnu ] || link=-Clink-arg=-Wl,--icf=all
+    case "$target" in
+        x86_64-unknown-linux-gnu) link="-Clink-arg=-Wl,--icf=all,-O2" ;;
+        # Static, with the musl that Rust brings. Relocations are packed, which an older glibc would not understand.
+        *-musl)
+            command -v musl-gcc >/dev/null || fail "there is no musl-gcc: Debian has it in musl-tools"
+            link="-Clinker=rust-lld -Clink-self-contained=yes -Clink-arg=--icf=all -Clink-arg=-O2 -Clink-arg=--pack-dyn-relocs=relr"
+            ;;
+    esac
     CFLAGS="$c_maps" RUSTFLAGS="$maps --remap-path-prefix=$CARGO_TARGET_DIR=/target $link" \
         cargo build --locked --quiet --profile dist --target "$target" -p gristmill
 }
@@ -79,8 +92,7 @@ make() {
     staged=$(mktemp -d)
     if [ -z "$built" ]; then
         if [ -n "$(git status --porcelain)" ]; then
-            echo "release: what is built must be what is committed: commit or stash what git status shows" >&2
-            exit 1
+            fail "what is built must be what is committed: commit or stash what git status shows"
         fi
         build
         built="$CARGO_TARGET_DIR/$target/dist/gristmill"

@@ -68,6 +68,8 @@ install_packages() {
     # For the clients in these languages.
     command -v ruby >/dev/null || packages+=(ruby)
     command -v php >/dev/null || packages+=(php-cli)
+    # For the signature of the apt repository.
+    command -v gpg >/dev/null || packages+=(gnupg)
     if [ ${#packages[@]} -gt 0 ]; then
         apt_install "${packages[@]}"
     fi

@@ -41,6 +41,22 @@ fn pack(binary: &Path, staged: &Path, only: &str) -> TempDir {
     out
 }
 
+/// The same apt repository, signed by a new key, and unpacked.
+fn signed_apt(binary: &Path, staged: &Path) -> TempDir {
+    let (home, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let key = "release@gristmill.test";
+    // Older than what it signs.
+    let of_2001 = ["--batch", "--quiet", "--passphrase", "", "--faked-system-time", "1000000000"];
+    let make = ["--quick-generate-key", key, "ed25519", "sign", "never"];
+    done(Command::new("gpg").env("GNUPGHOME", home.path()).args(of_2001).args(make));
+    let mut command = Command::new(root().join("packaging/pack.py"));
+    command.args(["--target", "x86_64-unknown-linux-gnu", "--only", "apt", "--staged"]).arg(staged);
+    command.arg("--binary").arg(binary).arg("--out").arg(out.path()).env("SOURCE_DATE_EPOCH", "1100000000");
+    done(command.env("GRISTMILL_COMPRESSION", "1").env("GNUPGHOME", home.path()).env("GRISTMILL_APT_KEY", key));
+    done(Command::new("tar").arg("-xzf").arg(out.path().join("gristmill-apt.tar.gz")).arg("-C").arg(out.path()));
+    out
+}
+
 /// By the path of each: what is in it.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = std::fs::read_dir(folder)
@@ -68,6 +84,28 @@ fn a_package_is_made_of_the_same_bytes_each_time_and_a_job_is_done_with_it() {
 
     let package = pack(&program(), folder.path(), "tarball");
     done(Command::new(root().join("packaging/check.py")).arg(package.path()).arg("tarball"));
+}
+
+#[test]
+fn an_apt_repository_is_signed_by_the_key_that_comes_with_it() {
+    let folder = TempDir::new().unwrap();
+    staged(folder.path());
+    let repository = signed_apt(Path::new("/usr/bin/env"), folder.path());
+    let path = |name: &str| repository.path().join(name);
+    done(Command::new("gpg").arg("--dearmor").arg("--output").arg(path("key.gpg")).arg(path("gristmill.asc")));
+    let verify = || {
+        let mut gpgv = Command::new("gpgv");
+        gpgv.arg("--keyring")
+            .arg(path("key.gpg"))
+            .arg(path("dists/stable/Release.gpg"))
+            .arg(path("dists/stable/Release"));
+        gpgv.output().unwrap().status.success()
+    };
+    assert!(verify());
+    done(Command::new("gpgv").arg("--keyring").arg(path("key.gpg")).arg(path("dists/stable/InRelease")));
+    let release = std::fs::read_to_string(path("dists/stable/Release")).unwrap();
+    std::fs::write(path("dists/stable/Release"), release.replace("amd64", "arm64")).unwrap();
+    assert!(!verify(), "it is not what was signed");
 }
 
 #[test]

@@ -14,8 +14,8 @@ use super::global::Global;
 #[cfg(feature = "top")]
 use super::top;
 use super::{
-    attempts, bill, bulk, check, copy, dead, dev, find, fsck, health, invoke, job, logging, manual, pause, project,
-    push, run, schedule, screen, state, stats, tenant, token, topics, unique, usage, verify, version, workers,
+    attempts, bill, bulk, check, complete, copy, dead, dev, find, fsck, health, invoke, job, logging, manual, pause,
+    project, push, run, schedule, screen, state, stats, tenant, token, topics, unique, usage, verify, version, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_metrics::as_actor;
@@ -74,6 +74,8 @@ enum Command {
     Verify(verify::Args),
     Version(version::Args),
     Completions(manual::CompletionsArgs),
+    #[command(hide = true)]
+    Complete(complete::Args),
     #[command(hide = true)]
     Man(manual::ManArgs),
 }
@@ -177,6 +179,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Verify(args) => verify::run(global, args),
         Command::Version(args) => version::run(global, args),
         Command::Completions(args) => manual::completions(&args),
+        Command::Complete(args) => complete::run(args).await,
         Command::Man(args) => manual::man(&args),
     }
 }

@@ -6,6 +6,7 @@ mod bill;
 mod bulk;
 mod check;
 mod command;
+mod complete;
 mod copy;
 mod dead;
 mod dev;

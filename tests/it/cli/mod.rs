@@ -4,6 +4,7 @@ mod build;
 mod bulk;
 mod check;
 mod compile;
+mod complete;
 mod control;
 mod copy;
 mod dead;

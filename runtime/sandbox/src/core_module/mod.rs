@@ -10,7 +10,8 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, WorldId};
 
 const CONTRACT: &str = include_str!("../../wit/job.wit");
-const ADAPTER: &str = include_str!("preview1.wat");
+/// `preview1.wat`, which the build script translates.
+const ADAPTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preview1.wasm"));
 const ADAPTER_WIT: &str = include_str!("preview1.wit");
 
 const PREVIEW1: &str = "wasi_snapshot_preview1";
@@ -67,7 +68,7 @@ impl ModuleSigns {
 
 /// What a module becomes depends on this besides its own bytes.
 pub(super) fn ingredients() -> [&'static [u8]; 3] {
-    [CONTRACT.as_bytes(), ADAPTER.as_bytes(), ADAPTER_WIT.as_bytes()]
+    [CONTRACT.as_bytes(), ADAPTER, ADAPTER_WIT.as_bytes()]
 }
 
 /// The component of a core module. For the compiler's process: a module may be made to cost any amount of time.
@@ -85,7 +86,7 @@ fn encode(module: &[u8]) -> Result<Vec<u8>, Error> {
     } else {
         (module.to_vec(), "gristmill:preview1/command")
     };
-    let mut adapter = wat::parse_str(ADAPTER)?;
+    let mut adapter = ADAPTER.to_vec();
     let (resolve, world) = world(&[ADAPTER_WIT], name)?;
     embed_component_metadata(&mut adapter, &resolve, world, StringEncoding::UTF8)?;
     ComponentEncoder::default().module(&module)?.adapter(PREVIEW1, &adapter)?.validate(true).encode()

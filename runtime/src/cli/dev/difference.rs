@@ -3,7 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
+use similar::DiffTag;
+use similar::algorithms::{Capture, Replace, myers};
 
 use super::super::invoke::{self, Ran};
 use gristmill_config::units;
@@ -40,14 +41,14 @@ impl Compared {
             ("log", &before.log, &self.log),
         ];
         for (name, old, new) in texts {
-            let diff = TextDiff::from_lines(old, new);
-            for change in diff.iter_all_changes() {
-                let sign = match change.tag() {
-                    ChangeTag::Equal => continue,
-                    ChangeTag::Delete => '-',
-                    ChangeTag::Insert => '+',
-                };
-                lines.push(format!("{name:7} {sign} {}", change.value().trim_end_matches('\n')));
+            let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
+            let mut changes = Replace::new(Capture::new());
+            let Ok(()) = myers::diff(&mut changes, &old, 0..old.len(), &new, 0..new.len());
+            for change in changes.into_inner().into_ops().iter().filter(|change| change.tag() != DiffTag::Equal) {
+                let (gone, came) = (old.get(change.old_range()), new.get(change.new_range()));
+                for (sign, texts) in [('-', gone), ('+', came)] {
+                    lines.extend(texts.into_iter().flatten().map(|text| format!("{name:7} {sign} {text}")));
+                }
             }
         }
         if self.fuel != before.fuel {
