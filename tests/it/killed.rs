@@ -63,7 +63,7 @@ async fn take_back(store: &EmbeddedStore) -> u64 {
     let mut taken = 0;
     loop {
         let overdue = store.overdue(std::slice::from_ref(&tenant), dead_after, 1000).await.unwrap().jobs;
-        let failure = Failure { reason: Reason::WorkerDied, detail: FailureDetail::default(), backtrace: None };
+        let failure = Failure::new(Reason::WorkerDied, FailureDetail::default());
         let retry = Verdict::Retry { after: Duration::ZERO, failure };
         let reap = |claim: &gristmill::job::Claim| Settlement {
             only_if_overdue: Some(dead_after),

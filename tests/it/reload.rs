@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use gristmill::handlers::Folder;
+use gristmill::job::JobId;
 use gristmill::outcome::Verdict;
+use gristmill::runner::AttemptRecord;
 use gristmill::store::{JobState, ResultView};
 use gristmill::token::Scope;
 use gristmill_tests::guests;
-use gristmill_tests::test_runner::{TestRunner, drop_in, sandbox, tenant};
+use gristmill_tests::test_runner::{On, TestRunner, drop_in, sandbox, tenant};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, MARKER, Script, Step};
 use serde_json::Value;
@@ -47,6 +49,62 @@ async fn serving(runner: &TestRunner) -> u32 {
 
 async fn wait_for_version(runner: &TestRunner, version: u32) {
     until(format!("version {version}"), SOON, async || (serving(runner).await == version).then_some(())).await;
+}
+
+/// What version of a topic's handler parks each of the jobs; none of one that is done.
+async fn parked_by(runner: &TestRunner, jobs: &[JobId]) -> Vec<Option<String>> {
+    let mut parked = Vec::new();
+    for job in jobs {
+        let view = runner.store.job(&tenant(), job).await.unwrap();
+        parked.push(view.and_then(|view| view.last_failure?.parked_by));
+    }
+    parked
+}
+
+async fn until_dead(runner: &TestRunner, jobs: &[JobId]) {
+    for job in jobs {
+        assert!(matches!(runner.end_of(job).await.state, JobState::Dead { .. }));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_version_parks_is_done_by_a_better_one_ten_first() {
+    const JOBS: usize = 25;
+    for on in [On::Memory, On::Redis] {
+        let manifest = format!("{MANIFEST}\n[topics.stays]\nhandler = \"puppet\"\nattempts = 1\npark = false\n");
+        let runner = TestRunner::start_on(on, &manifest, &[("puppet", guests::PUPPET)]).await;
+        let (mut jobs, trap) = (Vec::new(), Script::end(End::Unreachable).to_json());
+        for _ in 0..JOBS {
+            jobs.push(runner.push("puppet", &trap).await);
+        }
+        let stays = runner.push("stays", &trap).await;
+        until_dead(&runner, &jobs).await;
+        until_dead(&runner, std::slice::from_ref(&stays)).await;
+        let first = parked_by(&runner, &jobs).await;
+        assert!(first[0].is_some() && first.iter().all(|version| *version == first[0]), "{first:?}");
+        assert_eq!(parked_by(&runner, std::slice::from_ref(&stays)).await, [None]);
+
+        // It ends in the same way: nothing more than ten is tried.
+        runner.drop_in("puppet", &puppet_version(1));
+        until("ten jobs to be tried", SOON, async || {
+            let parked = parked_by(&runner, &jobs).await;
+            let again = parked.iter().filter(|version| version.is_some() && **version != first[0]).count();
+            (again == 10).then_some(())
+        })
+        .await;
+        wait_for_version(&runner, 1).await;
+
+        runner.drop_in("puppet", &std::fs::read(guests::ECHO).unwrap());
+        let done = |record: &AttemptRecord| matches!(record.verdict, Verdict::Ack(_));
+        until("all to be done", SOON, async || {
+            jobs.iter().all(|job| runner.attempts_at(job).iter().any(done)).then_some(())
+        })
+        .await;
+        let tried = |job: &JobId| runner.attempts_at(job).len();
+        assert_eq!(jobs.iter().map(tried).sum::<usize>(), 2 * JOBS + 10, "each once by the good one");
+        assert!(matches!(runner.end_of(&stays).await.state, JobState::Dead { .. }));
+        assert_eq!(tried(&stays), 1);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

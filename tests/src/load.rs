@@ -55,7 +55,7 @@ async fn work(store: &EmbeddedStore, worker: &WorkerId, random: &mut Rng) {
 
 fn settlement(claim: &Claim, random: &mut Rng) -> Settlement {
     let detail = FailureDetail::default();
-    let failure = Failure { reason: Reason::Failed, detail, backtrace: None };
+    let failure = Failure::new(Reason::Failed, detail);
     let verdict = match random.u8(..8) {
         0 => Verdict::Retry { after: Duration::from_millis(1), failure },
         1 => Verdict::Release(Duration::ZERO),

@@ -156,6 +156,7 @@ fn every_key_of_a_topic_is_read() {
         dead-retention = "1d"
         raw-producers = true
         server-log = false
+        park = false
         partitions = 1
         enqueue = ["a"]
         clock = true
@@ -191,7 +192,7 @@ fn every_key_of_a_topic_is_read() {
     let (base, max) = (Duration::from_secs(2), Duration::from_secs(3600));
     assert_eq!(topic.retry.backoff, Backoff { kind: BackoffKind::Exponential, base, max, jitter: 0 });
     assert_eq!((topic.dead.keep, topic.dead.retention, topic.raw_producers), (2000, Duration::from_secs(86_400), true));
-    assert!(!topic.server_log);
+    assert!(!topic.server_log && !topic.park);
     assert_eq!(topic.ended_retention, Duration::from_secs(120));
     assert_eq!((topic.result_retention, topic.ttl), (Duration::from_secs(604_800), Some(Duration::from_secs(3600))));
     assert_eq!(topic.grants.enqueue, Some(vec!["a".parse().unwrap()]));

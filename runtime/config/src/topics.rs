@@ -188,6 +188,7 @@ impl Topics {
         section.quantity(&ranges::DEAD_LIMIT, &mut topic.dead.keep);
         section.quantity(&ranges::DEAD_RETENTION, &mut topic.dead.retention);
         section.boolean("raw-producers", &mut topic.raw_producers);
+        section.boolean("park", &mut topic.park);
         section.boolean("server-log", &mut topic.server_log);
         grants::switches(section, Arc::make_mut(&mut topic.grants));
         for key in ["enqueue", "predecessors"] {

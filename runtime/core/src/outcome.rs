@@ -212,6 +212,9 @@ pub struct Failure {
     pub detail: FailureDetail,
     /// The guest's call stack, innermost first, if it trapped.
     pub backtrace: Option<String>,
+    /// The version of the handler that parks the dead job: it is run again by itself once another version serves.
+    #[schemars(default)]
+    pub parked_by: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -221,6 +224,8 @@ struct JsonFailure {
     #[serde(flatten)]
     detail: FailureDetail,
     backtrace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parked_by: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -229,15 +234,27 @@ struct StoredFailure {
     reason: Reason,
     detail: FailureDetail,
     backtrace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parked_by: Option<String>,
 }
 
 json_and_stored!(Failure, JsonFailure, StoredFailure);
 
 impl Failure {
+    /// One without a backtrace.
+    pub const fn new(reason: Reason, detail: FailureDetail) -> Self {
+        Self { reason, detail, backtrace: None, parked_by: None }
+    }
+
+    /// Whether another try with the same code would end in the same way: it ran out of what it may use, or trapped.
+    pub const fn is_of_the_code(&self) -> bool {
+        matches!(self.reason, Reason::FuelExhausted | Reason::MemoryExceeded | Reason::Trap | Reason::Limit)
+    }
+
     /// Of a job whose stored form makes no sense: it is buried, so that it holds up no other and an operator can see it.
     pub fn unreadable(problem: String) -> Self {
         let detail = FailureDetail { code: "unreadable".into(), message: problem, context: None };
-        Self { reason: Reason::Rejected, detail, backtrace: None }
+        Self::new(Reason::Rejected, detail)
     }
 }
 

@@ -37,7 +37,7 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
         Outcome::PoolFull | Outcome::HandlerMissing | Outcome::HostFault(_) => Verdict::Release(NOT_RUN_PAUSE),
 
         Outcome::Retry { detail, after } => {
-            let failure = Failure { reason: Reason::Failed, detail: detail.with_short_code(), backtrace: None };
+            let failure = Failure::new(Reason::Failed, detail.with_short_code());
             retry_or_bury(left, after.unwrap_or_else(backoff), failure)
         }
         Outcome::TimedOut { limit } => {
@@ -67,9 +67,7 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
             retry_or_bury(left, backoff(), ours(Reason::TenantFull, text))
         }
 
-        Outcome::Reject(detail) => {
-            Verdict::Bury(Failure { reason: Reason::Rejected, detail: detail.with_short_code(), backtrace: None })
-        }
+        Outcome::Reject(detail) => Verdict::Bury(Failure::new(Reason::Rejected, detail.with_short_code())),
         Outcome::PredecessorFailed { job, ended } => {
             let text = format!(
                 "it waited for job {job}, which is {ended}; it runs all the same with `after-failed = \"run\"`"
@@ -101,7 +99,7 @@ fn retry_or_bury(retry: bool, after: Duration, failure: Failure) -> Verdict {
 
 fn ours(reason: Reason, message: String) -> Failure {
     let detail = FailureDetail { code: reason.as_str().into(), message, context: None };
-    Failure { reason, detail, backtrace: None }
+    Failure::new(reason, detail)
 }
 
 impl Backoff {

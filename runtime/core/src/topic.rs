@@ -58,6 +58,8 @@ pub struct Topic {
     pub partitions: u32,
     /// Others write this topic's jobs into the store behind our back, so it must be looked at; see `docs/reference/redis-keys.md`.
     pub raw_producers: bool,
+    /// The runner runs a job that died of its handler's code again once another version of the handler serves.
+    pub park: bool,
     /// The runner's own log also has the log lines of the handler.
     pub server_log: bool,
     /// What the handler may reach beyond its job.
@@ -250,6 +252,7 @@ impl Topic {
             state_ttl: DeadPolicy::default().retention,
             partitions: 1,
             raw_producers: false,
+            park: true,
             server_log: true,
             grants: Arc::default(),
             schedules: Arc::default(),

@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn every_end_has_its_own_labels_and_counter() {
         let meter = TopicMeter::new("t", "a");
-        let failure = |reason| Failure { reason, detail: FailureDetail::default(), backtrace: None };
+        let failure = |reason| Failure::new(reason, FailureDetail::default());
         let (zero, done) = (Duration::ZERO, Some(Settled::Done));
         for verdict in [Verdict::Ack(None), Verdict::Snooze(zero), Verdict::Release(zero), Verdict::Expire] {
             meter.ended(&verdict, done);

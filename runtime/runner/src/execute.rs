@@ -17,13 +17,13 @@ use super::traces::Traces;
 use crate::handlers::{Code, Handler, HandlerRegistry, TopicHandler};
 use gristmill_core::admission;
 use gristmill_core::job::{Claim, Name};
-use gristmill_core::outcome::{Outcome, StateChange};
+use gristmill_core::outcome::{Outcome, StateChange, Verdict};
 use gristmill_core::topic::{Capability, Topic};
 use gristmill_core::trace::TraceContext;
 use gristmill_metrics::Metrics;
 use gristmill_sandbox::{
     Attempt, AttemptControl, Cancellation, CheckpointRequest, CheckpointSender, LogSink, LogTail, Report, RequestTrace,
-    StateReader,
+    StateReader, Version,
 };
 use gristmill_store::{Settlement, StateWrite, Store, before_start};
 
@@ -106,7 +106,10 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let state = state_write(&claim, topic, report.state);
     let has_budget = topic.is_some_and(|topic| topic.fleet.tenant.fuel_per_hour.is_some());
     let fuel = if has_budget { run.fuel } else { 0 };
-    let settlement = Settlement { state, fuel, ..decide(&claim, topic, report.outcome, report.follow_ups) };
+    let mut settlement = Settlement { state, fuel, ..decide(&claim, topic, report.outcome, report.follow_ups) };
+    if topic.is_some_and(|topic| topic.park) {
+        park(&mut settlement, run.version);
+    }
     // Closed only once every guest thread has ended.
     let log = log.map(|log| std::mem::take(&mut *log.lock()));
     context.finished.send(Finished { claim, run, requests, outcome, settlement, log, slot }).ok();
@@ -147,6 +150,15 @@ async fn run(
                 () = context.abort.cancelled() => Report::without_running(Outcome::ShuttingDown),
             }
         }
+    }
+}
+
+/// A job that died of its handler's code is to run again with another version of it: see [`parked`](super::parked).
+fn park(settlement: &mut Settlement, version: Option<Version>) {
+    if let Verdict::Bury(failure) = &mut settlement.verdict
+        && failure.is_of_the_code()
+    {
+        failure.parked_by = version.map(|version| version.to_string());
     }
 }
 

@@ -35,6 +35,7 @@ mod line_file;
 mod listen;
 mod migrate;
 pub mod native;
+mod parked;
 mod precise_timer;
 mod processor_clock;
 mod progress;

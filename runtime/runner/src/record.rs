@@ -163,7 +163,7 @@ impl AttemptRecord {
             (Settled::Done, Verdict::Ack(_)) => {
                 tracing::debug!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, fuel = %COUNT.about(fuel), memory = %SIZE.about(memory), follow_ups, "done");
             }
-            (Settled::Done, Verdict::Bury(Failure { reason, detail, backtrace })) => {
+            (Settled::Done, Verdict::Bury(Failure { reason, detail, backtrace, .. })) => {
                 let backtrace = backtrace.as_deref().map(cut).map(tracing::field::display);
                 tracing::warn!(target: "gristmill::runner", %tenant, %topic, %job, attempt, version, trace_id, ?duration, %reason, backtrace, "dead: {}", cut(&detail.message));
             }

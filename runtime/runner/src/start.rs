@@ -27,7 +27,7 @@ use super::stored::Stored;
 use super::tasks::{Broken, Tasks};
 use super::tenants::Tenants;
 use super::traces::Traces;
-use super::{full, lease_extender, migrate, progress, schedules, sweep};
+use super::{full, lease_extender, migrate, parked, progress, schedules, sweep};
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::WorkerId;
 use gristmill_metrics::MetricType::{Counter, Gauge};
@@ -215,6 +215,7 @@ impl Runner {
         let (fired, hear_fired) = mpsc::channel(SIGNALS);
         bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, hear_due, fired));
         bringing.spawn("full", full::run(context.clone(), stored, hear_fired));
+        bringing.spawn("parked", parked::run(context.clone()));
         bringing.spawn("progress", progress::run(context.clone()));
         bringing.spawn("schedules", schedules::run(context.clone()));
         bringing.spawn("sweep", sweep::run(context.clone()));

@@ -126,7 +126,7 @@ fn plain(name: &str, due: Due) -> NewJob {
 fn failure() -> Failure {
     let context = Some(Payload { data: vec![1, 2], content_type: None });
     let detail = FailureDetail { code: "c".into(), message: "m\nn".into(), context };
-    Failure { reason: Reason::Trap, detail, backtrace: Some("0: handle".into()) }
+    Failure { backtrace: Some("0: handle".into()), ..Failure::new(Reason::Trap, detail) }
 }
 
 #[tokio::test]

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_dead_result_says_why() {
         let detail = FailureDetail { code: "timeout".into(), message: "ran longer than 1s".into(), context: None };
-        let cause = Failure { reason: Reason::Timeout, detail, backtrace: None };
+        let cause = Failure::new(Reason::Timeout, detail);
         let written = result(&ResultView::Dead(cause));
         assert_eq!(written["outcome"], "dead");
         assert_eq!(written["failure"]["reason"], "timeout");

@@ -204,7 +204,9 @@ pub(super) fn show(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> a
 
 /// A failure in words, with the rest of its message and its backtrace below.
 pub(super) fn about(failure: Option<&Failure>) -> String {
-    let Some(Failure { reason, detail, backtrace }) = failure else { return "the reason is no longer known".into() };
+    let Some(Failure { reason, detail, backtrace, parked_by }) = failure else {
+        return "the reason is no longer known".into();
+    };
     let mut text = reason.to_string();
     if detail.code != reason.as_str() && !detail.code.is_empty() {
         text.push_str(&format!(" ({})", screen::clean(&detail.code)));
@@ -212,6 +214,12 @@ pub(super) fn about(failure: Option<&Failure>) -> String {
     let mut message = detail.message.lines();
     if let Some(line) = message.next() {
         text.push_str(&format!(": {}", screen::clean(line)));
+    }
+    if let Some(version) = parked_by {
+        text.push_str(&format!(
+            "; it runs again by itself once another version than {} serves",
+            screen::clean(version)
+        ));
     }
     // A handler's own account, such as the stack of an exception.
     let context = detail.context.as_ref().filter(|context| is_text(context)).map(|context| context.data.as_slice());
@@ -349,7 +357,7 @@ mod tests {
 
     fn failure() -> Failure {
         let detail = FailureDetail { code: "trap".into(), message: "unreachable\non fire".into(), context: None };
-        Failure { reason: Reason::Trap, detail, backtrace: Some("0: handle\n1: start".into()) }
+        Failure { backtrace: Some("0: handle\n1: start".into()), ..Failure::new(Reason::Trap, detail) }
     }
 
     async fn wait(views: Vec<Option<JobView>>, signals: &[Signal], patience: Duration) -> End {

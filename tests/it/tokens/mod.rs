@@ -58,7 +58,7 @@ async fn bury(runner: &TestRunner, topic: &str) -> JobId {
     let from = ClaimFrom::new(topic.parse().unwrap(), 1, std::time::Duration::from_secs(600));
     let claimed = runner.store.claim(&WorkerId::new("test"), &[from]).await.unwrap();
     let detail = FailureDetail { code: "c".into(), message: "secret".into(), context: None };
-    let verdict = Verdict::Bury(Failure { reason: Reason::Rejected, detail, backtrace: None });
+    let verdict = Verdict::Bury(Failure::new(Reason::Rejected, detail));
     runner.store.settle(&[Settlement::new(claimed.claims[0].lease.clone(), verdict)]).await.unwrap();
     id
 }

@@ -472,7 +472,7 @@ pub fn unique_for(of: &str, value: &str, ms: u64) -> NewJob {
 
 pub fn failure(reason: Reason) -> Failure {
     let detail = FailureDetail { code: "c".into(), message: "m".into(), context: None };
-    Failure { reason, detail, backtrace: None }
+    Failure::new(reason, detail)
 }
 
 pub fn retry(after_ms: u64) -> Verdict {

@@ -143,7 +143,7 @@ fn a_line_can_be_read_whatever_a_worker_is_called() {
 #[test]
 fn a_failure_is_named_by_its_reason_alone() {
     let detail = FailureDetail { message: "on fire".into(), ..FailureDetail::default() };
-    let verdict = Verdict::Bury(Failure { reason: Reason::Trap, detail, backtrace: None });
+    let verdict = Verdict::Bury(Failure::new(Reason::Trap, detail));
     let line = line(&AttemptRecord { outcome: OutcomeKind::Trapped, verdict, ..record("j") });
     assert!(!line.contains("on fire"), "{line}");
     let line: Value = serde_json::from_str(&line).unwrap();

@@ -13,7 +13,7 @@ fn attempt(tenant: &str, job: &str, failed: Option<usize>) -> AttemptRecord {
     record.claim.lease.topic.tenant = tenant.parse().unwrap();
     if let Some(bytes) = failed {
         let detail = FailureDetail { code: "c".into(), message: "m".repeat(bytes), context: None };
-        let failure = Failure { reason: Reason::Failed, detail, backtrace: None };
+        let failure = Failure::new(Reason::Failed, detail);
         record.verdict = Verdict::Retry { after: Duration::ZERO, failure };
     }
     record

@@ -109,7 +109,7 @@ fn error_type(record: &AttemptRecord) -> Option<&'static str> {
     }
 }
 
-fn exception(Failure { reason, detail, backtrace }: &Failure, at: SystemTime) -> Event {
+fn exception(Failure { reason, detail, backtrace, .. }: &Failure, at: SystemTime) -> Event {
     let mut attributes = vec![text("exception.type", reason.as_str()), text("exception.message", cut(&detail.message))];
     attributes.extend(backtrace.as_deref().map(|backtrace| text("exception.stacktrace", cut(backtrace))));
     Event::new("exception", at, attributes, 0)

@@ -79,7 +79,7 @@ fn record(spec: JobSpec) -> AttemptRecord {
 
 fn trapped(spec: JobSpec) -> AttemptRecord {
     let detail = FailureDetail { message: "unreachable".into(), ..FailureDetail::default() };
-    let failure = Failure { reason: Reason::Trap, detail, backtrace: Some("at resize".into()) };
+    let failure = Failure { backtrace: Some("at resize".into()), ..Failure::new(Reason::Trap, detail) };
     AttemptRecord { outcome: OutcomeKind::Trapped, verdict: Verdict::Bury(failure), ..record(spec) }
 }
 

@@ -314,8 +314,14 @@ fn remedy(view: &JobView) -> String {
     let is_of_predecessor = |failure: &Failure| failure.reason == Reason::Predecessor;
     let died_of = view.last_failure.as_ref().filter(|failure| is_of_predecessor(failure));
     let before = died_of.and_then(|_| view.waits_for.as_ref()?.first_failed());
+    let parked_by = view.last_failure.as_ref().and_then(|failure| failure.parked_by.as_deref());
     match before {
-        None => "respawn it".into(),
+        None => match parked_by {
+            Some(version) => {
+                format!("it runs again by itself once another version of the handler than {version} serves")
+            }
+            None => "respawn it".into(),
+        },
         Some((job, Ended::Dead)) => format!(
             "respawn job {job} first, then this one; if that one is gone, `gristmill push --from-job {}` runs it without waiting",
             view.id

@@ -119,7 +119,7 @@ fn a_job_that_waits_for_a_time_names_the_clock_of_a_store_that_is_off() {
 #[test]
 fn a_job_that_failed_says_how_and_when_it_is_tried_again() {
     let detail = FailureDetail { code: "busy".into(), message: "try later\nstack".into(), context: None };
-    let last_failure = Some(Failure { reason: Reason::Failed, detail, backtrace: None });
+    let last_failure = Some(Failure::new(Reason::Failed, detail));
     let until = Timestamp::from_millis(1_002_000);
     let view = JobView { attempts: 2, last_failure, ..view(JobState::Delayed { until }) };
     let why = explain(&view, "acme/mail".parse().unwrap(), None, None, &FleetLimits::NONE, None, CLOCK);
@@ -149,7 +149,7 @@ fn a_job_that_died_of_its_predecessor_says_what_runs_it() {
     let remedy = |reason, ended| {
         let before = Predecessor { id: "before".parse().unwrap(), ended: Some(ended) };
         let waits_for = Some(WaitsFor { total: 1, ended: 1, failed: 1, jobs: vec![before], ..WaitsFor::default() });
-        let last_failure = Some(Failure { reason, detail: FailureDetail::default(), backtrace: None });
+        let last_failure = Some(Failure::new(reason, FailureDetail::default()));
         remedy(&JobView { waits_for, last_failure, ..view(JobState::Dead { since: NOW }) })
     };
     assert_eq!(remedy(Reason::Trap, Ended::Cancelled), "respawn it", "it has run");
@@ -157,6 +157,14 @@ fn a_job_that_died_of_its_predecessor_says_what_runs_it() {
     assert!(gone.starts_with("job before is gone, ") && gone.contains("push --from-job "), "{gone}");
     let dead = remedy(Reason::Predecessor, Ended::Dead);
     assert!(dead.starts_with("respawn job before first, ") && dead.contains("push --from-job "), "{dead}");
+}
+
+#[test]
+fn a_parked_job_says_what_runs_it() {
+    let failure = Failure::new(Reason::Trap, FailureDetail::default());
+    let last_failure = Some(Failure { parked_by: Some("0a1b".into()), ..failure });
+    let remedy = remedy(&JobView { last_failure, ..view(JobState::Dead { since: NOW }) });
+    assert_eq!(remedy, "it runs again by itself once another version of the handler than 0a1b serves");
 }
 
 #[test]

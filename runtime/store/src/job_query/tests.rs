@@ -28,7 +28,7 @@ fn job(id: &str, body: &str) -> JobView {
         state: JobState::Dead { since: before(10) },
         job: Some(Job { spec, enqueued_at: before(90), due_at: before(90) }),
         attempts: 3,
-        last_failure: Some(Failure { reason: Reason::Timeout, detail, backtrace: None }),
+        last_failure: Some(Failure::new(Reason::Timeout, detail)),
         result: None,
         result_topic: None,
         behind: None,

@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn results_are_read_as_they_are_written() {
         let detail = FailureDetail { code: "c".into(), message: "m".into(), context: None };
-        let failure = Failure { reason: Reason::Trap, detail, backtrace: Some("main".into()) };
+        let failure = Failure { backtrace: Some("main".into()), ..Failure::new(Reason::Trap, detail) };
         let read = |verdict| {
             let (attempts, view, _) = read_result(&write_result(&verdict, 3, None).unwrap().unwrap()).unwrap();
             assert_eq!(attempts, 3);

@@ -136,7 +136,7 @@ mod tests {
         let payload = || Payload { data: vec![0; SCRIPT_BYTES / 2], content_type: None };
         let failure = || {
             let detail = FailureDetail { context: Some(payload()), ..FailureDetail::default() };
-            Failure { reason: Reason::Failed, detail, backtrace: None }
+            Failure::new(Reason::Failed, detail)
         };
         let wait = Duration::ZERO;
         for verdict in [

@@ -123,7 +123,7 @@ pub(crate) fn of_priority(priority: Priority) -> NewJob {
 }
 
 pub(crate) fn failure(reason: Reason) -> Failure {
-    Failure { reason, detail: FailureDetail { code: "c".into(), message: "m".into(), context: None }, backtrace: None }
+    Failure::new(reason, FailureDetail { code: "c".into(), message: "m".into(), context: None })
 }
 
 pub(crate) fn retry(after_ms: u64) -> Verdict {

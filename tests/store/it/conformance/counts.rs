@@ -138,7 +138,7 @@ async fn bytes_of_jobs_failures_unique_values_and_results_are_counted(queue: Tes
     assert!(is_about(pushed, 220_000) || is_about(pushed, 160_000), "{pushed}: the value may be kept twice");
     let context = Payload { data: vec![7; 50_000], content_type: None };
     let detail = FailureDetail { code: "c".into(), message: String::new(), context: Some(context) };
-    let failure = Failure { reason: Reason::Rejected, detail, backtrace: None };
+    let failure = Failure::new(Reason::Rejected, detail);
     queue.settle(&claim, Verdict::Bury(failure)).await;
     let dead = bytes().await - pushed;
     assert!(is_about(dead, 50_000), "{dead}");

@@ -109,7 +109,7 @@ async fn an_expired_job_is_counted_and_gone(queue: TestStore) {
 async fn a_failure_is_kept_whole(queue: TestStore) {
     let context = Payload { data: vec![0, 255, 10], content_type: Some("application/x".into()) };
     let detail = FailureDetail { code: "ä".into(), message: "long\nand\0odd".into(), context: Some(context) };
-    let failure = Failure { reason: Reason::Trap, detail, backtrace: Some("0: main".into()) };
+    let failure = Failure { backtrace: Some("0: main".into()), ..Failure::new(Reason::Trap, detail) };
     let claim = queue.running().await;
     queue.settle(&claim, Verdict::Retry { after: Duration::ZERO, failure: failure.clone() }).await;
     assert_eq!(queue.view(&claim.lease.job).await.unwrap().last_failure, Some(failure));

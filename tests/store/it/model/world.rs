@@ -461,7 +461,7 @@ fn settlement(claim: &Claim, end: &End, retention: Duration) -> Settlement {
     let failure = |reason| {
         let detail =
             FailureDetail { code: "c".into(), message: format!("of attempt {}", claim.attempt), context: None };
-        Failure { reason, detail, backtrace: None }
+        Failure::new(reason, detail)
     };
     let verdict = match end {
         End::Ack(None) => Verdict::Ack(None),

@@ -52,7 +52,7 @@ async fn a_move_carries_waiting_and_dead_jobs_while_new_pushes_go_to_the_new_sto
     let [dead, ready, delayed] =
         [job("acme/mail"), job("acme/mail"), NewJob { due: Due::After(Duration::from_secs(3600)), ..job("acme/mail") }];
     several.push(std::slice::from_ref(&dead)).await.unwrap();
-    let failure = Failure { reason: Reason::Failed, detail: FailureDetail::default(), backtrace: None };
+    let failure = Failure::new(Reason::Failed, FailureDetail::default());
     settle(&several, &claim(&several).await[0], Verdict::Bury(failure)).await;
     several.push(&[ready.clone(), delayed.clone()]).await.unwrap();
     begin(&several).await;

@@ -67,7 +67,7 @@ async fn each_minute_has_what_the_store_counted_in_it() {
 
     let failure = || {
         let detail = FailureDetail { code: "c".into(), message: "m".into(), context: None };
-        Failure { reason: Reason::Failed, detail, backtrace: None }
+        Failure::new(Reason::Failed, detail)
     };
     settle(&store, "acme/mail", || Verdict::Ack(None), 3).await;
     settle(&store, "acme/mail", || Verdict::Bury(failure()), 1).await;

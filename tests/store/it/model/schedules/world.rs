@@ -113,7 +113,7 @@ impl World {
             return Ok(());
         }
         let claim = self.claims.remove(place % self.claims.len());
-        let failure = Failure { reason: Reason::Failed, detail: FailureDetail::default(), backtrace: None };
+        let failure = Failure::new(Reason::Failed, FailureDetail::default());
         let verdict = if dead { Verdict::Bury(failure) } else { Verdict::Ack(None) };
         let settled = self.queue.store.settle(&[Settlement::of(&claim, verdict, Duration::ZERO)]).await?;
         let job = last_part(&claim.lease.job);

@@ -185,6 +185,6 @@ impl World {
 }
 
 fn verdict(retries: bool) -> Verdict {
-    let failure = Failure { reason: Reason::Failed, detail: FailureDetail::default(), backtrace: None };
+    let failure = Failure::new(Reason::Failed, FailureDetail::default());
     if retries { Verdict::Retry { after: Duration::ZERO, failure } } else { Verdict::Ack(None) }
 }

@@ -296,7 +296,7 @@ impl World {
 }
 
 fn verdict(end: &End) -> Verdict {
-    let failure = |reason| Failure { reason, detail: FailureDetail::default(), backtrace: None };
+    let failure = |reason| Failure::new(reason, FailureDetail::default());
     match end {
         End::Ack(result) => {
             Verdict::Ack(result.map(|byte| Payload { data: format!("{byte}").into_bytes(), content_type: None }))

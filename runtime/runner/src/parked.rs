@@ -1,0 +1,167 @@
+//! Runs parked jobs again once another version of their handler serves: ten first, and the rest if the new version does not park these, too.
+//!
+//! Each runner does it for each version that it begins to serve. Where some still serve the version before, a job may end there once more: the last
+//! runner that changes runs it again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::start::Context;
+use crate::handlers::{Handler, HandlerRegistry};
+use gristmill_core::job::{JobId, TopicId};
+use gristmill_sandbox::Version;
+use gristmill_store::{Cursor, JobState, JobView, Page, StateFilter, Store, StoreError};
+
+/// How many are tried before the others.
+const FIRST: usize = 10;
+/// Dead jobs that are looked at in one go.
+const PAGE: usize = 500;
+/// How often the first ones are looked at until they have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Watches for versions until stopped. Dropped, it leaves jobs where they are.
+pub(super) async fn run(mut context: Context) {
+    let (mut served, mut releases) = (HashMap::new(), JoinSet::new());
+    loop {
+        let registry = context.registry.borrow_and_update().clone();
+        for (topic, version) in versions(&registry) {
+            if served.insert(topic.clone(), version) != Some(version) {
+                let release = Release { topic, version, registry: context.registry.clone() };
+                releases.spawn(release.run(context.clone()));
+            }
+        }
+        tokio::select! {
+            biased;
+            () = context.stop.cancelled() => return,
+            Some(_) = releases.join_next() => {}
+            changed = context.registry.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// Of each topic that parks jobs and has a component, which one.
+fn versions(registry: &HandlerRegistry) -> impl Iterator<Item = (TopicId, Version)> {
+    registry.entries().filter(|entry| entry.topic.park).filter_map(|entry| {
+        let version = entry.handler.as_ref().and_then(Handler::version)?;
+        Some((entry.topic.id.clone(), version))
+    })
+}
+
+/// Parked jobs of a topic on their way to a new version.
+struct Release {
+    topic: TopicId,
+    version: Version,
+    registry: watch::Receiver<std::sync::Arc<HandlerRegistry>>,
+}
+
+impl Release {
+    async fn run(self, context: Context) {
+        let released = context.retry.call(|| self.release(&*context.store));
+        tokio::select! {
+            biased;
+            () = context.stop.cancelled() => {}
+            released = released => match released {
+                Some(Ok(0)) | None => {}
+                Some(Ok(jobs)) => tracing::info!(topic = %self.topic, jobs, version = %self.version, "run again: a version before had parked them"),
+                Some(Err(error)) => {
+                    tracing::error!(topic = %self.topic, "failed to run parked jobs again: {:#}", anyhow::Error::from(error));
+                }
+            },
+        }
+    }
+
+    /// Makes ready what other versions have parked. Returns how many.
+    async fn release(&self, store: &dyn Store) -> Result<usize, StoreError> {
+        let (first, _) = self.parked(store, None, FIRST).await?;
+        let mut released = self.respawn(store, &first).await?;
+        if released == 0 || !self.helps(store, &first).await? {
+            return Ok(released);
+        }
+        let mut after = None;
+        loop {
+            let (parked, next) = self.parked(store, after, PAGE).await?;
+            released += self.respawn(store, &parked).await?;
+            after = next;
+            if after.is_none() || !self.serves() {
+                return Ok(released);
+            }
+        }
+    }
+
+    /// Some of the jobs that other versions have parked, and where to look on.
+    async fn parked(
+        &self,
+        store: &dyn Store,
+        mut after: Option<Cursor>,
+        most: usize,
+    ) -> Result<(Vec<JobId>, Option<Cursor>), StoreError> {
+        loop {
+            let Page { jobs, next } = store.jobs(&self.topic, StateFilter::Dead, after.as_ref(), PAGE).await?;
+            let mut parked: Vec<JobId> = jobs.into_iter().filter(|job| self.is_to_run(job)).map(|job| job.id).collect();
+            parked.truncate(most);
+            if !parked.is_empty() || next.is_none() {
+                return Ok((parked, next));
+            }
+            after = next;
+        }
+    }
+
+    async fn respawn(&self, store: &dyn Store, jobs: &[JobId]) -> Result<usize, StoreError> {
+        if jobs.is_empty() {
+            return Ok(0);
+        }
+        let respawned = store.respawn(&self.topic, jobs).await?;
+        Ok(respawned.into_iter().filter(|is_done| *is_done).count())
+    }
+
+    /// Waits until the first jobs were tried. Whether the others are to follow.
+    async fn helps(&self, store: &dyn Store, first: &[JobId]) -> Result<bool, StoreError> {
+        loop {
+            let (mut waiting, mut parked) = (0, 0);
+            for id in first {
+                match store.job(&self.topic.tenant, id).await? {
+                    Some(JobView { state: JobState::Ready | JobState::Running { .. }, .. }) => waiting += 1,
+                    Some(view) => parked += usize::from(self.has_parked(&view)),
+                    None => {}
+                }
+            }
+            if parked > 0 {
+                tracing::warn!(
+                    topic = %self.topic,
+                    version = %self.version,
+                    "{parked} of {} parked jobs ended on this version as before: the others stay parked",
+                    first.len()
+                );
+                return Ok(false);
+            }
+            if waiting == 0 || !self.serves() {
+                return Ok(self.serves());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn is_to_run(&self, job: &JobView) -> bool {
+        parked_by(job).is_some_and(|version| version != self.version.to_string())
+    }
+
+    fn has_parked(&self, job: &JobView) -> bool {
+        parked_by(job).is_some_and(|version| version == self.version.to_string())
+    }
+
+    /// Whether the version still is the topic's.
+    fn serves(&self) -> bool {
+        let registry = self.registry.borrow();
+        let entry = registry.get(&self.topic);
+        entry.and_then(|entry| entry.handler.as_ref()).and_then(Handler::version) == Some(self.version)
+    }
+}
+
+/// Which version parks a dead job.
+fn parked_by(job: &JobView) -> Option<&str> {
+    let is_dead = matches!(job.state, JobState::Dead { .. });
+    job.last_failure.as_ref().filter(|_| is_dead)?.parked_by.as_deref()
+}
