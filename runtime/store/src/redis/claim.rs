@@ -186,7 +186,7 @@ impl Running {
     /// Joins what is known with what is stored. `failure` and `checkpoint` are empty if there is none.
     pub(super) fn claim(self, stored: &[u8], failure: &[u8], checkpoint: Vec<u8>) -> Result<Claim, Broken> {
         let Self { lease, attempt, claimed_at, lease_until } = self;
-        match envelope::read(&lease.topic.tenant, lease.job.clone(), stored) {
+        match envelope::read_from(&lease.topic, lease.job.clone(), stored) {
             Ok(job) => Ok(Claim {
                 job: Arc::new(job),
                 lease,
