@@ -108,7 +108,7 @@ impl Partition {
         let mut names = keys.with_rows(more, topics.0.iter().copied());
         names.extend(topics.0.iter().map(|topic| keys.ended(topic)));
         names.extend(jobs.iter().map(|job| keys.result(job.id)));
-        let mut call = Call::new(script!("waiting.lua", "links.lua", "finish.lua", "cancel.lua"), &names);
+        let mut call = Call::new(script!("waiting.lua", "links.lua", "ends.lua", "finish.lua", "cancel.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel());
         call.arg(if kill { "1" } else { "" }).topics(&topics.0);
         for (job, topic) in jobs.iter().zip(numbers) {

@@ -125,7 +125,10 @@ impl Partition {
             names.extend([keys.delayed(topic), keys.dead(topic), keys.strays(topic), keys.waiters(topic)]);
         }
         names.push(keys.raw());
-        let mut call = Call::new(script!("adopt.lua", "key_rates.lua", "turns.lua", "limits.lua", "claim.lua"), &names);
+        let mut call = Call::new(
+            script!("waiters.lua", "plain_claim.lua", "wake.lua"; "adopt.lua", "key_rates.lua", "turns.lua", "limits.lua", "claim.lua"),
+            &names,
+        );
         call.arg(self.now_argument()).arg(holder.text()).arg(&*TURNS).arg(bytes).arg(lease).arg(keys.wake_channel());
         for line in part {
             call.arg(line.topic.topic.as_str()).arg(line.max).arg(limits_argument(line.limits));
@@ -183,7 +186,7 @@ impl Running {
     /// Joins what is known with what is stored. `failure` and `checkpoint` are empty if there is none.
     pub(super) fn claim(self, stored: &[u8], failure: &[u8], checkpoint: Vec<u8>) -> Result<Claim, Broken> {
         let Self { lease, attempt, claimed_at, lease_until } = self;
-        match envelope::read(&lease.topic.tenant, lease.job.clone(), stored) {
+        match envelope::read_from(&lease.topic, lease.job.clone(), stored) {
             Ok(job) => Ok(Claim {
                 job: Arc::new(job),
                 lease,
@@ -269,7 +272,12 @@ fn read<'a>(
     let mut reply = Reply::new(reply)?;
     let now = Timestamp::from_millis(reply.number()?);
     let (mut empty, mut strays) = (reply.array()?, reply.array()?);
-    let (mut ids, mut stored, mut runs, mut before) = (reply.array()?, reply.array()?, reply.array()?, reply.array()?);
+    let ids = reply.text()?;
+    let (mut stored, mut runs, mut before) = (reply.array()?, reply.array()?, reply.array()?);
+    let mut ids = ids.split_terminator(' ');
+    if ids.clone().count() != stored.len() {
+        return Err(unexpected("claim.lua answered with ids and jobs of different numbers"));
+    }
     let (mut why, mut refused) = (reply.array()?, Vec::new());
     while !why.is_empty() {
         refused.push((line_at(part, why.number()?)?.topic.clone(), why.text()?));
@@ -293,7 +301,7 @@ fn read<'a>(
             } else {
                 Known::default()
             };
-            let (job, topic) = (job_id(ids.text()?)?, line.topic.clone());
+            let (job, topic) = (job_id(ids.next().unwrap_or_default())?, line.topic.clone());
             let lease = Lease { job, topic, worker: worker.clone(), delivery: known.delivery, batch: Some(batch) };
             let lease_until = now.plus(Duration::from_millis(wait_ms(line.lease)));
             let running = Running { lease, attempt: known.attempt, claimed_at: now, lease_until };
@@ -339,8 +347,8 @@ fn line_at(part: &[ClaimFrom], number: u64) -> RedisResult<&ClaimFrom> {
     part.get(number.wrapping_sub(1)).ok_or_else(|| unexpected("claim.lua named a topic that was not asked for"))
 }
 
-pub(super) fn job_id(text: String) -> RedisResult<JobId> {
-    JobId::try_from(text).map_err(|_| unexpected("the id of a stored job is no job id"))
+pub(super) fn job_id(text: &str) -> RedisResult<JobId> {
+    text.parse().map_err(|_| unexpected("the id of a stored job is no job id"))
 }
 
 pub(super) fn attempt(number: u64) -> u32 {

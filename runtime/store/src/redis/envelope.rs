@@ -116,6 +116,15 @@ pub enum Unreadable {
 
 /// Reads stamp and envelope of the job `id` of `tenant`.
 pub fn read(tenant: &Name, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> {
+    read_as(tenant, None, id, stored)
+}
+
+/// The same of a job that is in a line of `topic`, so that its topic is mostly that one: then the job shares the name.
+pub(super) fn read_from(topic: &TopicId, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> {
+    read_as(&topic.tenant, Some(&topic.topic), id, stored)
+}
+
+fn read_as(tenant: &Name, likely: Option<&Name>, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> {
     let (enqueued_at, due_at, packed) = stamp(stored).ok_or(Unreadable::Short(stored.len()))?;
     let envelope: Envelope<'_> = rmp_serde::from_slice(packed)?;
     if let Some(version) = envelope.version.filter(|version| *version != VERSION) {
@@ -123,7 +132,13 @@ pub fn read(tenant: &Name, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> 
     }
     let spec = JobSpec {
         id,
-        topic: TopicId { tenant: tenant.clone(), topic: envelope.topic.parse()? },
+        topic: TopicId {
+            tenant: tenant.clone(),
+            topic: match likely.filter(|likely| likely.as_str() == envelope.topic) {
+                Some(topic) => topic.clone(),
+                None => envelope.topic.parse()?,
+            },
+        },
         body: Payload { data: envelope.payload.into_owned(), content_type: envelope.content_type.map(Cow::into_owned) },
         metadata: envelope.metadata.into_owned(),
         key: envelope.key.map(Cow::into_owned),
@@ -220,6 +235,10 @@ mod tests {
         let job = read(&tenant(), id(), &stamped(FULL_1)).unwrap();
         assert_eq!(job.spec, full());
         assert_eq!(write_stored(&job).unwrap(), stamped(FULL_1));
+        for line in ["mail", "other"] {
+            let topic = TopicId { tenant: tenant(), topic: line.parse().unwrap() };
+            assert_eq!(read_from(&topic, id(), &stamped(FULL_1)).unwrap(), job, "in a line of {line}");
+        }
         assert_eq!(job.enqueued_at, Timestamp::from_millis(1_795_176_245_006));
         assert_eq!(job.due_at, Timestamp::from_millis(1_795_176_246_000));
     }

@@ -202,7 +202,8 @@ impl Partition {
         names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.ended(&topic.topic)]);
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {
-            let mut call = Call::new(script!("waiting.lua", "links.lua", "finish.lua", "delete_dead.lua"), &names);
+            let mut call =
+                Call::new(script!("waiting.lua", "links.lua", "ends.lua", "finish.lua", "delete_dead.lua"), &names);
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             call.arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             answers.extend(self.yes_or_no("delete dead jobs", call).await?);

@@ -270,7 +270,7 @@ fn read_job(
     topic: &TopicId,
     state: impl FnOnce(&mut Reply, (u64, &str)) -> RedisResult<JobState>,
 ) -> RedisResult<Listed> {
-    let (id, stored) = (job_id(jobs.text()?)?, jobs.bytes()?);
+    let (id, stored) = (job_id(&jobs.text()?)?, jobs.bytes()?);
     let (claim, failure) = (jobs.text()?, jobs.bytes()?);
     let (deliveries, attempts, worker) = parse_claim(&claim);
     let state = state(jobs, (deliveries, worker))?;

@@ -87,7 +87,10 @@ impl Partition {
         }
         let mut names = keys.with_rows([], topics.0.iter().copied());
         let named = named.add_keys(keys, &mut names, jobs.iter().map(|(_, (job, _))| *job));
-        let mut call = Call::new(script!("waiting.lua", "links.lua", "insert.lua", "push.lua"), &names);
+        let mut call = Call::new(
+            script!("waiters.lua", "wake.lua", "plain_push.lua"; "waiting.lua", "links.lua", "insert.lua", "push.lua"),
+            &names,
+        );
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(yes(follow)).topics(&topics.0);
         let jobs: Vec<_> = jobs
             .iter()

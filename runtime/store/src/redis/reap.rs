@@ -250,7 +250,7 @@ fn read(mut reply: Reply, tenant: &Name, broken: &mut Vec<Broken>) -> RedisResul
     // When an overdue attempt was claimed is not kept; `now` stands in for it.
     let (mut jobs, mut overdue) = (reply.array()?, Vec::new());
     while !jobs.is_empty() {
-        let (id, stored) = (job_id(jobs.text()?)?, jobs.bytes()?);
+        let (id, stored) = (job_id(&jobs.text()?)?, jobs.bytes()?);
         let (delivery, attempt) = (jobs.number()?, attempt(jobs.number()?));
         let holder = jobs.text()?;
         let (worker, batch) = read_holder(&holder).ok_or_else(|| unexpected("a holder is none"))?;

@@ -24,8 +24,12 @@ impl Reply {
         self.len() == 0
     }
 
+    /// An array in this one. Scripts may say that it is empty by `false`, which is cheaper for the server.
     pub(super) fn array(&mut self) -> RedisResult<Self> {
-        Self::new(self.value()?)
+        match self.value()? {
+            Value::Nil => Ok(Self(Vec::new().into_iter())),
+            value => Self::new(value),
+        }
     }
 
     pub(super) fn value(&mut self) -> RedisResult<Value> {
@@ -100,5 +104,9 @@ mod tests {
         assert!(reply.bytes().is_err());
         assert!(reply.is_empty() && reply.value().is_err());
         assert!(Reply::new(Value::Nil).is_err());
+        let mut reply = Reply::new(Value::Array(vec![Value::Nil, Value::Array(vec![text("9")]), text("x")])).unwrap();
+        assert!(reply.array().unwrap().is_empty());
+        assert_eq!(reply.array().unwrap().number().unwrap(), 9);
+        assert!(reply.array().is_err());
     }
 }

@@ -46,11 +46,16 @@ impl fmt::Debug for Source {
     }
 }
 
-/// A script, put together from its file in `lua/` and those before it that it builds upon. All build upon the prelude.
+/// A script, put together from its file in `lua/` and those before it that it builds upon. All build upon `basics.lua`, then upon the files
+/// before the `;`, then upon the prelude. A file before the `;` that does all there is to do ends the script: what comes after it is not even
+/// looked at.
 macro_rules! script {
-    ($($file:literal),+) => {{
+    ($($file:literal),+) => { script!("waiters.lua", "wake.lua"; $($file),+) };
+    ($($first:literal),+; $($file:literal),+) => {{
         static SCRIPT: $crate::redis::script::Script = std::sync::LazyLock::new(|| {
             $crate::redis::script::Source::new(concat!(
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua/basics.lua")),
+                $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua/", $first)),)+
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua/prelude.lua")),
                 $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua/", $file))),+
             ))

@@ -108,7 +108,10 @@ pub(super) fn read_settled(reply: Reply, settlements: usize) -> RedisResult<Vec<
 /// Cuts settlements into what one script call may carry each; one settlement stays whole, however many follow-ups it has. One whose follow-up
 /// job gets the id of a job that ends weighs much: all links of that have to be done with.
 fn parts_of(settlements: Vec<Placed<'_>>) -> Vec<(Vec<Placed<'_>>, Weight)> {
-    let ends: HashSet<&JobId> = settlements.iter().map(|(_, settlement)| &settlement.lease.job).collect();
+    // Most batches have no follow-up jobs: then no job is looked for among the ends.
+    let some_follow = settlements.iter().any(|(_, settlement)| !settlement.visible_follow_ups().is_empty());
+    let ending = settlements.iter().filter(|_| some_follow);
+    let ends: HashSet<&JobId> = ending.map(|(_, settlement)| &settlement.lease.job).collect();
     parts(settlements, SCRIPT, |(_, settlement)| {
         let follow_ups = settlement.visible_follow_ups();
         let least = if follow_ups.iter().any(|job| ends.contains(&job.spec.id)) { SCRIPT_JOBS / 2 } else { 1 };

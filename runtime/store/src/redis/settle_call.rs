@@ -162,7 +162,10 @@ impl Partition {
         let linked = named.add_keys(keys, &mut names, follow_ups.iter().map(|follow_up| follow_up.job));
         names.extend(follow_ups.iter().any(|follow_up| is_elsewhere(follow_up.job)).then(|| keys.outbox()));
 
-        let mut call = Call::new(script!("waiting.lua", "links.lua", "insert.lua", "finish.lua", "settle.lua"), &names);
+        let mut call = Call::new(
+            script!("ends.lua", "plain_settle.lua", "waiters.lua", "wake.lua"; "waiting.lua", "links.lua", "insert.lua", "finish.lua", "settle.lua"),
+            &names,
+        );
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).arg(record.number);
         call.holders(&holders.0).arg(rows).topics(&topics.0);
         call.arg(part.len());

@@ -89,7 +89,7 @@ impl Partition {
         let topics = || part.iter().map(|(_, line)| &line.topic.topic);
         let mut names = keys.with_rows(more, topics());
         names.extend(topics().map(|topic| keys.ended(topic)));
-        let script = script!("waiting.lua", "links.lua", "insert.lua", "finish.lua", "sweep.lua");
+        let script = script!("waiting.lua", "links.lua", "insert.lua", "ends.lua", "finish.lua", "sweep.lua");
         let mut call = Call::new(script, &names);
         call.arg(self.now_argument()).arg(keys.wake_channel());
         for (_, line) in part {

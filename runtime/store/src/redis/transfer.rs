@@ -87,7 +87,8 @@ impl Partition {
             let mut ask = pipe();
             ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             let (stored,): (Vec<Bytes>,) = self.link.query(REMOVE, &ask).await?;
-            let mut call = Call::new(script!("waiting.lua", "links.lua", "finish.lua", "remove_exported.lua"), &names);
+            let mut call =
+                Call::new(script!("waiting.lua", "links.lua", "ends.lua", "finish.lua", "remove_exported.lua"), &names);
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             for (id, stored) in ids.iter().zip(stored) {
                 let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());

@@ -28,7 +28,7 @@
 --       then the limits of the tenant: '' or 'max running:jobs in a day:fuel in an hour', each of them may be absent
 --       last: the channel that wakes the worker, '' if none does
 -- Returns { now in ms, { indexes of drained topics }, { per stray: index of its topic },
---           { ids of the jobs }, { per job: stamp and envelope }, { per topic with jobs, in their order: its index, how many they are },
+--           ids of the jobs with a blank between them, { per job: stamp and envelope }, { per topic with jobs, in their order: its index, how many they are },
 --           { per job that was claimed before: its position, delivery, attempt, failure or '', checkpoint or '' },
 --           { per refused topic: its index, why } }
 local now = clock(ARGV[1])
@@ -74,7 +74,7 @@ local function look_at(t, i)
     return nil
   end
   if deliveries == 0 then return id, body, '1:1:' .. holder end
-  again[#again + 1] = { n + 1, deliveries + 1, attempts + 1, '', '' }
+  again[#again + 1] = { n + 1, deliveries + 1, attempts + 1 }
   return id, body, (deliveries + 1) .. ':' .. (attempts + 1) .. ':' .. holder
 end
 
@@ -101,11 +101,7 @@ if next(held) then redis.call('ZCARD', DUE) end
 if n > 0 then
   redis.call('ZADD', leases, now + tonumber(ARGV[5]), holder)
   redis.call('LPUSH', processing, unpack(ids))
-  -- Redis keeps a HASH of up to 512 short values as one string, and walks through it for each of them. A long value makes
-  -- it a table, which it stays as long as the key lives.
-  if n > 16 then redis.call('HSET', claims, '', string.rep(' ', 65)) end
-  redis.call('HSET', claims, unpack(claim))
-  if n > 16 then redis.call('HDEL', claims, '') end
+  save_claims(claims, claim, n)
 end
 for _, job in ipairs(adopted) do store_adopted(jobs, KEYS[12], KEYS[13], job.topic, job.id, job.body, now) end
 -- An id without a job, or a job that is running, delayed or dead: set aside where a person can look at it, never dropped at once.
@@ -151,15 +147,6 @@ local unused = tenant and tenant.max_running and tenant.max_running - tenant.run
 if unused > 0 and not used_up_until() then unlimit_waiting(LIMITED, DUE, now, unused, ARGV[6], key(1, WAITERS)) end
 save_counts(KEYS[8])
 
-local before, why = {}, {}
-if #again > 0 then
-  local names = {}
-  for i, job in ipairs(again) do names[i] = ids[job[1]] end
-  local failures, checkpoints = redis.call('HMGET', KEYS[6], unpack(names)), redis.call('HMGET', KEYS[7], unpack(names))
-  for i, job in ipairs(again) do
-    job[4], job[5] = failures[i] or '', checkpoints[i] or ''
-    for _, value in ipairs(job) do before[#before + 1] = value end
-  end
-end
+local why = {}
 for t, problem in pairs(refused) do why[#why + 1], why[#why + 2] = t, problem end
-return { now, drained, strays, ids, bodies, runs, before, why }
+return { now, drained, strays, table.concat(ids, ' '), bodies, runs, known_before(again, ids, KEYS[6], KEYS[7]), why }

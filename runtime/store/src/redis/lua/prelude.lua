@@ -1,18 +1,4 @@
--- Put in front of every script. Builds no key name, and writes only through what its caller hands over.
-
--- The time in ms: rounded down, and rounded up for what must never be early. `given` is a test's clock, '' for none.
--- `exact` keeps the fraction, for the answers that say how long to wait.
-local exact
-local function clock(given)
-  if given ~= '' then
-    exact = tonumber(given)
-    return exact, exact
-  end
-  local time = redis.call('TIME')
-  local ms = time[1] * 1000 + time[2] / 1000
-  exact = ms
-  return math.floor(ms), math.ceil(ms)
-end
+-- Put in front of every script, after basics, waiters and wake. Builds no key name, and writes only through what its caller hands over.
 
 -- When a job is due, as the second half of its stamp says it: with this added, which no time reaches, if a producer has named the time. Such a
 -- job waits for that time, also when the clock is set: see set_clock.lua.
@@ -25,47 +11,6 @@ end
 -- That half of a stamp. `given`: as in due_time.
 local function due_stamp(due, given)
   return struct.pack('>I8', string.match(given, '^%d') and due + FIXED or due)
-end
-
--- A server whose memory is full refuses every command that may need some, unless its script has written before. Scripts
--- without which a full server could not be worked off begin with a write that changes nothing.
-local function despite_full_memory(zset)
-  redis.call('ZREM', zset, '')
-end
-
--- Publishes, or goes on without: a script that stopped here would leave a job in no place. A server refuses this to a user
--- without the channel. What waits for the message finds out by its next poll.
-local function publish(channel, message)
-  redis.pcall('PUBLISH', channel, message)
-end
-
--- The tenant whose key this is.
-local function tenant_of(key)
-  return string.match(key, '{(.*)/%d+}')
-end
-
--- The message to a runner when the topic has ready jobs.
-local function ready_message(key, topic)
-  return 'ready ' .. tenant_of(key) .. ' ' .. topic
-end
-
--- Publishes to the runner that has waited longest. It goes on waiting. Returns its channel, or nil if none waits. Runners that no
--- longer listen leave.
-local function call_first(waiters, message)
-  while true do
-    local found = redis.pcall('ZRANGE', waiters, 0, 0)
-    local first = not found.err and found[1]
-    if not first then return nil end
-    local heard = redis.pcall('PUBLISH', first, message)
-    if type(heard) == 'number' and heard > 0 then return first end
-    redis.call('ZREM', waiters, first)
-  end
-end
-
--- Wakes the runner that has waited longest: it waits no more until it has found the topic empty.
-local function wake_one(waiters, message)
-  local woken = call_first(waiters, message)
-  if woken then redis.call('ZREM', waiters, woken) end
 end
 
 -- The channel that all runners receive: the beginning of the name of the partition's own, and `wake`.
@@ -118,14 +63,6 @@ local function span_of(now, length)
   return math.floor(now / length)
 end
 
--- Calls `command key ...` with any number of arguments. Lua's stack ends at 8,000: hence at most 4,000 at a time, an
--- even number so that pairs stay together.
-local function many(command, key, list)
-  for first = 1, #list, 4000 do
-    redis.call(command, key, unpack(list, first, math.min(first + 3999, #list)))
-  end
-end
-
 -- The same for commands that answer with one value for each argument. Returns all of these.
 local function ask(command, key, list)
   if #list <= 4000 then return redis.call(command, key, unpack(list)) end
@@ -176,16 +113,4 @@ end
 -- The version of the state of a key, as text: of what is stored as `1version bytes`. Nil: there is none, or it was deleted.
 local function state_version(key)
   return string.match(redis.call('GETRANGE', key, 0, 20), '^1(%d+) ')
-end
-
--- Counters are added up here and written once per script.
-local tally = {}
-local function count(topic, what, n)
-  local name = topic .. ':' .. what
-  tally[name] = (tally[name] or 0) + (n or 1)
-end
-local function save_counts(key)
-  for name, n in pairs(tally) do
-    if n ~= 0 then redis.call('HINCRBY', key, name, n) end
-  end
 end

@@ -33,9 +33,6 @@ local claims, leases, failures, checkpoints, cancelled, extended = unpack(KEYS, 
 local limited, tenant = KEYS[22], KEYS[23]
 
 local PUT_BACK = { retry = 'retried', snooze = 'snoozed', release = 'released' }
-local GONE = { ack = 'acked', expire = 'expired' }
--- How jobs that wait for one know that it has ended: see links.
-local ENDED_AS = { acked = 'c', expired = 'e', cancelled = 'x' }
 
 local cursor = 4
 local function take()

@@ -54,12 +54,6 @@ local function expect_keys()
   expect('ZCARD', KEYS[12])
 end
 
--- Notes when the topic was last seen in use, once a script. A topic that is not in use is forgotten after a time.
-local function note_used(at, topic)
-  if not topic.is_noted then redis.call('ZADD', at.topics, 'GT', at.now, topic.name) end
-  topic.is_noted = true
-end
-
 -- Whether some jobs have another priority than normal, or a key. Where none has, one question per script is all it costs.
 local function some_special(at)
   if at.special == nil then at.special = redis.call('EXISTS', at.priorities, at.keyed) > 0 end
@@ -202,19 +196,6 @@ end
 -- Notes that the job waits for others, whatever the time; announce() carries it out.
 local function stand_by(topic, id)
   topic.later[#topic.later + 1], topic.later[#topic.later + 2] = NEVER, id
-end
-
--- Emits that the topic has ready jobs, unless its listeners know it: the script that adds it to `active` publishes, and wakes one
--- of the runners that wait for the topic. A paused topic is never in there.
-local function wake(at, topic)
-  if redis.call('SADD', at.active, topic.name) == 0 then return end
-  note_used(at, topic)
-  if redis.call('SISMEMBER', at.paused, topic.name) == 1 then
-    redis.call('SREM', at.active, topic.name)
-  else
-    publish(at.wake, 'ready ' .. topic.name)
-    wake_one(topic.waiters, ready_message(at.jobs, topic.name))
-  end
 end
 
 -- Notes that a job of the topic is due at `due`, ms; publishes that only if no other topic is due by then.

@@ -163,7 +163,7 @@ fn read(mut reply: Reply, part: &[(usize, &str, &str)]) -> RedisResult<(Vec<(usi
         if holder.is_empty() {
             continue;
         }
-        let pushed = if holder == *id { Pushed::Exists } else { Pushed::Duplicate(job_id(holder)?) };
+        let pushed = if holder == *id { Pushed::Exists } else { Pushed::Duplicate(job_id(&holder)?) };
         found.push((*position, pushed));
     }
     Ok((found, is_left))

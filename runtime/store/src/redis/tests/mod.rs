@@ -11,6 +11,7 @@ mod key_rates;
 mod ledger;
 mod leftovers;
 mod outage;
+mod plain;
 mod raw;
 mod sentinels;
 mod server;
