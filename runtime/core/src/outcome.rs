@@ -213,7 +213,7 @@ pub struct Failure {
     /// The guest's call stack, innermost first, if it trapped.
     pub backtrace: Option<String>,
     /// The version of the handler that parks the dead job: it is run again by itself once another version serves.
-    #[schemars(default)]
+    #[schemars(default, skip_serializing_if = "Option::is_none")]
     pub parked_by: Option<String>,
 }
 

@@ -53,6 +53,7 @@ const Failure = ({ failure }) => html`
   <section class="failure"><h2>Last failure</h2>
     <p><b class="id">${failure.code}</b> ${failure.code !== failure.reason && html`<span class="none">${REASONS[failure.reason] ?? failure.reason}</span>`}</p>
     ${failure.message && html`<pre class="text">${failure.message}</pre>`}
+    ${failure.parked_by && html`<p>It runs again by itself once another version than <span class="id">${failure.parked_by}</span> serves.</p>`}
     ${failure.backtrace && html`<h3>Backtrace</h3><pre class="text">${failure.backtrace}</pre>`}
     ${failure.context && html`<h3>Context</h3><${Payload} of=${failure.context} name="context" />`}
   </section>`
