@@ -1,7 +1,7 @@
-//! Runs parked jobs again once another version of their handler serves: ten first, and the rest if the new version does not park these, too.
+//! Runs parked jobs again once the runner serves another version of their handler: ten first, and the rest if the new version parks none of these.
 //!
-//! Each runner does it for each version that it begins to serve. Where some still serve the version before, a job may end there once more: the last
-//! runner that changes runs it again.
+//! Each runner does this for each version that it begins to serve. While another runner still serves the version before, a job may end there once
+//! more: the last runner that changes runs it again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) async fn run(mut context: Context) {
     }
 }
 
-/// Of each topic that parks jobs and has a component, which one.
+/// The topics that park jobs, each with the version that serves it.
 fn versions(registry: &HandlerRegistry) -> impl Iterator<Item = (TopicId, Version)> {
     registry.entries().filter(|entry| entry.topic.park).filter_map(|entry| {
         let version = entry.handler.as_ref().and_then(Handler::version)?;
@@ -50,7 +50,7 @@ fn versions(registry: &HandlerRegistry) -> impl Iterator<Item = (TopicId, Versio
     })
 }
 
-/// Parked jobs of a topic on their way to a new version.
+/// Runs the parked jobs of one topic again on one version.
 struct Release {
     topic: TopicId,
     version: Version,

@@ -16,7 +16,7 @@ use super::{screen, stats};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_store::{JobView, StoreError};
 
-/// Whoever has pressed the tab key waits no longer for a server.
+/// How long the operator, who has pressed the tab key, waits for a server.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Ids that are shown.
 const MOST_IDS: usize = 50;

@@ -34,7 +34,7 @@ pub(super) struct Followed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Move {
     pub(super) ms: i64,
-    /// What was made until then was made before the clock was ahead for a time: it is moved by `earlier_ms` instead.
+    /// The clock was ahead for a time after this moment. What was made until this moment moves by `earlier_ms` instead.
     pub(super) earlier: Timestamp,
     pub(super) earlier_ms: i64,
 }

@@ -23,7 +23,7 @@ pub(super) struct OwnClock(Mutex<Seen>);
 struct Seen {
     /// The latest time that the writer has seen.
     time: Timestamp,
-    /// How much time had passed then. None of a time that the file had: nobody knows how much has passed since.
+    /// How much time had passed then. `None` if the time is from the file: how much has passed since is not known.
     passed: Option<Duration>,
     /// The last step.
     last: Option<Followed>,

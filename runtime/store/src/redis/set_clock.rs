@@ -1,5 +1,5 @@
-//! The server's clock was set: what waits is moved by the step, so that it waits for as long as before. What was asked for at a point in time
-//! waits for that. What expires by itself lasts longer or shorter by the step.
+//! The server's clock was set: the runner moves what waits by the step, so that it waits for as long as before. What was asked for at a point in
+//! time waits for that time. Keys that Redis expires last longer or shorter by the step.
 
 use std::time::Duration;
 

@@ -103,7 +103,7 @@ async fn a_step_back_before_the_store_is_opened_moves_the_same(mut queue: TestSt
     assert_eq!(until(&queue, &named).await, due);
 }
 
-/// Sets the clock by so many milliseconds, pushes a job, and has a worker notice the step.
+/// Sets the clock by this many milliseconds, pushes a job, and has a worker notice the step.
 async fn set_and_push(queue: &TestStore, ms: i64, job: &NewJob) {
     queue.heartbeat(&worker()).await;
     let by = ms.unsigned_abs();
