@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
 
 
 def allows(expression: str, allowed: set[str]) -> bool:
@@ -63,6 +64,26 @@ def problems(deny: dict, packages: list[dict]) -> list[str]:
     return found
 
 
+def order(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version.split("+")[0])]
+
+
+def versions(deny: dict) -> list[str]:
+    """Crates that are in the program in several versions, but for those that deny.toml explains, and explanations that no longer hold."""
+    explained = {entry["crate"] for entry in deny["bans"]["skip"]}
+    command = ["cargo", "tree", "--locked", "--package", "gristmill", "--edges", "normal", "--prefix", "none", "--format", "{p}"]
+    tree = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    by_name = defaultdict(set)
+    for name, version, *_ in map(str.split, tree.splitlines()):
+        by_name[name].add(version.removeprefix("v"))
+    there = {f"{name}@{version}" for name, several in by_name.items() for version in several if len(several) > 1}
+    newest = {f"{name}@{max(several, key=order)}" for name, several in by_name.items()}
+    return [
+        *(f"{crate} is there beside a newer version: take one, or explain it in deny.toml" for crate in sorted(there - newest - explained)),
+        *(f"deny.toml explains {crate}, which is not there any more" for crate in sorted(explained - there)),
+    ]
+
+
 def main() -> None:
     with open("deny.toml", "rb") as file:
         deny = tomllib.load(file)
@@ -73,7 +94,7 @@ def main() -> None:
         graph = json.loads(read.stdout)
         used = {node["id"] for node in graph["resolve"]["nodes"]}
         packages.update({package["id"]: package for package in graph["packages"] if package["id"] in used})
-    found = problems(deny, list(packages.values()))
+    found = problems(deny, list(packages.values())) + versions(deny)
     for problem in found:
         print(f"deny: {problem}", file=sys.stderr)
     if found:
