@@ -16,8 +16,14 @@ const NAMED: [&str; 8] = [
     ".gitignore",
 ];
 
-/// The folder of the SDK in a project, until the packages are published.
+/// The folder of the SDK in a project.
 const SDK: &str = "gristmill-guest";
+
+/// Whether the registries of the languages have the packages of this version: the one switch between a copy in each project and a
+/// dependency by version. C and Zig have no registry and always take the copy.
+const ARE_PUBLISHED: bool = false;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What the crate takes from this repository's workspace.
 const LINTS: &str = "[lints]\nworkspace = true\n\n";
@@ -50,7 +56,7 @@ macro_rules! place {
 
 /// Every file of a project, by its path.
 pub(super) fn files(language: Language, name: &str) -> Vec<(String, String)> {
-    of(example(language), language, name)
+    of(example(language), language, name, ARE_PUBLISHED)
 }
 
 /// The same with a handler of some lines.
@@ -59,7 +65,7 @@ pub(super) fn minimal_files(language: Language, name: &str) -> Vec<(String, Stri
     let is_replaced = |path: &str| path == "src/tests.rs" || minimal.iter().any(|(replaced, _)| *replaced == path);
     let kept = example(language).iter().filter(|(path, _)| !is_replaced(path));
     let files: Vec<_> = kept.chain(minimal).copied().collect();
-    of(&files, language, name)
+    of(&files, language, name, ARE_PUBLISHED)
 }
 
 /// What a handler does not change: what connects its language to the contract.
@@ -79,19 +85,45 @@ pub(super) fn is_build_setting(path: &str) -> bool {
         || ["go.mod", "requirements.txt"].contains(&path)
 }
 
-fn of(example: &[(&str, &str)], language: Language, name: &str) -> Vec<(String, String)> {
-    let (package, sdk) = sdk(language);
-    let own = example.iter().map(|(path, text)| ((*path).to_owned(), rendered(path, text, name, package)));
-    let sdk = sdk.iter().chain([&CONTRACT]).map(|(path, text)| (format!("{SDK}/{path}"), text.replace(LINTS, "")));
+fn of(example: &[(&str, &str)], language: Language, name: &str, are_published: bool) -> Vec<(String, String)> {
+    let (package, copy) = sdk(language);
+    let by_version = if are_published { by_version(language) } else { None };
+    let copy = if by_version.is_some() { &[] } else { copy };
+    let own = example.iter().map(|(path, text)| {
+        let text = if NAMED.contains(path) { rendered(text, name, package, by_version) } else { (*text).to_owned() };
+        ((*path).to_owned(), text)
+    });
+    let sdk = copy.iter().chain([&CONTRACT]).map(|(path, text)| (format!("{SDK}/{path}"), text.replace(LINTS, "")));
     own.chain(sdk).collect()
 }
 
 /// `package`: where this repository has the SDK.
-fn rendered(path: &str, text: &str, name: &str, package: &str) -> String {
-    if !NAMED.contains(&path) {
-        return text.to_owned();
+fn rendered(text: &str, name: &str, package: &str, by_version: Option<Replaced>) -> String {
+    let text = text.replace(EXAMPLE, name);
+    let replaced = by_version.into_iter().flatten();
+    let text =
+        replaced.fold(text, |text, (copy, published)| text.replace(copy, &published.replace("VERSION", VERSION)));
+    text.replace(&format!("../../{package}"), SDK)
+}
+
+/// What takes the copy, and what takes the package in its place.
+type Replaced = &'static [(&'static str, &'static str)];
+
+fn by_version(language: Language) -> Option<Replaced> {
+    match language {
+        Language::Rust => Some(&[("{ path = \"../../guest-sdk/rust\" }", "\"VERSION\"")]),
+        Language::JavaScript | Language::TypeScript => Some(&[("file:../../guest-sdk/javascript", "VERSION")]),
+        Language::AssemblyScript => Some(&[("file:../../guest-sdk/assemblyscript", "VERSION")]),
+        Language::Python => Some(&[
+            ("--editable ./../../guest-sdk/python", "gristmill-guest==VERSION"),
+            (" && test .venv/installed -nt ../../guest-sdk/python/pyproject.toml", ""),
+            (" --python-path ../../guest-sdk/python", ""),
+        ]),
+        Language::Go => {
+            Some(&[("\nreplace github.com/gristmill/gristmill/guest-sdk/go => ./../../guest-sdk/go\n", "")])
+        }
+        Language::C | Language::Zig => None,
     }
-    text.replace(EXAMPLE, name).replace(&format!("../../{package}"), SDK)
 }
 
 /// The language's package, and its files.
@@ -200,3 +232,30 @@ const ZIG: Files = files!("examples/welcome-zig":
 
 const ZIG_SDK: Files = files!("guest-sdk/zig":
     "README.md" "build.zig" "build.zig.zon" "fake.zig" "gristmill.zig" "wasm.zig");
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn a_published_package_takes_the_place_of_its_copy() {
+        for language in Language::value_variants().iter().copied() {
+            let files = of(example(language), language, "thumbnail", true);
+            let copied: Vec<_> = files.iter().filter(|(path, _)| is_package(path)).collect();
+            let texts: String = files.iter().filter(|(path, _)| !is_sdk(path)).map(|(_, text)| text.as_str()).collect();
+            assert!(!texts.contains("../guest-sdk"), "{language} names a folder of this repository");
+            if matches!(language, Language::C | Language::Zig) {
+                assert!(!copied.is_empty(), "{language} has no registry");
+                continue;
+            }
+            assert!(copied.is_empty(), "{language}: {copied:?}");
+            let names_version = texts.lines().any(|line| {
+                let is_dependency = line.contains("gristmill-guest") || line.contains("guest-sdk/go");
+                is_dependency && line.contains(VERSION)
+            });
+            assert!(names_version, "{language} names no version");
+        }
+    }
+}
