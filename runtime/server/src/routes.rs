@@ -58,6 +58,7 @@ impl Routes {
             answer: None,
             headers: Vec::new(),
             problems: Vec::new(),
+            #[cfg(test)]
             describe: H::describe,
         };
         self.routes.push(Route { method, path: path.to_owned(), requires: H::REQUIREMENT, docs });

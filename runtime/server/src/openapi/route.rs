@@ -2,7 +2,9 @@
 
 use axum::http::Method;
 
-use super::{Operation, Requirement};
+#[cfg(test)]
+use super::Operation;
+use super::Requirement;
 use crate::problem::Code;
 
 /// One method of one path.
@@ -31,5 +33,6 @@ pub(crate) struct Docs {
     /// Besides those that follow from the arguments.
     pub(crate) problems: Vec<Code>,
     /// Adds what the route's types say.
+    #[cfg(test)]
     pub(crate) describe: fn(&mut Operation<'_>),
 }

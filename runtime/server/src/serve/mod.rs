@@ -14,4 +14,4 @@ mod unread_body;
 
 pub(crate) use delivery_tracker::DeliveryTracker;
 pub use listen::{ListenError, listen};
-pub use server::{HttpServer, OpenError, openapi, routes};
+pub use server::{HttpServer, OpenError, routes};

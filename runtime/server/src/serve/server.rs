@@ -223,14 +223,6 @@ pub fn routes() -> Vec<Route> {
     api(HttpLimits::default().request_time).into_parts().1
 }
 
-/// The OpenAPI document of the API: `docs/reference/openapi.json`.
-///
-/// # Errors
-/// The examples in it are no JSON.
-pub fn openapi() -> serde_json::Result<serde_json::Value> {
-    crate::openapi::document(&routes())
-}
-
 fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
     let (api, routes) = api(state.request_limiter.time()).into_parts();
     let paths = Arc::new(KnownPaths::of(&routes));
