@@ -13,6 +13,7 @@ pub(super) mod new;
 mod serving;
 mod sources;
 mod template;
+mod template_files;
 pub(super) mod update;
 pub(super) mod watch;
 

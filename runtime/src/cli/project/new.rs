@@ -67,7 +67,7 @@ pub(in crate::cli) fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let Args { name, lang, minimal, path } = args;
     let folder = path.unwrap_or_else(|| PathBuf::from(&name));
     check_free(&folder)?;
-    let files = if minimal { template::minimal_files(lang, &name) } else { template::files(lang, &name) };
+    let files = if minimal { template::minimal_files(lang, &name)? } else { template::files(lang, &name)? };
     for (path, text) in &files {
         write(&folder.join(path), text).with_context(|| format!("failed to write {path} in {}", folder.display()))?;
     }

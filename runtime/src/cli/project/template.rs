@@ -1,6 +1,12 @@
 //! The files of a new project: those of `examples/welcome-*`, with another name in them, and the language's package of `guest-sdk/`.
 
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Read};
+
+use flate2::read::GzDecoder;
+
 use super::language::Language;
+use super::template_files::{self, Folder};
 
 /// The name that the examples have. It stands in these files as the handler's name and nothing else; all others are
 /// copied as they are.
@@ -28,44 +34,48 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the crate takes from this repository's workspace.
 const LINTS: &str = "[lints]\nworkspace = true\n\n";
 
-/// In each package a link to it.
-const CONTRACT: (&str, &str) = ("wit/job.wit", include_str!("../../../templates/wit/job.wit"));
+/// The file of the contract below that folder; in each package there is a link to it.
+const CONTRACT: &str = "wit/job.wit";
 
-type Files = &'static [(&'static str, &'static str)];
+/// The files of all folders, as the build script packs them: paths and texts, each with a zero byte behind it.
+const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/templates.gz"));
 
-/// The files of an example, by their paths below it. A crate is packaged with what is below its own folder: `templates/` has links.
-macro_rules! files {
-    ($folder:tt: $($path:tt)*) => {
-        &[$(($path, include_str!(place!($folder $path)))),*]
-    };
-}
+/// Texts by their paths below `templates/`.
+#[derive(Debug)]
+struct Texts(HashMap<String, String>);
 
-/// A folder with a `Cargo.toml` would be a crate of its own, and would be left out of the package; git reads no
-/// link of the name `.gitignore`.
-macro_rules! place {
-    ("examples/welcome-rust" ".gitignore") => {
-        "../../../templates/examples/welcome-rust/gitignore"
-    };
-    ($folder:tt "Cargo.toml") => {
-        concat!("../../../templates/", $folder, "/manifest.toml")
-    };
-    ($folder:tt $path:tt) => {
-        concat!("../../../templates/", $folder, "/", $path)
-    };
+impl Texts {
+    fn unpack() -> io::Result<Self> {
+        let mut all = String::new();
+        GzDecoder::new(PACKED).read_to_string(&mut all)?;
+        let mut parts = all.split('\0').map(str::to_owned);
+        let mut texts = HashMap::new();
+        while let (Some(path), Some(text)) = (parts.next(), parts.next()) {
+            texts.insert(path, text);
+        }
+        Ok(Self(texts))
+    }
+
+    fn get(&self, folder: &str, file: &str) -> io::Result<&str> {
+        let path = format!("{folder}/{file}");
+        self.0.get(&path).map(String::as_str).ok_or_else(|| io::Error::other(format!("{path} was not packed")))
+    }
 }
 
 /// Every file of a project, by its path.
-pub(super) fn files(language: Language, name: &str) -> Vec<(String, String)> {
-    of(example(language), language, name, ARE_PUBLISHED)
+///
+/// # Errors
+/// What the build script packed is damaged.
+pub(super) fn files(language: Language, name: &str) -> io::Result<Vec<(String, String)>> {
+    of(&[example(language)], language, name, ARE_PUBLISHED)
 }
 
 /// The same with a handler of some lines.
-pub(super) fn minimal_files(language: Language, name: &str) -> Vec<(String, String)> {
-    let minimal = minimal(language);
-    let is_replaced = |path: &str| path == "src/tests.rs" || minimal.iter().any(|(replaced, _)| *replaced == path);
-    let kept = example(language).iter().filter(|(path, _)| !is_replaced(path));
-    let files: Vec<_> = kept.chain(minimal).copied().collect();
-    of(&files, language, name, ARE_PUBLISHED)
+///
+/// # Errors
+/// What the build script packed is damaged.
+pub(super) fn minimal_files(language: Language, name: &str) -> io::Result<Vec<(String, String)>> {
+    of(&[example(language), minimal(language)], language, name, ARE_PUBLISHED)
 }
 
 /// What a handler does not change: what connects its language to the contract.
@@ -75,7 +85,7 @@ pub(super) fn is_sdk(path: &str) -> bool {
 
 /// What the language's package has beside the contract.
 pub(super) fn is_package(path: &str) -> bool {
-    path.strip_prefix(SDK).is_some_and(|path| !path.ends_with(CONTRACT.0))
+    path.strip_prefix(SDK).is_some_and(|path| !path.ends_with(CONTRACT))
 }
 
 /// What says how the handler is built, beside what its author adds.
@@ -85,16 +95,29 @@ pub(super) fn is_build_setting(path: &str) -> bool {
         || ["go.mod", "requirements.txt"].contains(&path)
 }
 
-fn of(example: &[(&str, &str)], language: Language, name: &str, are_published: bool) -> Vec<(String, String)> {
-    let (package, copy) = sdk(language);
+/// What the folders have, where a later one replaces files of an earlier one, and the language's package.
+fn of(folders: &[Folder], language: Language, name: &str, are_published: bool) -> io::Result<Vec<(String, String)>> {
+    let (texts, package) = (Texts::unpack()?, sdk(language));
     let by_version = if are_published { by_version(language) } else { None };
-    let copy = if by_version.is_some() { &[] } else { copy };
-    let own = example.iter().map(|(path, text)| {
-        let text = if NAMED.contains(path) { rendered(text, name, package, by_version) } else { (*text).to_owned() };
-        ((*path).to_owned(), text)
-    });
-    let sdk = copy.iter().chain([&CONTRACT]).map(|(path, text)| (format!("{SDK}/{path}"), text.replace(LINTS, "")));
-    own.chain(sdk).collect()
+    let mut files = BTreeMap::new();
+    for folder in folders {
+        for file in folder.files {
+            let text = texts.get(folder.path, file)?;
+            let is_named = NAMED.contains(file);
+            let text = if is_named { rendered(text, name, package.path, by_version) } else { text.to_owned() };
+            files.insert((*file).to_owned(), text);
+        }
+    }
+    if folders.len() > 1 {
+        files.remove("src/tests.rs"); // of the larger example
+    }
+    if by_version.is_none() {
+        for file in package.files {
+            files.insert(format!("{SDK}/{file}"), texts.get(package.path, file)?.replace(LINTS, ""));
+        }
+    }
+    files.insert(format!("{SDK}/{CONTRACT}"), texts.get("wit", "job.wit")?.to_owned());
+    Ok(files.into_iter().collect())
 }
 
 /// `package`: where this repository has the SDK.
@@ -126,112 +149,45 @@ fn by_version(language: Language) -> Option<Replaced> {
     }
 }
 
-/// The language's package, and its files.
-fn sdk(language: Language) -> (&'static str, Files) {
+/// The language's package.
+fn sdk(language: Language) -> Folder {
     match language {
-        Language::Rust => ("guest-sdk/rust", RUST_SDK),
-        Language::JavaScript | Language::TypeScript => ("guest-sdk/javascript", JAVASCRIPT_SDK),
-        Language::Python => ("guest-sdk/python", PYTHON_SDK),
-        Language::Go => ("guest-sdk/go", GO_SDK),
-        Language::C => ("guest-sdk/c", C_SDK),
-        Language::AssemblyScript => ("guest-sdk/assemblyscript", ASSEMBLYSCRIPT_SDK),
-        Language::Zig => ("guest-sdk/zig", ZIG_SDK),
+        Language::Rust => template_files::RUST_SDK,
+        Language::JavaScript | Language::TypeScript => template_files::JAVASCRIPT_SDK,
+        Language::Python => template_files::PYTHON_SDK,
+        Language::Go => template_files::GO_SDK,
+        Language::C => template_files::C_SDK,
+        Language::AssemblyScript => template_files::ASSEMBLYSCRIPT_SDK,
+        Language::Zig => template_files::ZIG_SDK,
     }
 }
 
-fn example(language: Language) -> Files {
+fn example(language: Language) -> Folder {
     match language {
-        Language::Rust => RUST,
-        Language::JavaScript => JAVASCRIPT,
-        Language::TypeScript => TYPESCRIPT,
-        Language::Python => PYTHON,
-        Language::Go => GO,
-        Language::C => C,
-        Language::AssemblyScript => ASSEMBLYSCRIPT,
-        Language::Zig => ZIG,
+        Language::Rust => template_files::RUST,
+        Language::JavaScript => template_files::JAVASCRIPT,
+        Language::TypeScript => template_files::TYPESCRIPT,
+        Language::Python => template_files::PYTHON,
+        Language::Go => template_files::GO,
+        Language::C => template_files::C,
+        Language::AssemblyScript => template_files::ASSEMBLYSCRIPT,
+        Language::Zig => template_files::ZIG,
     }
 }
 
 /// What replaces the example's files in a minimal project.
-fn minimal(language: Language) -> Files {
+fn minimal(language: Language) -> Folder {
     match language {
-        Language::Rust => files!("examples/minimal-rust": "README.md" "gristmill.toml" "src/lib.rs"),
-        Language::JavaScript => {
-            files!("examples/minimal-javascript": "README.md" "gristmill.toml" "handler.js" "handler.test.js")
-        }
-        Language::TypeScript => {
-            files!("examples/minimal-typescript": "README.md" "gristmill.toml" "handler.test.ts" "handler.ts")
-        }
-        Language::Python => {
-            files!("examples/minimal-python": "README.md" "gristmill.toml" "handler.py" "test_handler.py")
-        }
-        Language::Go => files!("examples/minimal-go": "README.md" "gristmill.toml" "handler.go" "handler_test.go"),
-        Language::C => files!("examples/minimal-c": "README.md" "gristmill.toml" "handler.c" "handler_test.c"),
-        Language::AssemblyScript => files!("examples/minimal-assemblyscript":
-            "README.md" "assembly/handler.ts" "gristmill.toml" "tests/handler.test.mjs"),
-        Language::Zig => files!("examples/minimal-zig": "README.md" "gristmill.toml" "handler.zig" "handler_test.zig"),
+        Language::Rust => template_files::MINIMAL_RUST,
+        Language::JavaScript => template_files::MINIMAL_JAVASCRIPT,
+        Language::TypeScript => template_files::MINIMAL_TYPESCRIPT,
+        Language::Python => template_files::MINIMAL_PYTHON,
+        Language::Go => template_files::MINIMAL_GO,
+        Language::C => template_files::MINIMAL_C,
+        Language::AssemblyScript => template_files::MINIMAL_ASSEMBLYSCRIPT,
+        Language::Zig => template_files::MINIMAL_ZIG,
     }
 }
-
-const RUST: Files = files!("examples/welcome-rust":
-    ".cargo/config.toml" ".gitignore" "Cargo.toml" "README.md" "gristmill.toml" "handler.toml" "src/lib.rs"
-    "src/tests.rs");
-
-const RUST_SDK: Files = files!("guest-sdk/rust":
-    "Cargo.toml" "README.md" "src/bindings.rs" "src/bindings/http.rs" "src/bindings/job_handler.rs" "src/bindings/self_test.rs"
-    "src/bindings/state.rs" "src/config.rs" "src/context.rs" "src/export.rs" "src/failure.rs" "src/host.rs"
-    "src/http.rs" "src/job.rs" "src/lib.rs" "src/log.rs" "src/outcome.rs" "src/payload.rs" "src/queue.rs" "src/state.rs" "src/testing/answer.rs" "src/testing/fake.rs"
-    "src/testing/host.rs" "src/testing/job.rs" "src/testing/mod.rs" "src/testing/run.rs");
-
-const JAVASCRIPT: Files = files!("examples/welcome-javascript":
-    ".gitignore" "README.md" "gristmill.toml" "handler.js" "handler.test.js" "handler.toml" "package.json");
-
-const TYPESCRIPT: Files = files!("examples/welcome-typescript":
-    ".gitignore" "README.md" "gristmill.toml" "handler.test.ts" "handler.toml" "handler.ts" "package.json"
-    "tsconfig.json");
-
-const JAVASCRIPT_SDK: Files = files!("guest-sdk/javascript":
-    "README.md" "build.js" "component.js" "host.js" "index.js" "native/host.js" "native/main.js" "native/start" "package.json"
-    "testing.js" "types/index.d.ts" "types/testing.d.ts" "web/clock.js" "web/clone.js" "web/crypto.js" "web/events.js" "web/fetch.js"
-    "web/globals.js" "web/loop.js" "web/quickjs.js" "web/starlingmonkey.js" "web/url.js");
-
-const PYTHON: Files = files!("examples/welcome-python":
-    ".gitignore" "README.md" "gristmill.toml" "handler.py" "handler.toml" "requirements.txt" "test_handler.py");
-
-const PYTHON_SDK: Files = files!("guest-sdk/python":
-    "README.md" "_build.py" "gristmill_guest/__init__.py" "gristmill_guest/_attempt.py"
-    "gristmill_guest/_component_host.py" "gristmill_guest/_context.py" "gristmill_guest/_failure.py"
-    "gristmill_guest/_host.py" "gristmill_guest/_http.py"
-    "gristmill_guest/_job.py" "gristmill_guest/_native_http.py" "gristmill_guest/_payload.py"
-    "gristmill_guest/_queue.py" "gristmill_guest/_sockets.py" "gristmill_guest/_state.py" "gristmill_guest/check.py"
-    "gristmill_guest/component.py" "gristmill_guest/job.wit" "gristmill_guest/native.py" "gristmill_guest/py.typed"
-    "gristmill_guest/testing.py" "pyproject.toml");
-
-const GO: Files = files!("examples/welcome-go":
-    ".gitignore" "README.md" "go.mod" "gristmill.toml" "handler.go" "handler.toml" "handler_test.go");
-
-const GO_SDK: Files = files!("guest-sdk/go":
-    "README.md" "attempt.go" "fake.go" "go.mod" "gristmill.go" "http.go" "log.go" "nethttp/nethttp.go" "queue.go"
-    "state.go" "wasm.go");
-
-const C: Files = files!("examples/welcome-c":
-    ".gitignore" "README.md" "gristmill.toml" "handler.c" "handler.toml" "handler_test.c");
-
-const C_SDK: Files = files!("guest-sdk/c":
-    "README.md" "gristmill.c" "gristmill.h" "gristmill_fake.h" "json.c" "json.h");
-
-const ASSEMBLYSCRIPT: Files = files!("examples/welcome-assemblyscript":
-    ".gitignore" "README.md" "asconfig.json" "assembly/handler.ts" "gristmill.toml" "handler.toml" "package.json"
-    "tests/handler.test.mjs");
-
-const ASSEMBLYSCRIPT_SDK: Files = files!("guest-sdk/assemblyscript":
-    "README.md" "glue.ts" "index.ts" "json.ts" "names.mjs" "package.json" "testing.mjs" "wire.ts");
-
-const ZIG: Files = files!("examples/welcome-zig":
-    ".gitignore" "README.md" "gristmill.toml" "handler.toml" "handler.zig" "handler_test.zig");
-
-const ZIG_SDK: Files = files!("guest-sdk/zig":
-    "README.md" "build.zig" "build.zig.zon" "fake.zig" "gristmill.zig" "wasm.zig");
 
 #[cfg(test)]
 mod tests {
@@ -242,7 +198,7 @@ mod tests {
     #[test]
     fn a_published_package_takes_the_place_of_its_copy() {
         for language in Language::value_variants().iter().copied() {
-            let files = of(example(language), language, "thumbnail", true);
+            let files = of(&[example(language)], language, "thumbnail", true).unwrap();
             let copied: Vec<_> = files.iter().filter(|(path, _)| is_package(path)).collect();
             let texts: String = files.iter().filter(|(path, _)| !is_sdk(path)).map(|(_, text)| text.as_str()).collect();
             assert!(!texts.contains("../guest-sdk"), "{language} names a folder of this repository");

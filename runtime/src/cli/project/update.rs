@@ -61,7 +61,7 @@ impl Differing {
             let problem = format!("`language = \"{}\"` in {}", file.language, project.join(FILE).display());
             Usage(format!("{problem} is none of those that `gristmill new` writes: there is no SDK to update"))
         })?;
-        let files = template::files(language, file.name()?.as_str());
+        let files = template::files(language, file.name()?.as_str())?;
         let mut package = files.iter().filter(|(path, _)| template::is_package(path)).peekable();
         let is_former = package.peek().is_some() && package.all(|(path, _)| !project.join(path).exists());
         let mut differing = Self { sdk: Vec::new(), settings: Vec::new(), is_former };
