@@ -52,7 +52,9 @@ build() {
             link="-Clinker=rust-lld -Clink-self-contained=yes -Clink-arg=--icf=all -Clink-arg=-O2 -Clink-arg=--pack-dyn-relocs=relr"
             ;;
     esac
-    CFLAGS="$c_maps" RUSTFLAGS="$maps --remap-path-prefix=$CARGO_TARGET_DIR=/target $link" \
+    # SQLite without what no store uses: searches in texts and in rooms, and code from files.
+    local sqlite="-USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_FTS3_PARENTHESIS -USQLITE_ENABLE_FTS5 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_LOAD_EXTENSION -DSQLITE_OMIT_LOAD_EXTENSION"
+    LIBSQLITE3_FLAGS="$sqlite" CFLAGS="$c_maps" RUSTFLAGS="$maps --remap-path-prefix=$CARGO_TARGET_DIR=/target $link" \
         cargo build --locked --quiet --profile dist --target "$target" -p gristmill
 }
 
