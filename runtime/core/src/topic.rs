@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::adapter::{Adapter, CodeMeaning, Program, Proxy};
 pub use crate::capability::{Capability, Demands, WrittenAs};
 pub use crate::fleet_limits::{FleetLimits, KeyLimits, OnDead, Rate, TenantFleetLimits};
@@ -78,7 +80,7 @@ pub struct DeadPolicy {
 }
 
 /// What one attempt may use. Every one is enforced by the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Wasm instructions, roughly; instantiation included.
     pub fuel: u64,

@@ -22,8 +22,8 @@ use gristmill_core::topic::{Capability, Topic};
 use gristmill_core::trace::TraceContext;
 use gristmill_metrics::Metrics;
 use gristmill_sandbox::{
-    Attempt, AttemptControl, Cancellation, CheckpointRequest, CheckpointSender, LogSink, LogTail, Report, RequestTrace,
-    StateReader, Version,
+    Attempt, AttemptControl, Cancellation, CheckpointRequest, CheckpointSender, LogSink, LogTail, Record, Report,
+    RequestTrace, StateReader, Version,
 };
 use gristmill_store::{Settlement, StateWrite, Store, before_start};
 
@@ -207,5 +207,6 @@ fn attempt(
         logs: LogSink::Trace,
         trace: None,
         requests: None,
+        record: Record::Off,
     }
 }
