@@ -182,7 +182,8 @@ fn job(topic: &Topic, body: &str, logs: LogSink) -> Attempt {
 /// What a job with this body comes to, with the lines that it logged.
 async fn ended(component: &Component, topic: &Topic, body: &str) -> (Outcome, String) {
     let lines = Arc::new(Mutex::new(Vec::new()));
-    let report = component.invoke(job(topic, body, LogSink::Collect(Arc::clone(&lines)))).await;
+    let mut report = component.invoke(job(topic, body, LogSink::Collect(Arc::clone(&lines)))).await;
+    cases::ends_again(component, topic, body.into(), report.recording.take()).await;
     let lines = lines.lock().iter().map(|line| format!("{} {:?}\n", line.message, line.fields)).collect();
     (report.outcome, lines)
 }

@@ -38,6 +38,7 @@ mod producers;
 mod pull;
 mod raw;
 mod reload;
+mod replay;
 mod reuse;
 mod schedules;
 mod shutdown;

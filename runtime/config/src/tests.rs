@@ -9,7 +9,7 @@ use super::ranges;
 use super::{Durability, LineFileSettings, Listen, Manifest, ManifestError, StoreAddress, UnknownTopics};
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::topic::{Adapter, Backoff, BackoffKind, CodeMeaning, Limits, Topic};
+use gristmill_core::topic::{Adapter, Backoff, BackoffKind, CodeMeaning, Limits, RecordPolicy, Topic};
 
 pub(super) fn parse(text: &str) -> Manifest {
     Manifest::parse(text, Path::new("/etc/gristmill/gristmill.toml")).unwrap_or_else(|error| panic!("{error}"))
@@ -157,6 +157,7 @@ fn every_key_of_a_topic_is_read() {
         raw-producers = true
         server-log = false
         park = false
+        record = "sample 0.5%"
         partitions = 1
         enqueue = ["a"]
         clock = true
@@ -193,6 +194,7 @@ fn every_key_of_a_topic_is_read() {
     assert_eq!(topic.retry.backoff, Backoff { kind: BackoffKind::Exponential, base, max, jitter: 0 });
     assert_eq!((topic.dead.keep, topic.dead.retention, topic.raw_producers), (2000, Duration::from_secs(86_400), true));
     assert!(!topic.server_log && !topic.park);
+    assert_eq!(topic.record, RecordPolicy::Sample(50));
     assert_eq!(topic.ended_retention, Duration::from_secs(120));
     assert_eq!((topic.result_retention, topic.ttl), (Duration::from_secs(604_800), Some(Duration::from_secs(3600))));
     assert_eq!(topic.grants.enqueue, Some(vec!["a".parse().unwrap()]));

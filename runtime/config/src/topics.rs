@@ -18,7 +18,7 @@ use super::schedules;
 use super::stores::{self, Placement};
 use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
 use gristmill_core::time::millis;
-use gristmill_core::topic::{Backoff, BackoffKind, Capability, EXTERNAL, FleetLimits, Topic};
+use gristmill_core::topic::{Backoff, BackoffKind, BadRecordPolicy, Capability, EXTERNAL, FleetLimits, Topic};
 use gristmill_core::units::DURATION;
 
 /// The topics of a manifest while they are read.
@@ -190,6 +190,7 @@ impl Topics {
         section.boolean("raw-producers", &mut topic.raw_producers);
         section.boolean("park", &mut topic.park);
         section.boolean("server-log", &mut topic.server_log);
+        record(section, topic);
         grants::switches(section, Arc::make_mut(&mut topic.grants));
         for key in ["enqueue", "predecessors"] {
             let Some(named) = grants::topics(section, key) else { continue };
@@ -294,6 +295,18 @@ fn backoff(section: &mut Section<'_>, backoff: &mut Backoff) {
         let title =
             format!("`base` of the backoff is longer than its `max`: {} and {}", show(backoff.base), show(backoff.max));
         problems.report(value.span(), title, "no wait is longer than `max`: raise it or lower `base`");
+    }
+}
+
+fn record(section: &mut Section<'_>, topic: &mut Topic) {
+    let Some(value) = section.value("record") else { return };
+    let Some(text) = section.string("record", value, "a text such as \"failures\"") else { return };
+    match text.parse() {
+        Ok(record) => topic.record = record,
+        Err(error) => {
+            let error: BadRecordPolicy = error;
+            section.problems().report(value.span(), format!("`record` of `{text}` is not known"), error.to_string());
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::capability::Capability;
 
 /// By which of its exports a topic calls its component.
@@ -36,7 +38,7 @@ pub struct Program {
 }
 
 /// What an exit code or a status says of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CodeMeaning {
     /// The job is done; what was written is its result.
     Ack,

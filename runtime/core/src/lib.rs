@@ -9,6 +9,7 @@ pub mod http_grant;
 pub mod job;
 pub mod json;
 pub mod outcome;
+mod record_policy;
 pub mod retry;
 pub mod schedule;
 pub mod time;

@@ -6,11 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::adapter::{Adapter, CodeMeaning, Program, Proxy};
 pub use crate::capability::{Capability, Demands, WrittenAs};
 pub use crate::fleet_limits::{FleetLimits, KeyLimits, OnDead, Rate, TenantFleetLimits};
 use crate::http_grant::HttpGrant;
 use crate::job::{Name, TopicId};
+pub use crate::record_policy::{BadRecordPolicy, RecordPolicy};
 use crate::schedule::Schedule;
 
 /// What a manifest says for a topic's handler if pull workers do its jobs; no component has this name.
@@ -62,6 +65,8 @@ pub struct Topic {
     pub park: bool,
     /// The runner's own log also has the log lines of the handler.
     pub server_log: bool,
+    /// Of which attempts the answers of the host are recorded.
+    pub record: RecordPolicy,
     /// What the handler may reach beyond its job.
     pub grants: Arc<Grants>,
     /// When the topic gets jobs without a producer, by name.
@@ -78,7 +83,7 @@ pub struct DeadPolicy {
 }
 
 /// What one attempt may use. Every one is enforced by the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Wasm instructions, roughly; instantiation included.
     pub fuel: u64,
@@ -254,6 +259,7 @@ impl Topic {
             raw_producers: false,
             park: true,
             server_log: true,
+            record: RecordPolicy::default(),
             grants: Arc::default(),
             schedules: Arc::default(),
         }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::decide::decide;
 use super::full::hold_to_limits;
 use super::record::{self, Run};
+use super::recordings::{self, Recorded};
 use super::settle::Finished;
 use super::slots::Slot;
 use super::stored::Stored;
@@ -112,7 +113,8 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     }
     // Closed only once every guest thread has ended.
     let log = log.map(|log| std::mem::take(&mut *log.lock()));
-    context.finished.send(Finished { claim, run, requests, outcome, settlement, log, slot }).ok();
+    let recording = report.recording.zip(topic).map(|(recording, topic)| Recorded::of(&claim, topic, recording));
+    context.finished.send(Finished { claim, run, requests, outcome, settlement, log, recording, slot }).ok();
 }
 
 async fn run(
@@ -207,5 +209,6 @@ fn attempt(
         logs: LogSink::Trace,
         trace: None,
         requests: None,
+        record: recordings::record(topic.record, claim),
     }
 }

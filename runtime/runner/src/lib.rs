@@ -43,6 +43,7 @@ mod ready_topics;
 mod reap;
 mod recent;
 mod record;
+mod recordings;
 mod run_queue;
 mod schedules;
 mod settle;

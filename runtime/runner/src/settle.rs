@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 
 use super::journal::{AttemptLine, Journal};
 use super::record::{AttemptRecord, Observer, Run};
+use super::recordings::{Recorded, RecordingSender};
 use super::slots::Slot;
 use super::start::Context;
 use super::store_retry::StoreRetry;
@@ -30,6 +31,8 @@ pub(super) struct Finished {
     pub(super) settlement: Settlement,
     /// The end of the guest's log, if logs are kept.
     pub(super) log: Option<LogTail>,
+    /// What the host answered, if that is kept.
+    pub(super) recording: Option<Recorded>,
     /// Delivery until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
     /// concurrency of one does its jobs strictly one after the other.
     pub(super) slot: Slot,
@@ -42,6 +45,7 @@ pub(super) struct Settler {
     pub(super) observer: Option<Observer>,
     pub(super) journal: Option<Journal>,
     pub(super) traces: Option<Traces>,
+    pub(super) recordings: RecordingSender,
 }
 
 impl Settler {
@@ -86,14 +90,14 @@ impl Settler {
         while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
             let (settlements, others): (Vec<_>, Vec<_>) = batch
                 .drain(..)
-                .map(|Finished { claim, run, requests, outcome, settlement, log, slot }| {
-                    (settlement, (claim, run, requests, outcome, log, slot))
+                .map(|Finished { claim, run, requests, outcome, settlement, log, recording, slot }| {
+                    (settlement, (claim, run, requests, outcome, log, recording, slot))
                 })
                 .unzip();
             let answers = self.ask(&settlements).await;
             self.context.in_flight.put_down(&settlements);
             let (mut records, mut logs) = (Vec::new(), Vec::new());
-            for (((claim, run, requests, outcome, log, slot), settlement), settled) in
+            for (((claim, run, requests, outcome, log, recording, slot), settlement), settled) in
                 others.into_iter().zip(settlements).zip(answers)
             {
                 let verdict = settlement.verdict;
@@ -101,6 +105,9 @@ impl Settler {
                 slot.meter().attempt(&record.measured());
                 self.context.bill.add(&record.claim.lease.topic, record.day(), record.cost());
                 self.note(&record, requests.as_ref());
+                if let Some(recording) = recording.filter(|_| settled == Some(Settled::Done)) {
+                    self.recordings.send(recording);
+                }
                 if self.journal.is_some() || self.context.recent.is_some() {
                     records.push(record);
                     logs.push(log);

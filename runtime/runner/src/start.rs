@@ -20,6 +20,7 @@ use super::precise_timer::PreciseTimer;
 use super::reap::Reaper;
 use super::recent::RecentAttempts;
 use super::record::Observer;
+use super::recordings::RecordingSender;
 use super::settle::Settler;
 use super::slots::Slots;
 use super::store_retry::StoreRetry;
@@ -179,7 +180,15 @@ impl Runner {
         let (checkpoints, to_save) = mpsc::channel(SIGNALS);
         let (states, to_read) = mpsc::channel(SIGNALS);
         let mut settling = Tasks::default();
-        let settler = Settler { context: context.clone(), observer, journal: journal.clone(), traces: traces.clone() };
+        let (recordings, keep_recordings) = RecordingSender::new(Arc::clone(&context.store));
+        settling.spawn("recordings", keep_recordings);
+        let settler = Settler {
+            context: context.clone(),
+            observer,
+            journal: journal.clone(),
+            traces: traces.clone(),
+            recordings,
+        };
         settling.spawn("settle", settler.run(to_settle));
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
         let stored = Arc::<Stored>::default();

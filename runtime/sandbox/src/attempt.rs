@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::keyed_state::StateReader;
 use super::log_tail::LogTail;
+use super::recording::{Record, Recording};
 use super::request_trace::RequestTrace;
 use gristmill_core::admission::Targets;
 use gristmill_core::job::{Job, JobSpec, Lease, NewJob, Progress};
@@ -77,6 +78,8 @@ pub struct Attempt {
     pub trace: Option<TraceContext>,
     /// Where its requests are written down, if attempts are traced.
     pub requests: Option<RequestTrace>,
+    /// Whether the answers of the host are recorded.
+    pub record: Record,
 }
 
 impl Attempt {
@@ -100,6 +103,7 @@ impl Attempt {
             logs: LogSink::Trace,
             trace: None,
             requests: None,
+            record: Record::Off,
         }
     }
 
@@ -313,6 +317,8 @@ pub struct Report {
     pub duration: Duration,
     /// Log lines dropped for the log limit.
     pub log_lines_dropped: u64,
+    /// What the host answered, if that is kept.
+    pub recording: Option<Box<Recording>>,
 }
 
 impl Report {
@@ -329,6 +335,7 @@ impl Report {
             log_bytes: 0,
             duration: Duration::ZERO,
             log_lines_dropped: 0,
+            recording: None,
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) struct WasiHttpState {
     context: WasiHttpCtx,
     hooks: Hooks,
     on_their_way: Option<Arc<Semaphore>>,
+    is_used: bool,
 }
 
 #[derive(Debug)]
@@ -30,11 +31,16 @@ impl Default for WasiHttpState {
     fn default() -> Self {
         let mut context = WasiHttpCtx::new();
         context.set_field_size_limit(HEADERS_BYTES_MAX);
-        Self { context, hooks: Hooks, on_their_way: None }
+        Self { context, hooks: Hooks, on_their_way: None, is_used: false }
     }
 }
 
 impl WasiHttpState {
+    /// Whether the guest has called any function of it, so that streams may wait for others.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used
+    }
+
     /// A permit for each request of the attempt that may be on its way: the host has the bodies of these in its memory.
     pub(super) fn on_their_way(&mut self) -> Arc<Semaphore> {
         Arc::clone(self.on_their_way.get_or_insert_with(|| Arc::new(Semaphore::new(ON_THEIR_WAY_MAX))))
@@ -46,6 +52,7 @@ impl WasiHttpView for State {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         self.charge(0).ok();
         self.note_handles();
+        self.wasi_http.is_used = true;
         let Self { wasi_http: WasiHttpState { context, hooks, .. }, resources, .. } = self;
         WasiHttpCtxView { hooks, table: resources, ctx: context }
     }

@@ -5,6 +5,7 @@ use std::mem;
 use tracing::Level;
 
 use super::attempt::{Attempt, LogLine, LogSink, Version, store_time};
+use super::recording::boundary::Boundary;
 use gristmill_core::topic::Limits;
 use gristmill_core::trace::TraceId;
 
@@ -39,6 +40,8 @@ pub struct GuestLog {
     last_words: String,
     stdout: PartialLine,
     stderr: PartialLine,
+    /// What the guest has asked the host.
+    pub(super) boundary: Boundary,
 }
 
 /// A guest's standard streams.
@@ -84,6 +87,8 @@ impl GuestLog {
             last_words: String::new(),
             stdout: PartialLine::new(),
             stderr: PartialLine::new(),
+            // A handler that is no component cannot be replayed.
+            boundary: version.map(|_| Boundary::of(&attempt.record)).unwrap_or_default(),
         }
     }
 
@@ -118,6 +123,7 @@ impl GuestLog {
             Some(left) if line.fields.len() <= FIELDS_MAX => {
                 self.bytes_left = left;
                 if bytes > 0 {
+                    self.boundary.note_line(&line);
                     self.forward(line);
                 }
             }

@@ -23,6 +23,7 @@ use super::engine::FUEL_PER_YIELD;
 use super::idle::IdleItems;
 use super::invoke::{limit_calls, refuse, report};
 use super::meter;
+use super::recording::Record;
 use super::state::State;
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
@@ -148,13 +149,16 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub(super) fn begin(code: &'a Code, attempt: &'a Attempt) -> Self {
-        let deadline = attempt.now().plus(attempt.limits.timeout);
+        let deadline = match &attempt.record {
+            Record::Replay(recording) => recording.deadline(),
+            _ => attempt.now().plus(attempt.limits.timeout),
+        };
         let time = AttemptTime::start(&attempt.cancellation.control, attempt.limits.timeout);
         Self { code, attempt, started: Instant::now(), time, deadline }
     }
 
     pub(super) fn fresh(&self) -> GuestInstance {
-        GuestInstance { store: self.code.store(self.attempt, self.started), entry: None, jobs: 0 }
+        GuestInstance { store: self.code.store(self.attempt, self.started, self.deadline), entry: None, jobs: 0 }
     }
 
     pub(super) fn time(&self) -> &AttemptTime<'a> {
@@ -184,7 +188,7 @@ pub(super) struct GuestInstance {
 impl GuestInstance {
     /// Makes it ready for another attempt.
     pub(super) fn renew(&mut self, run: &Run<'_>) -> Result<(), Stopped> {
-        self.store.data_mut().renew(run.attempt, run.code.version, run.started);
+        self.store.data_mut().renew(run.attempt, run.code.version, run.started, run.deadline);
         limit_calls(&mut self.store, &run.attempt.limits, &run.attempt.grants);
         meter::set_fuel(&mut self.store, run.attempt.limits.fuel, FUEL_PER_YIELD).map_err(Stopped::Starting)
     }
@@ -198,10 +202,17 @@ impl GuestInstance {
     }
 
     pub(super) fn report(&mut self, run: &Run<'_>, ended: Result<Outcome, Stopped>) -> Report {
-        report(&mut self.store, run.started, |state| match ended {
+        let mut report = report(&mut self.store, run.started, |state| match ended {
             Ok(outcome) => outcome.within(state.limits.output_bytes),
             Err(stopped) => classify::stopped(&stopped, state, run.code.lines.as_ref()),
-        })
+        });
+        let mut guest_log = self.store.data().guest_log();
+        if self.jobs > 1 {
+            guest_log.boundary.note_gap("an earlier job had used its instance (`reuse`)");
+        }
+        report.recording = guest_log.boundary.finish(run.attempt, run.code.version, run.deadline, &report);
+        drop(guest_log);
+        report
     }
 
     async fn call(&mut self, run: &Run<'_>) -> Result<Outcome, Stopped> {
@@ -258,6 +269,11 @@ fn added(first: &Report, second: Report) -> Report {
         host_calls: first.host_calls.saturating_add(second.host_calls),
         log_bytes: first.log_bytes.saturating_add(second.log_bytes),
         log_lines_dropped: first.log_lines_dropped.saturating_add(second.log_lines_dropped),
+        recording: second.recording.map(|mut recording| {
+            recording.incomplete =
+                Some("it ran twice, first in an instance that an earlier job had used (`reuse`)".to_owned());
+            recording
+        }),
         ..second
     }
 }

@@ -12,15 +12,16 @@ use super::engine::FUEL_PER_YIELD;
 use super::meter;
 use super::state::State;
 use gristmill_core::outcome::{LimitName, Outcome};
+use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Grants, Limits};
 
 /// Handles to resources that a guest may hold.
 const HANDLES_MAX: usize = 1_000;
 
 impl Code {
-    /// For an attempt that started at this time.
-    pub(super) fn store(&self, attempt: &Attempt, started: Instant) -> Store<State> {
-        let mut store = Store::new(self.pre.engine(), State::new(attempt, self.version, started));
+    /// For an attempt that started at this time, and whose time is over at `deadline`, by the store's clock.
+    pub(super) fn store(&self, attempt: &Attempt, started: Instant, deadline: Timestamp) -> Store<State> {
+        let mut store = Store::new(self.pre.engine(), State::new(attempt, self.version, started, deadline));
         store.limiter(|state| &mut state.memory);
         if self.is_composed {
             store.call_hook_async(meter::CopyingHook);
@@ -96,6 +97,7 @@ pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnO
         log_bytes,
         duration: started.elapsed(),
         log_lines_dropped,
+        recording: None,
     }
 }
 

@@ -6,6 +6,7 @@
 //! [`InstancePool::invoke`] is the way of a topic that keeps instances for later jobs.
 
 mod adapters;
+mod ask;
 mod attempt;
 mod attempt_time;
 mod bindings;
@@ -44,6 +45,7 @@ pub mod parts;
 mod private_folder;
 mod producers;
 mod program_streams;
+mod recording;
 mod request_trace;
 mod sandbox;
 mod self_test;
@@ -70,6 +72,10 @@ pub use keyed_state::{KeyedState, StateError, StateReader, StateRequest};
 pub use log_tail::LogTail;
 pub use private_folder::{FolderLimits, PrivateFolder};
 pub use producers::Producers;
+pub use recording::{
+    BadRecording, Divergence, RECORDING_BYTES_MAX, Record, RecordedEnd, RecordedLine, Recording, RecordingHead,
+    ReplayInput, ReplayRefused, ReplayVerdict, Replayed,
+};
 pub use request_trace::{RequestTrace, SentRequest, SentRequests};
 pub use sandbox::{Prepared, Sandbox};
 pub use self_test::Started;

@@ -151,6 +151,9 @@ fn settle(mut store: StoreContextMut<'_, State>) -> wasmtime::Result<()> {
     state.meter.yielding = false;
     state.check_calls()?;
     state.host_memory.check()?;
+    if state.is_recorded {
+        state.guest_log().boundary.check()?;
+    }
     state.check_deadline(now)?;
     set_fuel(store, after, slice)?;
     if left < owed { Err(Trap::OutOfFuel.into()) } else { Ok(()) }

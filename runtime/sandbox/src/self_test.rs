@@ -91,7 +91,7 @@ impl Component {
 
     async fn start_here(&self, limits: &Limits) -> Result<Started, Outcome> {
         let code = self.code().await?;
-        let mut store = code.store(&attempt(limits)?, Instant::now());
+        let mut store = store(&code, limits)?;
         let control = AttemptControl::default();
         let time = AttemptTime::start(&control, limits.timeout);
         let start = async { code.start(&mut store).await.map_err(Stopped::Starting) };
@@ -103,7 +103,7 @@ impl Component {
     async fn check_here(&self, limits: &Limits) -> Result<Result<(), String>, Outcome> {
         let code = self.code().await?;
         let Some(check) = &code.self_test else { return Ok(Ok(())) };
-        let mut store = code.store(&attempt(limits)?, Instant::now());
+        let mut store = store(&code, limits)?;
         let control = AttemptControl::default();
         let time = AttemptTime::start(&control, limits.timeout);
         let answer = within(&time, code.call::<(), (Result<(), String>,)>(&mut store, check, ())).await;
@@ -133,6 +133,11 @@ async fn apart<T: Send + 'static>(trial: impl Future<Output = T> + Send + 'stati
     };
     let ended = spawn_blocking(run).await.unwrap_or_else(|error| Err(error.to_string()));
     ended.map_err(|problem| format!("the component could not be run: {problem}"))
+}
+
+fn store(code: &Code, limits: &Limits) -> Result<Store<State>, Outcome> {
+    let attempt = attempt(limits)?;
+    Ok(code.store(&attempt, Instant::now(), attempt.now().plus(limits.timeout)))
 }
 
 /// An attempt at a job that does not exist.

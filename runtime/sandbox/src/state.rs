@@ -17,6 +17,7 @@ use super::keyed_state::KeyedState;
 use super::limiter::MemoryLimiter;
 use super::meter::Meter;
 use super::program_streams::ProgramStreams;
+use super::recording::Record;
 use super::request_trace::RequestTrace;
 use gristmill_core::admission::{FollowUps, Targets};
 use gristmill_core::job::{Job, TopicId};
@@ -46,6 +47,8 @@ pub(super) struct State {
     pub(super) follow_ups: FollowUps,
     /// Shared with the guest's standard output and error, which live inside `wasi`.
     pub(super) guest_log: Arc<Mutex<GuestLog>>,
+    /// Its questions are recorded, or answered from a recording: see `recording::boundary`.
+    pub(super) is_recorded: bool,
     /// Requests over HTTP that were made.
     pub(super) http_requests: u32,
     /// Where they are written down, if the attempt is traced.
@@ -60,8 +63,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Of an attempt that started at this time.
-    pub(super) fn new(attempt: &Attempt, version: Version, started: Instant) -> Self {
+    /// Of an attempt that started at this time, and whose time is over at `deadline`, by the store's clock.
+    pub(super) fn new(attempt: &Attempt, version: Version, started: Instant, deadline: Timestamp) -> Self {
         let mut resources = ResourceTable::new();
         resources.set_max_capacity(RESOURCES_MAX);
         let guest_log = Arc::new(Mutex::new(GuestLog::new(attempt, Some(version))));
@@ -78,8 +81,9 @@ impl State {
             memory: MemoryLimiter::new(attempt.limits.memory_bytes),
             host_memory: HostMemory::default(),
             follow_ups: FollowUps::default(),
-            program: ProgramStreams::of(attempt, &guest_log),
+            program: ProgramStreams::of(attempt, &guest_log, deadline),
             guest_log,
+            is_recorded: !matches!(attempt.record, Record::Off),
             http_requests: 0,
             requests: attempt.requests.clone(),
             wasi_http: WasiHttpState::default(),
@@ -91,8 +95,8 @@ impl State {
 
     /// Makes the state of a used instance another attempt's. The guest goes on with what it holds: its memories, and its
     /// handles to streams and clocks. Whatever is not named here is as in [`State::new`].
-    pub(super) fn renew(&mut self, attempt: &Attempt, version: Version, started: Instant) {
-        let used = mem::replace(self, Self::new(attempt, version, started));
+    pub(super) fn renew(&mut self, attempt: &Attempt, version: Version, started: Instant, deadline: Timestamp) {
+        let used = mem::replace(self, Self::new(attempt, version, started, deadline));
         // The streams lead to the old guest_log's place: the new content moves in there.
         mem::swap(&mut *self.guest_log(), &mut *used.guest_log());
         self.guest_log = used.guest_log;
@@ -163,7 +167,7 @@ mod tests {
         Arc::make_mut(&mut next.grants).config.insert("a".into(), "new".into());
         next.clock_offset_ms = 7;
         next.limits.host_calls = 1;
-        state.renew(&next, version, Instant::now());
+        state.renew(&next, version, Instant::now(), next.now());
 
         assert!(state.charge(0).is_ok() && state.charge(0).is_err());
         state.log(line("to the new attempt"));
@@ -181,6 +185,7 @@ mod tests {
             host_memory,
             follow_ups,
             guest_log: renewed,
+            is_recorded,
             http_requests,
             requests,
             wasi_http: _,
@@ -194,7 +199,7 @@ mod tests {
         assert!(Arc::ptr_eq(&grants, &next.grants) && Arc::ptr_eq(&targets, &next.targets));
         assert!(!cancellation.is_cancelled() && checkpoints.is_none() && keyed.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
-        assert_eq!(host_memory.peak(), 0);
+        assert_eq!((host_memory.peak(), is_recorded), (0, false));
         assert_eq!((follow_ups.is_empty(), http_requests, requests.is_none()), (true, 0, true));
         assert!(Arc::ptr_eq(&renewed, &guest_log), "the guest's streams lead there");
         assert_eq!(lines.lock().len(), 1);
@@ -209,7 +214,7 @@ mod tests {
         let mut first = attempt("first");
         (first.limits.log_bytes, first.limits.host_calls, first.limits.memory_bytes) = (0, 0, 10);
         first.cancellation.control.cancel();
-        let mut state = State::new(&first, version, Instant::now());
+        let mut state = State::new(&first, version, Instant::now(), first.now());
         state.log(line("dropped"));
         assert!(state.charge(0).is_err() && state.cancellation.is_cancelled());
         assert!(state.memory.memory_growing(0, 10, None).unwrap());

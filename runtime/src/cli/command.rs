@@ -15,7 +15,8 @@ use super::global::Global;
 use super::top;
 use super::{
     attempts, bill, bulk, check, complete, copy, dead, dev, find, fsck, health, invoke, job, logging, manual, pause,
-    project, push, run, schedule, screen, state, stats, tenant, token, topics, unique, usage, verify, version, workers,
+    project, push, replay, run, schedule, screen, state, stats, tenant, token, topics, unique, usage, verify, version,
+    workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_metrics::as_actor;
@@ -70,6 +71,7 @@ enum Command {
     Tenant(tenant::Args),
     Token(token::Args),
     Invoke(invoke::Args),
+    Replay(replay::Args),
     Health(health::Args),
     Verify(verify::Args),
     Version(version::Args),
@@ -175,6 +177,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Tenant(args) => tenant::run(global, args).await,
         Command::Token(args) => token::run(global, args).await,
         Command::Invoke(args) => invoke::run(global, args).await,
+        Command::Replay(args) => replay::run(global, args).await,
         Command::Health(args) => health::run(global, args).await,
         Command::Verify(args) => verify::run(global, args),
         Command::Version(args) => version::run(global, args),

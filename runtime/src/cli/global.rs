@@ -140,6 +140,15 @@ impl Global {
         self.manifest_with(Manifest::load)
     }
 
+    /// The manifest of this folder, also where a server is named, with the secrets of its topics if all of them are here.
+    pub(super) fn manifest_here(&self) -> anyhow::Result<Manifest> {
+        let path = self.manifest.clone().unwrap_or_else(|| DEFAULT_MANIFEST.into());
+        if !path.exists() {
+            return Ok(Manifest::default_at(Path::new("")));
+        }
+        Ok(Manifest::load(&path).or_else(|_| Manifest::load_without_secrets(&path))?)
+    }
+
     /// The manifest without secrets, for commands that run no handlers.
     pub(super) fn manifest_without_secrets(&self) -> anyhow::Result<Manifest> {
         self.manifest_with(Manifest::load_without_secrets)

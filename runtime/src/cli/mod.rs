@@ -33,6 +33,7 @@ mod purge;
 mod push;
 mod push_from;
 mod push_lines;
+mod replay;
 mod run;
 mod sandbox;
 mod schedule;

@@ -15,7 +15,7 @@ use super::error::StoreError;
 use super::fsck::Fsck;
 use super::identity::Identity;
 use super::inspect::{Inspect, Query};
-use super::kept::{Results, Uniques};
+use super::kept::{Recordings, Results, Uniques};
 use super::operations::operations;
 use super::schedules::{ManifestSchedules, Schedules};
 use super::settlement::Settlement;
@@ -315,6 +315,7 @@ pub trait Store:
     + ManifestSchedules
     + BillEntries
     + Results
+    + Recordings
     + Sweep
     + Usage
     + Fsck
@@ -334,6 +335,8 @@ impl<
         + ManifestSchedules
         + BillEntries
         + Results
+        + Recordings
+        + Recordings
         + Sweep
         + Usage
         + Fsck

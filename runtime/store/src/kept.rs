@@ -1,4 +1,6 @@
-//! What is kept for a time of jobs that are over: their results, and the unique values that they hold.
+//! What is kept for a time beside jobs: results of those that are over, recordings of attempts, and the unique values that jobs hold.
+
+use std::time::Duration;
 
 use super::error::StoreError;
 use super::inspect::JobView;
@@ -17,6 +19,33 @@ operations! {
         /// Forgets the results that are kept of jobs. Returns for each whether there was one.
         async fn forget_results(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<bool>, StoreError>
             [ask tenant: any_of_each];
+    }
+}
+
+/// Recordings of one topic, in bytes: the oldest go when there are more.
+pub const RECORDINGS_BYTES: u64 = 16 << 20;
+
+operations! {
+    parts:
+    /// Recordings of attempts: what the host answered them. They are opaque bytes here.
+    pub trait Recordings {
+        /// Keeps the recording of an attempt at a job for this time, in place of one of an earlier attempt. Where the topic then has more than
+        /// [`RECORDINGS_BYTES`], those go first whose time is over first. The store does not look whether it has the job.
+        async fn keep_recording(
+            &self,
+            topic: &TopicId,
+            job: &JobId,
+            recording: &[u8],
+            keep: Duration,
+        ) -> Result<(), StoreError> [current topic];
+
+        /// The recording of the latest attempt at a job of the topic that was recorded; `None` if none is kept.
+        async fn recording(&self, topic: &TopicId, job: &JobId) -> Result<Option<Vec<u8>>, StoreError>
+            [ask topic: first];
+
+        /// Forgets the recordings of jobs. [`DeadJobs::delete_dead`](crate::DeadJobs::delete_dead) does so, too.
+        async fn forget_recordings(&self, topic: &TopicId, jobs: &[JobId]) -> Result<(), StoreError>
+            [ask topic: done];
     }
 }
 

@@ -9,7 +9,9 @@ use base64::prelude::BASE64_STANDARD;
 use gristmill::admission::{Rules, TenantRules};
 use gristmill::job::{Due, Job, JobSpec, Name, NewJob, Payload, Priority};
 use gristmill::outcome::Outcome;
-use gristmill::sandbox::{Attempt, Cancellation, Component, LogLine, LogSink, Report};
+use gristmill::sandbox::{
+    Attempt, Cancellation, Component, LogLine, LogSink, Record, Recording, ReplayInput, ReplayVerdict, Report,
+};
 use gristmill::time::Timestamp;
 use gristmill::topic::{Limits, Topic};
 use parking_lot::Mutex;
@@ -75,8 +77,11 @@ impl Case {
     pub(super) async fn hold(&self, component: &Component, topic: &Topic) {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let began = Timestamp::now();
-        let report = component.invoke(self.attempt(topic, LogSink::Collect(Arc::clone(&lines)))).await;
+        let attempt = self.attempt(topic, LogSink::Collect(Arc::clone(&lines)));
+        let body = attempt.job.spec.body.data.clone();
+        let mut report = component.invoke(attempt).await;
         let ended = Timestamp::now();
+        ends_again(component, topic, body, report.recording.take()).await;
         let lines = std::mem::take(&mut *lines.lock());
         let mut seen = seen(&report, &lines);
         // The wait begins somewhere within the attempt.
@@ -108,6 +113,16 @@ impl Case {
     }
 }
 
+/// Holds a replay of an attempt to the same end.
+pub(super) async fn ends_again(component: &Component, topic: &Topic, body: Vec<u8>, recording: Option<Box<Recording>>) {
+    let recording = Arc::new(*recording.expect("every attempt is recorded"));
+    let (secrets, env) = (topic.grants.secrets.clone(), topic.grants.env.clone());
+    let input = ReplayInput { body, secrets, env, logs: LogSink::Collect(Arc::default()) };
+    let replayed = component.replay(&recording, input).await.unwrap();
+    let calls: Vec<_> = recording.calls().collect();
+    assert_eq!(replayed.verdict, ReplayVerdict::Same, "{:?}: {calls:?}", replayed.report);
+}
+
 /// The first attempt at a job of this topic.
 pub(super) fn attempt(topic: &Topic, spec: JobSpec, logs: LogSink) -> Attempt {
     let rule = Rules::of(topic, TenantRules::ANY);
@@ -127,6 +142,7 @@ pub(super) fn attempt(topic: &Topic, spec: JobSpec, logs: LogSink) -> Attempt {
         logs,
         trace: None,
         requests: None,
+        record: Record::All,
     }
 }
 

@@ -6,14 +6,16 @@ use super::super::state::State;
 impl Host for State {
     fn get(&mut self, name: String) -> wasmtime::Result<Option<String>> {
         self.charge(name.len())?;
-        let value = self.grants.config.get(&name).cloned();
+        let asked = self.question("config.get", &name, &name);
+        let value = self.ask(&asked, |state| Ok(state.grants.config.get(&name).cloned()))?;
         self.charge_bytes(value.as_ref().map_or(0, String::len));
         Ok(value)
     }
 
     fn secret(&mut self, name: String) -> wasmtime::Result<Option<Vec<u8>>> {
         self.charge(name.len())?;
-        let value = self.grants.secrets.get(&name).cloned();
+        let asked = self.question("config.secret", &name, &name);
+        let value = self.ask_sealed(&asked, |state| Ok(state.grants.secrets.get(&name).cloned()))?;
         self.charge_bytes(value.as_ref().map_or(0, Vec::len));
         Ok(value)
     }

@@ -1,5 +1,6 @@
 //! `context`: what the attempt may still use, and what it wants to remember.
 
+use serde_bytes::Bytes;
 use tracing::Level;
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
@@ -16,21 +17,37 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     let mut context = linker.instance("gristmill:job/context@0.1.0")?;
     context.func_wrap("fuel-remaining", |mut store: StoreContextMut<'_, State>, (): ()| {
         store.data_mut().charge(0)?;
-        Ok((store.get_fuel()?,))
+        let left = store.get_fuel()?;
+        let asked = store.data().question("context.fuel-remaining", "", &());
+        Ok((store.data_mut().ask(&asked, |_| Ok(left))?,))
     })?;
     context.func_wrap("now", |mut store: StoreContextMut<'_, State>, (): ()| {
         store.data_mut().charge(0)?;
-        Ok((store.data().now().as_millis(),))
+        let asked = store.data().question("context.now", "", &());
+        Ok((store.data_mut().ask(&asked, |state| Ok(state.now().as_millis()))?,))
     })?;
     context.func_wrap("is-cancelled", |mut store: StoreContextMut<'_, State>, (): ()| {
         store.data_mut().charge(0)?;
-        Ok((store.data().cancellation.is_cancelled(),))
+        let asked = store.data().question("context.is-cancelled", "", &());
+        Ok((store.data_mut().ask(&asked, |state| Ok(state.cancellation.is_cancelled()))?,))
     })?;
     context.func_wrap_async("checkpoint", |mut store: StoreContextMut<'_, State>, (state,): (Vec<u8>,)| {
         Box::new(async move {
             store.data_mut().charge(state.len())?;
-            let State { limits, checkpoints, .. } = store.data_mut();
-            Ok((checkpoint(state, limits.checkpoint_bytes, checkpoints.as_ref()).await,))
+            let limit = store.data().limits.checkpoint_bytes;
+            if state.len() as u64 > limit {
+                return Ok((Err(CheckpointError::TooLarge(limit)),));
+            }
+            let asked = store.data().question("context.checkpoint", "", &Bytes::new(&state));
+            let saved = match store.data_mut().told::<Result<(), String>>(&asked)? {
+                Some(saved) => saved,
+                None => {
+                    let saved = checkpoint(state, store.data().checkpoints.as_ref()).await;
+                    store.data_mut().keep(&asked, &saved);
+                    saved
+                }
+            };
+            Ok((saved.map_err(CheckpointError::Unavailable),))
         })
     })?;
     context.func_wrap("progress", |mut store: StoreContextMut<'_, State>, progress: (u32, Option<String>)| {
@@ -44,12 +61,9 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 }
 
 /// Waits until the state is durable, or is known not to be.
-async fn checkpoint(state: Vec<u8>, limit: u64, sender: Option<&CheckpointSender>) -> Result<(), CheckpointError> {
-    if state.len() as u64 > limit {
-        return Err(CheckpointError::TooLarge(limit));
-    }
-    let sender = sender.ok_or_else(|| CheckpointError::Unavailable("nothing keeps checkpoints here".to_owned()))?;
-    sender.save(state).await.map_err(CheckpointError::Unavailable)
+async fn checkpoint(state: Vec<u8>, sender: Option<&CheckpointSender>) -> Result<(), String> {
+    let sender = sender.ok_or_else(|| "nothing keeps checkpoints here".to_owned())?;
+    sender.save(state).await
 }
 
 fn progress_line((basis_points, note): (u32, Option<String>)) -> LogLine {

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_bytes::Bytes;
+use url::Url;
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
 use super::super::bindings::http::{HttpError, Request, Response};
-use super::super::outbound::Outbound;
+use super::super::outbound::{Outbound, Sent};
+use super::super::recording::answers::{Answered, Fault, answered, response};
 use super::super::state::State;
 use gristmill_core::http_grant::HttpGrant;
 
@@ -22,18 +25,45 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>, outbound: &Outbound) -> 
             let headers = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
             let body = request.body.as_ref().map_or(0, Vec::len);
             store.data_mut().charge(request.url.len() + headers + body)?;
-            let answer = send(store.data_mut(), &outbound, request).await;
+            let answer = send(store.data_mut(), &outbound, request).await?;
             store.data_mut().charge_bytes(answer.as_ref().map_or(0, |response| response.body.len()));
             Ok((answer,))
         })
     })
 }
 
-async fn send(state: &mut State, outbound: &Outbound, request: Request) -> Result<Response, HttpError> {
-    let (grant, left) = allowance(state)?;
-    let sent = outbound.send(&state.topic, &grant, request, left, state.requests.clone()).await;
+/// The answer, and how many requests it took, redirects included.
+type Told = (Result<Answered, Fault>, u32);
+
+async fn send(
+    state: &mut State,
+    outbound: &Outbound,
+    request: Request,
+) -> wasmtime::Result<Result<Response, HttpError>> {
+    let about = about(&request.method, &request.url);
+    let Request { method, url, headers, body, timeout, redirects } = &request;
+    let question = (method, url, headers, body.as_ref().map(|body| Bytes::new(body)), timeout, redirects);
+    let asked = state.question("http.send", &about, &question);
+    if let Some((answer, requests)) = state.told::<Told>(&asked)? {
+        state.http_requests += requests;
+        return Ok(answer.map(response).map_err(HttpError::from));
+    }
+    let sent = match allowance(state) {
+        Ok((grant, left)) => outbound.send(&state.topic, &grant, request, left, state.requests.clone()).await,
+        Err(error) => Sent { answer: Err(error), requests: 0 },
+    };
     state.http_requests += sent.requests;
-    sent.answer
+    if state.is_recorded {
+        let told: Told = (sent.answer.as_ref().map(answered).map_err(Fault::from), sent.requests);
+        state.keep(&asked, &told);
+    }
+    Ok(sent.answer)
+}
+
+/// What a person may read of a request: method and origin. Paths and queries carry secrets.
+pub(super) fn about(method: &str, url: &str) -> String {
+    let origin = Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
+    format!("{method} {origin}")
 }
 
 /// What the topic may reach, and how many requests the attempt may still send: at least one.

@@ -19,7 +19,9 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     log.func_wrap("emit", emit)?;
     log.func_wrap("enabled", |mut store: StoreContextMut<'_, State>, (level,): (Level,)| {
         store.data_mut().charge(0)?;
-        Ok((store.data().guest_log().keeps(level.into()),))
+        let level: tracing::Level = level.into();
+        let asked = store.data().question("log.enabled", level.as_str(), &level.as_str());
+        Ok((store.data_mut().ask(&asked, |state| Ok(state.guest_log().keeps(level)))?,))
     })
 }
 

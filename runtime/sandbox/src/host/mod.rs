@@ -7,8 +7,10 @@ mod key_value;
 mod log;
 mod program;
 mod queue;
+mod recorded;
 mod standard;
 mod state;
+mod taped_body;
 mod wasi_http;
 
 use wasmtime::component::{HasSelf, Linker};
@@ -51,6 +53,7 @@ pub(super) fn linker(engine: &Engine, outbound: &Outbound) -> wasmtime::Result<L
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     charge_for_environment(&mut linker)?;
     wasi_http::add_to_linker(&mut linker, outbound)?;
+    recorded::add_to_linker(&mut linker)?;
     Ok(linker)
 }
 
@@ -59,7 +62,9 @@ fn charge_for_environment(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut environment = linker.instance(ENVIRONMENT)?;
     environment.func_wrap("get-environment", |mut store: StoreContextMut<'_, State>, (): ()| {
-        let variables = WasiCliView::cli(store.data_mut()).get_environment()?;
+        let environment = |state: &mut State| WasiCliView::cli(state).get_environment();
+        let asked = store.data().question("environment", "", &());
+        let variables = store.data_mut().ask_sealed(&asked, environment)?;
         store.data_mut().charge_bytes(variables.iter().map(|(name, value)| name.len() + value.len()).sum());
         Ok((variables,))
     })?;

@@ -20,13 +20,16 @@ type Texts = (Vec<u8>, u64);
 fn size(mut store: StoreContextMut<'_, State>, of: fn(&State) -> Texts) -> wasmtime::Result<(u64,)> {
     let (bytes, count) = of(store.data());
     store.data_mut().charge(bytes.len())?;
-    Ok(((count << 32) | bytes.len() as u64,))
+    let size = (count << 32) | bytes.len() as u64;
+    let asked = store.data().question("program.size", "", &());
+    Ok((store.data_mut().ask_sealed(&asked, |_| Ok(size))?,))
 }
 
 fn texts(mut store: StoreContextMut<'_, State>, of: fn(&State) -> Texts) -> wasmtime::Result<(Vec<u8>,)> {
     let (bytes, _) = of(store.data());
     store.data_mut().charge(bytes.len())?;
-    Ok((bytes,))
+    let asked = store.data().question("program.texts", "", &());
+    Ok((store.data_mut().ask_sealed(&asked, |_| Ok(bytes))?,))
 }
 
 fn arguments(state: &State) -> Texts {

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use serde_bytes::Bytes;
+
 use super::super::attempt::LogLine;
 use super::super::bindings::queue::{
     self as wit, EnqueueError, Host, LinkedError, NewJob as Request, Priority as Asked,
 };
+use super::super::recording::answers::Fault;
 use super::super::state::State;
 use gristmill_core::admission::{FOLLOW_UPS_BYTES, FollowUpRules, NoFollowUp, Refused};
 use gristmill_core::job::{AfterFailed, Due, JobId, JobSpec, Links, NewJob, Payload, Priority, TopicId, Unique};
@@ -14,7 +17,7 @@ use gristmill_core::time::Timestamp;
 impl Host for State {
     fn enqueue(&mut self, request: Request) -> wasmtime::Result<Result<String, EnqueueError>> {
         self.charge(bytes_of(&request))?;
-        let accepted = self.accept(request, Links::default());
+        let accepted = self.accept("queue.enqueue", request, Links::default())?;
         Ok(accepted.map_err(|error| match error {
             LinkedError::Denied => EnqueueError::Denied,
             LinkedError::TooLarge(limit) => EnqueueError::TooLarge(limit),
@@ -32,13 +35,33 @@ impl Host for State {
     fn enqueue_linked(&mut self, request: Request, asked: wit::Links) -> wasmtime::Result<Result<String, LinkedError>> {
         let ids = asked.after.iter().chain(&asked.batch).map(|id| id.len() + size_of::<String>());
         self.charge(bytes_of(&request) + ids.sum::<usize>())?;
-        Ok(links(asked).and_then(|links| self.accept(request, links)))
+        match links(asked) {
+            Ok(links) => self.accept("queue.enqueue-linked", request, links),
+            Err(error) => Ok(Err(error)),
+        }
     }
 }
 
 impl State {
     /// Keeps the follow-up, and returns its id.
-    fn accept(&mut self, request: Request, links: Links) -> Result<String, LinkedError> {
+    fn accept(
+        &mut self,
+        name: &'static str,
+        request: Request,
+        links: Links,
+    ) -> wasmtime::Result<Result<String, LinkedError>> {
+        let Request { topic, body, metadata, key, priority, not_before, unique, unique_window } = &request;
+        let payload = (Bytes::new(&body.data), &body.content_type);
+        let links_of = (&links.after, links.after_failed, &links.batch, links.open);
+        let question = (topic, payload, metadata, key, *priority as u8, not_before, unique, unique_window, links_of);
+        // Only the names of topics are short.
+        let about = topic.get(..topic.floor_char_boundary(64)).unwrap_or_default().to_owned();
+        let asked = self.question(name, &about, &question);
+        let accepted = |state: &mut Self| Ok(state.accept_now(request, links).map_err(|error| Fault::from(&error)));
+        Ok(self.ask(&asked, accepted)?.map_err(LinkedError::from))
+    }
+
+    fn accept_now(&mut self, request: Request, links: Links) -> Result<String, LinkedError> {
         let is_limited = self.grants.enqueue.is_some();
         let no_name = |_| if is_limited { LinkedError::Denied } else { LinkedError::UnknownTopic };
         let topic = TopicId { tenant: self.topic.tenant.clone(), topic: request.topic.parse().map_err(no_name)? };

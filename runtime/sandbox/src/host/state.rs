@@ -1,10 +1,12 @@
 //! `state`: what the jobs of a key leave for each other.
 
+use serde_bytes::{ByteBuf, Bytes};
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
 use super::super::bindings::state::StateError as Answer;
 use super::super::keyed_state::StateError;
+use super::super::recording::answers::Fault;
 use super::super::state::State;
 
 /// Links the interface by hand, like `context`: the guest waits for the store while others go on.
@@ -13,20 +15,44 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     state.func_wrap_async("get", |mut store: StoreContextMut<'_, State>, (): ()| {
         Box::new(async move {
             store.data_mut().charge(0)?;
-            let found = match store.data_mut().keyed.as_mut() {
-                Some(keyed) => keyed.get().await,
-                None => Err(StateError::not_granted()),
-            };
+            let found = read(store.data_mut(), "state.get").await?;
             store.data_mut().charge_bytes(found.as_ref().map_or(0, |state| state.as_ref().map_or(0, Vec::len)));
             Ok((found.map_err(answer),))
         })
     })?;
     state.func_wrap("set", |mut store: StoreContextMut<'_, State>, (value,): (Option<Vec<u8>>,)| {
         store.data_mut().charge(value.as_ref().map_or(0, Vec::len))?;
-        let keyed = store.data_mut().keyed.as_mut();
-        let set = keyed.map_or_else(|| Err(StateError::not_granted()), |keyed| keyed.set(value));
-        Ok((set.map_err(answer),))
+        Ok((set(store.data_mut(), value)?.map_err(answer),))
     })
+}
+
+/// The state of the job's key, for the call of this name.
+pub(super) async fn read(
+    state: &mut State,
+    name: &'static str,
+) -> wasmtime::Result<Result<Option<Vec<u8>>, StateError>> {
+    type Told = Result<Option<ByteBuf>, Fault>;
+    let asked = state.question(name, "", &());
+    if let Some(told) = state.told::<Told>(&asked)? {
+        return Ok(told.map(|found| found.map(ByteBuf::into_vec)).map_err(StateError::from));
+    }
+    let found = match state.keyed.as_mut() {
+        Some(keyed) => keyed.get().await,
+        None => Err(StateError::not_granted()),
+    };
+    let told = found.as_ref().map(|found| found.as_ref().map(|found| Bytes::new(found))).map_err(Fault::from);
+    state.keep(&asked, &told);
+    Ok(found)
+}
+
+/// Sets the state of the job's key, whichever function the guest called.
+pub(super) fn set(state: &mut State, value: Option<Vec<u8>>) -> wasmtime::Result<Result<(), StateError>> {
+    let asked = state.question("state.set", "", &value.as_ref().map(|value| Bytes::new(value)));
+    let told = state.ask(&asked, |state| {
+        let keyed = state.keyed.as_mut().ok_or_else(StateError::not_granted);
+        Ok(keyed.and_then(|keyed| keyed.set(value)).map_err(|error| Fault::from(&error)))
+    })?;
+    Ok(told.map_err(StateError::from))
 }
 
 fn answer(error: StateError) -> Answer {

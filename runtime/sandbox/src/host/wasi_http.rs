@@ -23,9 +23,11 @@ use super::super::attempt::LogLine;
 use super::super::bindings::http::{HttpError, Request};
 use super::super::guest_log::GuestLog;
 use super::super::outbound::{Outbound, Rest};
+use super::super::recording::answers::Fault;
 use super::super::request_trace::RequestTrace;
 use super::super::state::State;
-use super::http::allowance;
+use super::http::{about, allowance};
+use super::taped_body;
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
 
@@ -55,16 +57,23 @@ fn handle(
     let request = state.resources.delete(request)?;
     let headers = request.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>();
     state.charge(headers)?;
-    let grant = match allowance(state) {
-        Ok((grant, _)) => grant,
-        Err(error) => return Ok(Err(in_kind(&state.guest_log, error))),
-    };
+    let (method, url) = (method_of(&request), url_of(&request));
+    let about = about(method.as_deref().unwrap_or("?"), &url);
+    let headers: Vec<_> = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    let asked = state.question("http.handle", &about, &(&method, &url, headers));
+    let may_send = |state: &mut State| Ok(allowance(state).map(drop).map_err(|error| Fault::from(&error)));
+    if let Err(refused) = state.ask(&asked, may_send)? {
+        return Ok(Err(in_kind(&state.guest_log, refused.into())));
+    }
+    // A replay sends nothing.
+    let grant = state.grants.http.clone().unwrap_or_else(|| Arc::new(HttpGrant::of(Vec::new())));
     state.http_requests += 1;
     let sending = Sending {
         outbound: outbound.clone(),
         topic: state.topic.clone(),
         grant,
         trace: state.requests.clone(),
+        number: state.http_requests,
         guest_log: Arc::clone(&state.guest_log),
         timeout: timeout(options),
         between: options.between_bytes_timeout,
@@ -86,6 +95,8 @@ struct Sending {
     topic: TopicId,
     grant: Arc<HttpGrant>,
     trace: Option<RequestTrace>,
+    /// Which request of the attempt, from 1.
+    number: u32,
     guest_log: Arc<Mutex<GuestLog>>,
     timeout: Option<Duration>,
     /// For the next bytes of the answer.
@@ -112,9 +123,7 @@ impl Sending {
         };
         let bodies = Bodies { guest_log: &self.guest_log, limit: self.grant.request_bytes, too_large: &too_large };
         let (request, rest) = read(request, self.timeout, &bodies).await.map_err(&failed)?;
-        let opened =
-            self.outbound.open(&self.topic, &self.grant, request, rest, self.between, self.trace.clone()).await;
-        let answer = opened.map_err(&failed)?;
+        let answer = self.open(request, rest).await.map_err(&failed)?;
         let (charged, log) = (Arc::clone(&self.guest_log), Arc::clone(&self.guest_log));
         let answer = answer.map(|body| {
             let body = body.map_frame(move |frame| {
@@ -124,6 +133,30 @@ impl Sending {
             body.map_err(move |error| broken_off(in_kind(&log, error)).into()).boxed_unsync()
         });
         Ok((answer, wasmtime_wasi::runtime::spawn(async {})))
+    }
+}
+
+impl Sending {
+    /// The answer: from the world, and written down, or as it was written down.
+    async fn open(
+        &self,
+        request: Request,
+        rest: Option<Rest>,
+    ) -> Result<http::Response<UnsyncBoxBody<Bytes, HttpError>>, HttpError> {
+        let recorded = self.guest_log.lock().boundary.body(self.number);
+        if let Some(parts) = recorded {
+            if let Some(mut rest) = rest {
+                while rest.body.frame().await.is_some() {}
+            }
+            if parts.is_empty() {
+                // The guest did not wait for it.
+                return std::future::pending().await;
+            }
+            return taped_body::recorded(parts, &self.guest_log);
+        }
+        let opened =
+            self.outbound.open(&self.topic, &self.grant, request, rest, self.between, self.trace.clone()).await;
+        taped_body::taped(opened, &self.guest_log, self.number)
     }
 }
 
@@ -149,15 +182,9 @@ async fn read(
     timeout: Option<Duration>,
     bodies: &Bodies<'_>,
 ) -> Result<(Request, Option<Rest>), HttpError> {
-    let HostOutgoingRequest { method, scheme, authority, path_with_query, headers, body } = request;
-    let scheme = match scheme {
-        None | Some(Scheme::Https) => "https".to_owned(),
-        Some(Scheme::Http) => "http".to_owned(),
-        Some(Scheme::Other(scheme)) => scheme,
-    };
-    let (authority, path) = (authority.unwrap_or_default(), path_with_query.unwrap_or_default());
-    let method: http::Method =
-        method.try_into().map_err(|_| HttpError::Invalid("the method is no token".to_owned()))?;
+    let url = url_of(&request);
+    let method = method_of(&request).ok_or_else(|| HttpError::Invalid("the method is no token".to_owned()))?;
+    let HostOutgoingRequest { headers, body, .. } = request;
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let whole = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let (body, rest) = match body {
@@ -171,14 +198,29 @@ async fn read(
     let headers = headers.iter().filter(|(name, _)| *name != CONTENT_LENGTH);
     let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
     let request = Request {
-        method: method.as_str().to_owned(),
-        url: format!("{scheme}://{authority}{path}"),
+        method,
+        url,
         headers,
         body,
         timeout: timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
         redirects: 0,
     };
     Ok((request, rest))
+}
+
+fn url_of(request: &HostOutgoingRequest) -> String {
+    let scheme = match &request.scheme {
+        None | Some(Scheme::Https) => "https",
+        Some(Scheme::Http) => "http",
+        Some(Scheme::Other(scheme)) => scheme,
+    };
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{scheme}://{}{}", text(&request.authority), text(&request.path_with_query))
+}
+
+fn method_of(request: &HostOutgoingRequest) -> Option<String> {
+    let method: http::Method = request.method.clone().try_into().ok()?;
+    Some(method.as_str().to_owned())
 }
 
 /// What becomes of the bodies of requests.

@@ -13,6 +13,7 @@ mod key_value;
 mod limits;
 mod lives;
 mod mapped;
+mod recording;
 mod refusals;
 mod source_lines;
 mod standard;

@@ -35,6 +35,9 @@ const TREE: &str = "With `tree=true`, about 1000 jobs in one request, those that
 const GRAPH: &str = "What the job waits for, what these wait for, and so on; and the same of the jobs that wait for it. Of what a job waits for, \
     those come first that have not ended. If `cut` is true, there are more.";
 
+const RECORDING: &str = "What the host answered the handler, and how the attempt ended, for `gristmill replay`. The topic's `record` says \
+    of which attempts there is one.";
+
 /// The most jobs of a graph, and the most steps away from the first one.
 const NODES: usize = 1000;
 
@@ -56,6 +59,9 @@ pub(crate) fn routes() -> Routes {
         .problems(&[Code::JobUnknown, Code::Busy])
         .get("/tenants/{tenant}/jobs/{id}/graph", graph, "Show the jobs that wait for each other, around a job")
         .description(GRAPH)
+        .problems(&[Code::JobUnknown, Code::Busy])
+        .get("/tenants/{tenant}/jobs/{id}/recording", recording, "Give the recording of a job's last recorded attempt")
+        .description(RECORDING)
         .problems(&[Code::JobUnknown, Code::Busy])
         .get("/tenants/{tenant}/jobs/{id}/links", links, "Say what a job waits for, and what waits for it")
         .problems(&[Code::Busy])
@@ -105,6 +111,23 @@ async fn why(
     let ask = async {
         let why = why::why(&*state.store, &tenant, &id, Asked::Runner, served, pace).await?;
         why.ok_or(unknown(&tenant, &id))
+    };
+    Ok(Json(state.request_limiter.within(none, identity.tenant(), ask).await?))
+}
+
+async fn recording(
+    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
+    State(state): State<AppState>,
+    none: NoPermit,
+) -> Result<Json<wire::JobRecording>, Problem> {
+    state.may_see_payloads(&identity, &tenant)?;
+    let ask = async {
+        let view = look_up(&*state.store, &tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
+        let recording = match view.topic() {
+            Some(topic) => state.store.recording(topic, &id).await?,
+            None => None,
+        };
+        Ok(wire::JobRecording { id: id.clone(), recording: recording.map(wire::Base64) })
     };
     Ok(Json(state.request_limiter.within(none, identity.tenant(), ask).await?))
 }

@@ -81,6 +81,14 @@ impl Erase {
             dead = store.jobs.delete_dead(topic, ids).await?;
             ended = store.jobs.kill(&self.tenant, ids).await?;
         }
+        // Of jobs that are over it is not always known which topic they were of.
+        let topics: Vec<TopicId> = match topic {
+            Some(topic) => vec![topic.clone()],
+            None => store.jobs.counts(&self.tenant).await?.into_iter().map(|counts| counts.topic).collect(),
+        };
+        for topic in topics {
+            store.recordings.forget_recordings(&topic, ids).await?;
+        }
         // Last: jobs that were ended also have results.
         let kept = store.results.forget_results(&self.tenant, ids).await?;
         let each = (0..ids.len()).map(|n| match ended.get(n) {

@@ -242,7 +242,7 @@ async fn a_step_that_failed_or_was_dropped_goes_on_where_it_stopped() {
     let work = Work::new(tenant(), &new(BulkAction::Cancel, None)).unwrap();
     let (mut progress, noted, mut stops) = (work::Progress::default(), Noted::default(), 0);
     let note = |step| noted.add(step);
-    let kept = BulkStore { jobs: &store, states: &*state.store, results: &*state.store };
+    let kept = BulkStore { jobs: &store, states: &*state.store, results: &*state.store, recordings: &*state.store };
     loop {
         tokio::select! {
             stepped = work.step(kept, &mut progress, true, &note) => match stepped {

@@ -11,8 +11,8 @@ use crate::wire::bulk::{BulkAction, BulkSample, NewBulk, SAMPLES};
 use gristmill_core::job::{Due, Job, JobChange, JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_store::{
-    Found, Inspect, JobAction, JobQuery, JobState, JobView, QueryCursor, Results, States, Store, StoreError,
-    find_without_payloads,
+    Found, Inspect, JobAction, JobQuery, JobState, JobView, QueryCursor, Recordings, Results, States, Store,
+    StoreError, find_without_payloads,
 };
 
 const NOT_SELECTIVE: &str = "`q` has no condition besides topics and states, so that it would choose every job of these: add one, such as \
@@ -27,11 +27,12 @@ pub(super) struct BulkStore<'s> {
     pub(super) jobs: &'s dyn Inspect,
     pub(super) states: &'s dyn States,
     pub(super) results: &'s dyn Results,
+    pub(super) recordings: &'s dyn Recordings,
 }
 
 impl<'s> BulkStore<'s> {
     pub(super) fn of(store: &'s dyn Store) -> Self {
-        Self { jobs: store, states: store, results: store }
+        Self { jobs: store, states: store, results: store, recordings: store }
     }
 }
 

@@ -1,12 +1,13 @@
-//! What a server remembers: recent attempts of its runner, and the last minutes.
+//! What a server remembers: recent attempts of its runner, the last minutes, and recordings of attempts.
 
 use url::form_urlencoded::Serializer;
 
 use super::exchange::Question;
 use super::store::RemoteStore;
+use crate::wire;
 use crate::wire::attempts::AttemptsSeen;
 use crate::wire::history::History;
-use gristmill_core::job::Name;
+use gristmill_core::job::{JobId, Name};
 use gristmill_runner::RecentWanted;
 use gristmill_store::StoreError;
 
@@ -32,5 +33,16 @@ impl RemoteStore {
     pub async fn history(&self, tenant: &Name, topic: Option<&Name>) -> Result<History, StoreError> {
         let topic = topic.map(|topic| format!("?topic={topic}")).unwrap_or_default();
         self.server.ask(Question::get(format!("/v1/tenants/{tenant}/history{topic}"), "read the history")).await
+    }
+
+    /// The recording of the job's last attempt that was recorded; `None` if none is kept, or the job is unknown.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn recording(&self, tenant: &Name, id: &JobId) -> Result<Option<Vec<u8>>, StoreError> {
+        const DOING: &str = "ask for the recording of a job";
+        let question = Question::get(format!("/v1/tenants/{tenant}/jobs/{id}/recording"), DOING);
+        let found: Option<wire::JobRecording> = self.known_job(question, DOING).await?;
+        Ok(found.and_then(|found| found.recording).map(|recording| recording.0))
     }
 }

@@ -324,6 +324,14 @@ pub(super) struct KeyState {
     pub(super) version: Option<u64>,
 }
 
+/// The recording of an attempt.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct JobRecording {
+    pub(super) id: JobId,
+    /// Opaque bytes, for `gristmill replay`. `null`: none is kept.
+    pub(super) recording: Option<Base64>,
+}
+
 /// Who holds a unique value.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct UniqueHold {

@@ -9,6 +9,7 @@ use super::ended::End;
 use super::fault::Done;
 use super::finish::How;
 use super::keys::held_key;
+use super::recordings;
 use super::request::Weight;
 use super::result;
 use super::row::{at, attempts, limit as limited, ms, priority, read_id, topic, unique_until_done, wait};
@@ -89,6 +90,7 @@ impl Sweep for EmbeddedStore {
                 Ok(work
                     .expire_results(SWEEP)?
                     .max(work.expire_ended(SWEEP)?)
+                    .max(work.expire_recordings(SWEEP)?)
                     .max(work.expire_uniques(SWEEP)?)
                     .max(work.expire_bills(SWEEP)?)
                     .max(work.expire_states(SWEEP)?))
@@ -127,8 +129,9 @@ impl DeadJobs for EmbeddedStore {
             work.count_dead_out(topic);
             work.finish(topic, Some(dead.number), &How::Deleted, dead.held_key(), None)?;
             work.topics.remember(topic, id, deleted(dead.attempts));
-            let tenant = work.topics.get(topic).id.tenant.clone();
-            work.forget_dead(&tenant, id)?;
+            let name = work.topics.get(topic).id.clone();
+            work.forget_dead(&name.tenant, id)?;
+            recordings::forget(work.connection, &name, id)?;
             Ok(true)
         })
         .await
@@ -266,6 +269,7 @@ impl Work<'_> {
             if let Ok(id) = id.parse() {
                 self.topics.remember(topic, &id, deleted(attempts(made)));
                 self.forget_dead(&limits.topic.tenant, &id)?;
+                recordings::forget(self.connection, &limits.topic, &id)?;
             }
         }
         Ok(count)

@@ -35,6 +35,7 @@ mod placement;
 mod progress;
 mod push;
 mod reader;
+mod recordings;
 mod request;
 mod result;
 mod row;

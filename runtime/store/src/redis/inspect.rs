@@ -202,6 +202,8 @@ impl Partition {
         names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.ended(&topic.topic)]);
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {
+            // Before, so that a crash in between leaves none of a job that is gone.
+            self.forget_recordings(topic, ids).await?;
             let mut call =
                 Call::new(script!("waiting.lua", "links.lua", "ends.lua", "finish.lua", "delete_dead.lua"), &names);
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());

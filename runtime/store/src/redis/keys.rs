@@ -253,6 +253,10 @@ keys! {
         waiters = "waiters" of Name;
         /// LIST of elements of the ready List that were no job.
         strays = "strays" of Name;
+        /// HASH id → recording of an attempt; empty → the bytes of all. Expires.
+        recordings = "recordings" of Name;
+        /// ZSET id of a job with a recording → until when it is kept, ms. Expires.
+        recorded = "recorded" of Name;
         /// STRING: the jobs that ended last; see `ended.rs`. Expires.
         ended = "ended" of Name;
         /// STRING: how far an attempt is: its delivery, basis points, and the handler's note. Expires.
@@ -276,7 +280,7 @@ const OTHER_NAMES_OF: &[(&str, &str)] = &[
 ];
 
 /// The names of partitions' keys that expire.
-const EXPIRING: &[&str] = &["ended", "progress", "result", "bill", "bill-taken", "billed", "used", "settled", "state"];
+const EXPIRING: &str = "ended progress result recordings recorded bill bill-taken billed used settled state";
 
 /// The keys of all tenants, behind the prefix, and those whose names begin so; each with its type.
 const ALL_TENANTS: &[(&str, &str)] = &[
@@ -320,7 +324,8 @@ pub(super) fn read_key<'a>(prefix: &str, key: &'a str) -> Option<KnownKey<'a>> {
             None => (find(NAMES, name)?, name, ""),
             Some((name, of)) => (find(NAMES_OF, name).or_else(|| find(OTHER_NAMES_OF, name))?, name, of),
         };
-        Some(KnownKey { kind, expires: EXPIRING.contains(&name), partition: Some((tenant, number, name, of)) })
+        let expires = EXPIRING.split(' ').any(|expiring| expiring == name);
+        Some(KnownKey { kind, expires, partition: Some((tenant, number, name, of)) })
     };
     let of_all = || {
         let kind = find(ALL_TENANTS, rest).or_else(|| find(ALL_TENANTS_OF, rest.rsplit_once(':')?.0))?;

@@ -41,6 +41,7 @@ mod push;
 mod quiet;
 mod reap;
 mod record;
+mod recordings;
 mod replies;
 mod reply;
 mod results;

@@ -83,6 +83,7 @@ mod progress;
 mod promises;
 mod purge;
 mod push;
+mod recordings;
 mod results;
 mod schedules;
 mod set_clock;

@@ -25,6 +25,9 @@ impl World {
         self.ask(async |store| store.free_windows(&topic("mail")).await).await;
         self.ask(async |store| store.import_windows(&topic("mail"), &windows).await).await;
         self.ask(async |store| store.remove_windows(&topic("mail"), &windows).await).await;
+        let job = "recorded".parse().unwrap();
+        self.ask(async |store| store.keep_recording(&topic("mail"), &job, b"bytes", Duration::from_secs(60)).await)
+            .await;
         let text = TokenText::generate().unwrap();
         let new = NewToken {
             hash: text.hash(),

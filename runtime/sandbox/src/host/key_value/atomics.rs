@@ -103,5 +103,5 @@ async fn swap(store: &mut Store<'_>, cas: Resource<Cas>, value: Vec<u8>) -> wasm
         return Ok(Err(CasError::Failed(state.resources.push(now)?)));
     }
     values.insert(now.key, value.into());
-    Ok(keep(state, &values).map_err(CasError::Store))
+    Ok(keep(state, &values)?.map_err(CasError::Store))
 }

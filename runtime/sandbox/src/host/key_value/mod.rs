@@ -160,10 +160,7 @@ where
 /// What the job's key has, after a call that passes so many bytes.
 async fn read(store: &mut Store<'_>, bytes: usize) -> wasmtime::Result<Result<Values, Error>> {
     store.data_mut().charge(bytes)?;
-    let found = match store.data_mut().keyed.as_mut() {
-        Some(keyed) => keyed.get().await,
-        None => Err(StateError::not_granted()),
-    };
+    let found = super::state::read(store.data_mut(), "keyvalue.read").await?;
     store.data_mut().charge_bytes(found.as_ref().map_or(0, |state| state.as_ref().map_or(0, Vec::len)));
     Ok(found.map_err(other).and_then(|state| match state {
         None => Ok(Values::new()),
@@ -179,19 +176,20 @@ async fn change<T>(
     bytes: usize,
     change: impl FnOnce(&mut Values) -> Result<T, Error>,
 ) -> Answer<T> {
-    let changed = read(store, bytes).await?.and_then(|mut values| {
-        let answer = change(&mut values)?;
-        keep(store.data_mut(), &values)?;
-        Ok(answer)
-    });
-    Ok((changed,))
+    let changed = read(store, bytes).await?.and_then(|mut values| change(&mut values).map(|answer| (values, answer)));
+    Ok((match changed {
+        Ok((values, answer)) => keep(store.data_mut(), &values)?.map(|()| answer),
+        Err(error) => Err(error),
+    },))
 }
 
-fn keep(state: &mut State, values: &Values) -> Result<(), Error> {
-    let bytes = serde_json::to_vec(values).map_err(|error| Error::Other(error.to_string()))?;
+fn keep(state: &mut State, values: &Values) -> wasmtime::Result<Result<(), Error>> {
+    let bytes = match serde_json::to_vec(values) {
+        Ok(bytes) => bytes,
+        Err(error) => return Ok(Err(Error::Other(error.to_string()))),
+    };
     state.charge_bytes(bytes.len());
-    let keyed = state.keyed.as_mut().ok_or_else(|| other(StateError::not_granted()))?;
-    keyed.set((!values.is_empty()).then_some(bytes)).map_err(other)
+    Ok(super::state::set(state, (!values.is_empty()).then_some(bytes))?.map_err(other))
 }
 
 fn other(error: StateError) -> Error {

@@ -1,0 +1,249 @@
+//! The one place where answers of the host are written down, and where a replay takes them from.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+
+use super::{BodyPart, Call, Divergence, KeptAnswer, RECORDING_BYTES_MAX, Record, Recording, digest, words};
+use crate::attempt::LogLine;
+
+/// What an attempt has asked so far. Takes no memory until something is asked or logged.
+#[derive(Debug, Default)]
+pub(crate) struct Boundary(Option<Log>);
+
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub(super) names: Vec<&'static str>,
+    pub(super) calls: Vec<Call>,
+    pub(super) bodies: Vec<(u32, BodyPart)>,
+    pub(super) lines: Vec<u8>,
+    pub(super) incomplete: Option<String>,
+    /// Of what is above.
+    bytes: usize,
+    replay: Option<Box<Script>>,
+    pub(super) diverged: Option<Divergence>,
+}
+
+/// What a replay takes its answers from.
+#[derive(Debug)]
+struct Script {
+    recording: Arc<Recording>,
+    next: usize,
+}
+
+/// A replayed guest asked something else than was recorded. Ends the guest.
+#[derive(Debug, thiserror::Error)]
+#[error("it asks something else than was recorded")]
+pub(crate) struct Diverged;
+
+/// A question of the guest.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// Of the call.
+    name: &'static str,
+    /// What a person may read of it.
+    about: &'a str,
+    /// Enough to tell questions apart, and none of what they say. Zeros if nothing is recorded.
+    digest: [u8; 8],
+}
+
+impl Boundary {
+    /// None if nothing is recorded.
+    pub(crate) fn log(&mut self) -> Option<&mut Log> {
+        self.0.as_mut()
+    }
+
+    pub(crate) fn of(record: &Record) -> Self {
+        let replay = match record {
+            Record::Off => return Self(None),
+            Record::Failures | Record::All => None,
+            Record::Replay(recording) => Some(Box::new(Script { recording: Arc::clone(recording), next: 0 })),
+        };
+        Self(Some(Log { replay, ..Log::default() }))
+    }
+
+    pub(super) fn take(&mut self) -> Option<Log> {
+        self.0.take()
+    }
+
+    /// A line of the guest. Those of the host about requests come when these end, which the guest does not see.
+    pub(crate) fn note_line(&mut self, line: &LogLine) {
+        let Some(log) = self.0.as_mut().filter(|_| line.source != "http") else { return };
+        let fields = (log.calls.len(), line.level.as_str(), line.source, &line.message, &line.fields);
+        if log.has_room(line.message.len())
+            && let Ok(lines) = postcard::to_extend(&fields, std::mem::take(&mut log.lines))
+        {
+            log.lines = lines;
+        }
+    }
+
+    /// Why the recording is of no use. The first reason stays.
+    pub(crate) fn note_gap(&mut self, reason: &str) {
+        if let Some(log) = &mut self.0 {
+            log.incomplete.get_or_insert_with(|| reason.to_owned());
+        }
+    }
+
+    /// A part of the answer to a request of `wasi:http`.
+    pub(crate) fn note_body(&mut self, request: u32, part: impl FnOnce() -> BodyPart) {
+        let Some(log) = &mut self.0 else { return };
+        let part = part();
+        let bytes = match &part {
+            BodyPart::Data(bytes) => bytes.len(),
+            BodyPart::Head { headers, .. } => headers.iter().map(|(name, value)| name.len() + value.len()).sum(),
+            BodyPart::Failed(_) | BodyPart::End => 0,
+        };
+        if log.has_room(bytes) {
+            log.bodies.push((request, part));
+        }
+    }
+
+    /// The answer to a request of `wasi:http`, if this is a replay.
+    pub(crate) fn body(&self, request: u32) -> Option<VecDeque<BodyPart>> {
+        let recording = &self.0.as_ref()?.replay.as_ref()?.recording;
+        let parts = recording.bodies.iter().filter(|(of, _)| *of == request);
+        Some(parts.map(|(_, part)| part.clone()).collect())
+    }
+
+    /// A replay goes beyond what was recorded.
+    pub(crate) fn note_beyond(&mut self, asked: &str) {
+        if let Some(log) = &mut self.0 {
+            let number = log.calls.len() + 1;
+            let asked = asked.to_owned();
+            log.diverged.get_or_insert(Divergence { number, recorded: None, asked, is_sealed: false });
+        }
+    }
+
+    /// # Errors
+    /// It is a replay that asked something else.
+    pub(crate) fn check(&self) -> Result<(), Diverged> {
+        let diverged = self.0.as_ref().is_some_and(|log| log.diverged.is_some());
+        if diverged { Err(Diverged) } else { Ok(()) }
+    }
+}
+
+impl Log {
+    /// Counts so many bytes, if there is room for them.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        const EACH: usize = 32;
+        if self.bytes > RECORDING_BYTES_MAX {
+            return false;
+        }
+        self.bytes = self.bytes.saturating_add(bytes + EACH);
+        let has_room = self.bytes <= RECORDING_BYTES_MAX;
+        if !has_room {
+            let most = RECORDING_BYTES_MAX >> 10;
+            self.incomplete.get_or_insert_with(|| format!("its calls and log lines have more than {most} KiB"));
+            (self.calls, self.bodies, self.lines) = Default::default();
+        }
+        has_room
+    }
+
+    /// Writes an answer down.
+    pub(crate) fn keep(&mut self, asked: &Asked<'_>, answer: &impl Serialize) {
+        self.push(asked, KeptAnswer::Here(ByteBuf::from(bytes_of(answer))));
+    }
+
+    /// The call ended the guest.
+    pub(crate) fn note_end(&mut self, asked: &Asked<'_>) {
+        self.push(asked, KeptAnswer::None);
+    }
+
+    /// Writes the digest of a secret down, or compares it in a replay.
+    ///
+    /// # Errors
+    /// It is another secret than was recorded, or something else was asked.
+    pub(crate) fn seal(&mut self, asked: &Asked<'_>, answer: &impl Serialize) -> Result<(), Diverged> {
+        let sealed = digest(&bytes_of(answer));
+        match self.told(asked)? {
+            Some(KeptAnswer::Sealed(recorded)) if recorded != sealed => {
+                Err(self.diverge(asked, Some(asked.in_words()), true))
+            }
+            _ => {
+                self.push(asked, KeptAnswer::Sealed(sealed));
+                Ok(())
+            }
+        }
+    }
+
+    /// The answer, if this is a replay, and the call did not end the guest: then it will again.
+    ///
+    /// # Errors
+    /// Something else was asked when it was recorded.
+    pub(crate) fn answer<A: DeserializeOwned>(&mut self, asked: &Asked<'_>) -> Result<Option<A>, Diverged> {
+        match self.told(asked)? {
+            None | Some(KeptAnswer::None) => Ok(None),
+            Some(KeptAnswer::Here(bytes)) => match postcard::from_bytes(&bytes) {
+                Ok(answer) => {
+                    self.push(asked, KeptAnswer::Here(bytes));
+                    Ok(Some(answer))
+                }
+                Err(_) => Err(self.diverge(asked, Some("an answer of another kind".to_owned()), false)),
+            },
+            Some(_) => Err(self.diverge(asked, Some(asked.in_words()), true)),
+        }
+    }
+
+    fn push(&mut self, asked: &Asked<'_>, answer: KeptAnswer) {
+        let bytes = if let KeptAnswer::Here(bytes) = &answer { bytes.len() } else { 0 };
+        if self.has_room(bytes + asked.about.len()) {
+            let place = self.names.iter().position(|known| *known == asked.name).unwrap_or_else(|| {
+                self.names.push(asked.name);
+                self.names.len() - 1
+            });
+            let name = u32::try_from(place).unwrap_or(u32::MAX);
+            self.calls.push(Call { name, about: asked.about.to_owned(), asked: asked.digest, answer });
+        }
+    }
+
+    /// The recorded answer to this question, if this is a replay.
+    fn told(&mut self, asked: &Asked<'_>) -> Result<Option<KeptAnswer>, Diverged> {
+        if self.diverged.is_some() {
+            return Err(Diverged);
+        }
+        let Some(script) = &mut self.replay else { return Ok(None) };
+        let recording = &script.recording;
+        let found = recording.calls.get(script.next);
+        script.next += 1;
+        match found.filter(|found| recording.name(found) == asked.name && found.asked == asked.digest) {
+            Some(found) => Ok(Some(match recording.bytes_of(&found.answer) {
+                Some(bytes) => KeptAnswer::Here(ByteBuf::from(bytes)),
+                None => found.answer.clone(),
+            })),
+            None => {
+                let recorded = found.map(|found| recording.in_words(found));
+                Err(self.diverge(asked, recorded, false))
+            }
+        }
+    }
+
+    fn diverge(&mut self, asked: &Asked<'_>, recorded: Option<String>, is_sealed: bool) -> Diverged {
+        let number = self.replay.as_ref().map_or(0, |script| script.next);
+        self.diverged = Some(Divergence { number, recorded, asked: asked.in_words(), is_sealed });
+        Diverged
+    }
+}
+
+impl<'a> Asked<'a> {
+    /// `question` is looked at only if the attempt is recorded.
+    pub(crate) fn new(name: &'static str, about: &'a str, question: Option<&impl Serialize>) -> Self {
+        let bytes = question.map(bytes_of).unwrap_or_default();
+        let digest = match bytes.as_slice() {
+            [] => [0; 8],
+            bytes => Sha256::digest(bytes).first_chunk().copied().unwrap_or_default(),
+        };
+        Self { name, about, digest }
+    }
+
+    fn in_words(&self) -> String {
+        words(self.name, self.about)
+    }
+}
+
+fn bytes_of(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_allocvec(value).unwrap_or_default()
+}

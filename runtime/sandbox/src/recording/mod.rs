@@ -1,0 +1,245 @@
+//! What the host answered one attempt: the log of the boundary between host and guest, from which the attempt can be run again.
+//!
+//! A guest has no other way to learn anything, so a component with the same job, limits and answers ends in the same way, to the bit.
+//! [`boundary`] writes the log while a guest runs and answers from it in a replay, [`replay`] runs a component again, [`seal`] keeps secrets
+//! out, [`answers`] has answers whose types cannot be written down as they are.
+
+pub(super) mod answers;
+pub(super) mod boundary;
+mod head;
+mod replay;
+mod seal;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use sha2::{Digest, Sha256};
+
+pub use head::RecordingHead;
+pub use replay::{ReplayInput, ReplayRefused, ReplayVerdict, Replayed};
+
+/// What is recorded of an attempt.
+#[derive(Debug, Clone, Default)]
+pub enum Record {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Its answers, which are dropped if it completes or snoozes.
+    Failures,
+    /// Its answers, however it ends.
+    All,
+    /// It is a replay: its answers come from this recording, and are recorded anew.
+    Replay(Arc<Recording>),
+}
+
+/// Answers and log lines of one recording, in bytes. One with more says only how the attempt ended.
+pub const RECORDING_BYTES_MAX: usize = 256 << 10;
+
+/// How the bytes of a recording begin: a mark, and the version of the form.
+const MARK: [u8; 4] = *b"GMR\x01";
+/// Of the SHA-256 over all before it, at the end.
+const CHECKSUM_BYTES: usize = 16;
+/// An answer with so many bytes stands in the contents: another that is the same costs its place there.
+const CONTENT_BYTES_MIN: usize = 16;
+
+/// The recording of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recording {
+    /// What went in.
+    pub head: RecordingHead,
+    /// Why it cannot be replayed; none if it can.
+    pub incomplete: Option<String>,
+    /// How it ended.
+    pub end: RecordedEnd,
+    names: Vec<String>,
+    contents: Vec<ByteBuf>,
+    calls: Vec<Call>,
+    bodies: Vec<(u32, BodyPart)>,
+    /// All lines, one after the other.
+    lines: KeptAnswer,
+    /// Where a replay asked something else. Only a replay has it.
+    #[serde(skip)]
+    diverged: Option<Divergence>,
+}
+
+/// How a recorded attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedEnd {
+    /// The kind of its outcome, such as `trapped`.
+    pub outcome: String,
+    /// SHA-256 of the outcome with its result, or its failure.
+    pub digest: [u8; 32],
+    /// Fuel used.
+    pub fuel: u64,
+    /// Log lines dropped for the log limit.
+    pub lines_dropped: u64,
+}
+
+/// A call of the host whose answer does not follow from what went in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Call {
+    /// Its place among the names.
+    name: u32,
+    /// What a person may read of the question.
+    about: String,
+    /// The begin of the SHA-256 of the question.
+    asked: [u8; 8],
+    answer: KeptAnswer,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum KeptAnswer {
+    Here(ByteBuf),
+    /// Its place among the contents.
+    Content(u32),
+    /// It is a secret, or has one in it: its SHA-256.
+    Sealed([u8; 32]),
+    /// The call ended the guest.
+    None,
+}
+
+/// A part of the answer to a request of `wasi:http`, in the order in which the guest read them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum BodyPart {
+    Head { status: u16, headers: Vec<(String, ByteBuf)> },
+    Data(ByteBuf),
+    Failed(answers::Fault),
+    End,
+}
+
+/// A call that differs from the recorded one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Divergence {
+    /// Which call, from 1.
+    pub number: usize,
+    /// What the recording has there, such as ``http.send (GET https://example.com)``; none if it ends before.
+    pub recorded: Option<String>,
+    /// What the component asks.
+    pub asked: String,
+    /// The question is the same; the answer is a secret, and another value than the recorded one is at hand.
+    pub is_sealed: bool,
+}
+
+/// A log line of a recorded attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedLine {
+    /// Calls that came before it.
+    pub after: u32,
+    /// `TRACE` to `ERROR`.
+    pub level: String,
+    /// As in [`LogLine`](super::LogLine).
+    pub source: String,
+    /// The text.
+    pub message: String,
+    /// Names and values beside the text.
+    pub fields: Vec<(String, String)>,
+}
+
+/// Why bytes are no recording.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadRecording {
+    /// They begin with something else.
+    #[error("failed to read the recording: this is no recording of an attempt")]
+    Foreign,
+    /// Another version wrote them.
+    #[error("failed to read the recording: it has form {0}, and this version reads form 1")]
+    Form(u8),
+    /// Some of them are missing, or others than were written.
+    #[error("failed to read the recording: it is damaged or cut off")]
+    Damaged,
+}
+
+impl Recording {
+    /// As it is stored: a mark, the contents, and a checksum.
+    ///
+    /// # Errors
+    /// Never in practice: its fields can all be written.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, BadRecording> {
+        let mut bytes = postcard::to_extend(self, MARK.to_vec()).map_err(|_| BadRecording::Damaged)?;
+        let checksum = Sha256::digest(&bytes);
+        bytes.extend_from_slice(checksum.get(..CHECKSUM_BYTES).unwrap_or_default());
+        Ok(bytes)
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// [`BadRecording`]. Bytes from outside may be anything.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadRecording> {
+        let [mark @ .., form] = MARK;
+        let rest = bytes.strip_prefix(mark.as_slice()).ok_or(BadRecording::Foreign)?;
+        let (found, rest) = rest.split_first().ok_or(BadRecording::Damaged)?;
+        if *found != form {
+            return Err(BadRecording::Form(*found));
+        }
+        let body_bytes = rest.len().checked_sub(CHECKSUM_BYTES).ok_or(BadRecording::Damaged)?;
+        let (body, checksum) = rest.split_at(body_bytes);
+        let all = bytes.get(..MARK.len() + body_bytes).unwrap_or_default();
+        if Sha256::digest(all).get(..CHECKSUM_BYTES) != Some(checksum) {
+            return Err(BadRecording::Damaged);
+        }
+        match postcard::take_from_bytes::<Self>(body) {
+            Ok((recording, [])) if recording.is_sound() => Ok(recording),
+            _ => Err(BadRecording::Damaged),
+        }
+    }
+
+    /// Whether all places that it names exist.
+    fn is_sound(&self) -> bool {
+        let is_there = |kept: &KeptAnswer| match kept {
+            KeptAnswer::Content(place) => (*place as usize) < self.contents.len(),
+            _ => true,
+        };
+        let calls = self.calls.iter().all(|call| (call.name as usize) < self.names.len() && is_there(&call.answer));
+        calls && is_there(&self.lines)
+    }
+
+    /// The calls whose answers it holds, in words, in order.
+    pub fn calls(&self) -> impl ExactSizeIterator<Item = String> {
+        self.calls.iter().map(|call| self.in_words(call))
+    }
+
+    /// The log lines, in order; none if a secret was in them.
+    pub fn lines(&self) -> Option<Vec<RecordedLine>> {
+        let mut rest = self.bytes_of(&self.lines)?;
+        let mut lines = Vec::new();
+        while !rest.is_empty() {
+            let (line, after) = postcard::take_from_bytes(rest).ok()?;
+            lines.push(line);
+            rest = after;
+        }
+        Some(lines)
+    }
+
+    fn bytes_of<'a>(&'a self, kept: &'a KeptAnswer) -> Option<&'a [u8]> {
+        match kept {
+            KeptAnswer::Here(bytes) => Some(bytes),
+            KeptAnswer::Content(place) => self.contents.get(*place as usize).map(|bytes| bytes.as_slice()),
+            KeptAnswer::Sealed(_) | KeptAnswer::None => None,
+        }
+    }
+
+    fn digest_of(&self, kept: &KeptAnswer) -> Option<[u8; 32]> {
+        match kept {
+            KeptAnswer::Sealed(digest) => Some(*digest),
+            kept => self.bytes_of(kept).map(digest),
+        }
+    }
+
+    fn name(&self, call: &Call) -> &str {
+        self.names.get(call.name as usize).map_or("", String::as_str)
+    }
+
+    fn in_words(&self, call: &Call) -> String {
+        words(self.name(call), &call.about)
+    }
+}
+
+fn words(name: &str, about: &str) -> String {
+    if about.is_empty() { name.to_owned() } else { format!("{name} ({about})") }
+}
+
+fn digest(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}

@@ -1,0 +1,171 @@
+//! Recordings of attempts of real guests, and replays of them in another sandbox.
+
+use std::sync::Arc;
+
+use gristmill::job::{Due, JobId, JobSpec, TopicId};
+use gristmill::sandbox::{LogSink, Recording, ReplayInput, ReplayVerdict};
+use gristmill_tests::guests;
+use gristmill_tests::server::{Answer, Server};
+use gristmill_tests::test_project::TestProject;
+use gristmill_tests::test_runner::{On, TestRunner, sandbox, spec};
+use gristmill_tests::wait::{SOON, until};
+use puppet::{End, Script, Step};
+
+const MANIFEST: &str = r#"
+    [defaults]
+    attempts = 1
+    record = "all"
+    random = true
+    [topics.puppet]
+    [topics.quiet]
+    handler = "puppet"
+    record = "failures"
+    [topics.caller.http]
+    allow = ["http://*:*"]
+    networks = ["127.0.0.1"]
+    [topics.wasi-client.http]
+    allow = ["http://*:*"]
+    networks = ["127.0.0.1"]
+    [topics.keeper]
+    state = true
+    [topics.bucket]
+    state = true
+    [topics.program]
+    adapter = "command"
+    args = ["--colour", "never"]
+    [topics.program.env]
+    GRANTED = "yes"
+    [topics.http-component]
+    adapter = "proxy"
+    [topics.http-component.http]
+    allow = ["http://*:*"]
+    networks = ["127.0.0.1"]
+"#;
+
+const GUESTS: [(&str, &str); 7] = [
+    ("puppet", guests::PUPPET),
+    ("caller", guests::CALLER),
+    ("wasi-client", guests::WASI_CLIENT),
+    ("keeper", guests::KEEPER),
+    ("bucket", guests::BUCKET),
+    ("program", guests::PROGRAM),
+    ("http-component", guests::HTTP_COMPONENT),
+];
+
+on_both_stores! {
+    attempts_of_all_kinds_of_guests_end_the_same_when_they_are_replayed
+    a_job_that_completes_leaves_no_recording_unless_all_are_kept
+}
+
+async fn runner(on: On) -> TestRunner {
+    TestRunner::start_on(on, MANIFEST, &GUESTS).await
+}
+
+async fn recording(runner: &TestRunner, topic: &str, id: &JobId) -> Arc<Recording> {
+    let topic: TopicId = topic.parse().unwrap();
+    let found = async || runner.store.recording(&topic, id).await.unwrap();
+    Arc::new(Recording::parse(&until("the recording", SOON, found).await).unwrap())
+}
+
+async fn attempts_of_all_kinds_of_guests_end_the_same_when_they_are_replayed(runner: TestRunner) {
+    let server = Server::start(|request| match request {
+        moved if moved.starts_with("GET /moved") => Answer::Now("302 Found", "location: /there\r\n", String::new()),
+        _ => Answer::ok(&"all is well ".repeat(10_000)),
+    })
+    .await;
+    let talk = Script::new([
+        Step::Log("grinding".into()),
+        Step::Stdout("plain".into()),
+        Step::HostCalls(10),
+        Step::Progress(5000, Some("half".into())),
+        Step::Burn(10_000),
+        Step::SleepMs(1),
+        Step::Checkpoint("saved".into()),
+        Step::End(End::Panic("on fire".into())),
+    ]);
+    let call = caller::Call { redirects: 1, times: 2, ..caller::Call::get(server.url("/moved")) };
+    let jobs: [(&str, Vec<u8>, &str); 12] = [
+        ("puppet", talk.to_json(), "trapped"),
+        ("puppet", Script::end(End::MemoryBomb).to_json(), "memory-exceeded"),
+        ("puppet", Script::end(End::StackOverflow).to_json(), "trapped"),
+        ("puppet", b"no script".to_vec(), "reject"),
+        ("caller", call.alone(), "complete"),
+        ("wasi-client", server.url("/moved").replace("/moved", "/there").into_bytes(), "complete"),
+        ("wasi-client", b"http://127.0.0.1:1/".to_vec(), "retry"),
+        ("keeper", b"reject this".to_vec(), "reject"),
+        ("program", b"say hello\nenv\ncomplain\nfail now".to_vec(), "retry"),
+        ("http-component", format!("get {}", server.url("/there")).into_bytes(), "complete"),
+        ("http-component", format!("post {} 500000", server.url("/there")).into_bytes(), "complete"),
+        ("bucket", b"add".to_vec(), ""),
+    ];
+    for (topic, body, ended) in jobs {
+        let spec = JobSpec { key: Some("ann".into()), ..spec(topic, &body) };
+        let id = runner.push_job(spec, Due::Now).await;
+        runner.end_of(&id).await;
+        let recording = recording(&runner, topic, &id).await;
+        assert_eq!((recording.incomplete.as_deref(), recording.head.attempt), (None, 1), "{topic}");
+        assert!(ended.is_empty() || recording.end.outcome == ended, "{topic}: {}", recording.end.outcome);
+        let (_, guest) = GUESTS.iter().find(|(name, _)| *name == topic).unwrap();
+        let component = sandbox().load(&std::fs::read(guest).unwrap()).await.unwrap();
+        let env = if topic == "program" { [("GRANTED".into(), "yes".into())].into() } else { Default::default() };
+        let input = ReplayInput { body, secrets: Default::default(), env, logs: LogSink::Trace };
+        let replayed = component.replay(&recording, input).await.unwrap();
+        let calls: Vec<_> = recording.calls().collect();
+        assert_eq!(replayed.verdict, ReplayVerdict::Same, "{topic}: {:?}: {calls:?}", replayed.report);
+    }
+}
+
+async fn a_job_that_completes_leaves_no_recording_unless_all_are_kept(runner: TestRunner) {
+    let done = Script::end(End::Complete).to_json();
+    let (quiet, loud) = (runner.push("quiet", &done).await, runner.push("puppet", &done).await);
+    runner.end_of(&quiet).await;
+    runner.end_of(&loud).await;
+    assert_eq!(recording(&runner, "puppet", &loud).await.end.outcome, "complete");
+    // Those that come later are stored later.
+    let failed = runner.push("quiet", &Script::end(End::Unreachable).to_json()).await;
+    runner.end_of(&failed).await;
+    assert_eq!(recording(&runner, "quiet", &failed).await.end.outcome, "trapped");
+    assert_eq!(runner.store.recording(&"quiet".parse().unwrap(), &quiet).await.unwrap(), None);
+    let recording = runner.client().get(&format!("/v1/tenants/default/jobs/{failed}/recording")).await.json();
+    assert_eq!((recording["id"].as_str(), recording["recording"].is_string()), (Some(failed.as_str()), true));
+    let none = runner.client().get(&format!("/v1/tenants/default/jobs/{quiet}/recording")).await.json();
+    assert_eq!((none["id"].as_str(), none["recording"].is_null()), (Some(quiet.as_str()), true));
+    let unknown = runner.client().get("/v1/tenants/default/jobs/nowhere/recording").await;
+    assert_eq!((unknown.status, unknown.json()["code"].as_str()), (404, Some("job-unknown")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_job_is_replayed_on_the_command_line() {
+    let project =
+        TestProject::new("[defaults]\nattempts = 1\nclock = true\n[topics.puppet]", &[("puppet", guests::PUPPET)])
+            .await;
+    let server = project.serve().await;
+    let script =
+        Script::new([Step::Log("grinding".into()), Step::HostCalls(2), Step::End(End::Panic("on fire".into()))]);
+    let id = "odd-one";
+    project.pipe(&script.to_json(), &["push", "puppet", "--id", id, "--wait"]).ended(4);
+    let file = project.manifest().with_file_name("failed.json");
+    let file = file.to_str().unwrap();
+    let exported = async || (project.run(&["replay", id, "--export", file]).code == 0).then_some(());
+    until("the recording", SOON, exported).await;
+    drop(server);
+    for of in [id, file] {
+        let said = project.run(&["replay", of]);
+        said.ended(0);
+        for text in ["recorded as trapped", "calls    3 of the host", "outcome  trap: ", "grinding", "same as recorded"]
+        {
+            assert!(said.err.contains(text), "no {text:?} in\n{}", said.err);
+        }
+    }
+    let document = project.run(&["replay", id, "--json"]).ended(0).document();
+    assert_eq!((document["verdict"].as_str(), document["calls"][1].as_str()), (Some("same"), Some("context.now")));
+    let other = project.run(&["replay", id, "--component", guests::KEEPER]);
+    assert!(other.ended(1).err.contains("asks something else") || other.err.contains("another way"), "{}", other.err);
+    let against = project.run(&["replay", "--against", "state:dead", "--component", guests::PUPPET]);
+    assert!(against.ended(1).text().contains("still fails"), "{}", against.text());
+    let damaged = std::fs::read_to_string(file).unwrap().replacen("\"recording\": \"R01S", "\"recording\": \"AAAA", 1);
+    std::fs::write(file, damaged).unwrap();
+    let refused = project.run(&["replay", file]);
+    assert!(refused.ended(1).err.contains("this is no recording of an attempt"), "{}", refused.err);
+    assert!(project.run(&["replay", "no job!"]).ended(2).err.contains("no file, and no job"));
+}
