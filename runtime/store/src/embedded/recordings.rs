@@ -14,13 +14,13 @@ use crate::clock::wait_ms;
 use crate::{RECORDINGS_BYTES, Recordings, StoreError};
 use gristmill_core::job::{JobId, TopicId};
 
-const KEEP: &str =
-    "INSERT OR REPLACE INTO recordings (tenant, topic, id, until, recording) VALUES (?1, ?2, ?3, ?4, ?5)";
+const KEEP: &str = "INSERT INTO recordings (tenant, topic, id, until, recording) VALUES (?1, ?2, ?3, ?4, ?5)";
 
-/// Drops what a topic has beyond so many bytes: what would go first anyway.
-const TRIM: &str = "DELETE FROM recordings WHERE number IN (SELECT number FROM
-                        (SELECT number, sum(length(recording)) OVER (ORDER BY until DESC, number DESC) AS bytes
-                         FROM recordings WHERE tenant = ?1 AND topic = ?2) WHERE bytes > ?3)";
+const HAS_TOO_MUCH: &str = "SELECT bytes > ?3 FROM recording_bytes WHERE tenant = ?1 AND topic = ?2";
+
+/// What would go first anyway.
+const DROP_OLDEST: &str = "DELETE FROM recordings WHERE number =
+                               (SELECT number FROM recordings WHERE tenant = ?1 AND topic = ?2 ORDER BY until, number LIMIT 1)";
 
 const FIND: &str = "SELECT recording FROM recordings WHERE tenant = ?1 AND topic = ?2 AND id = ?3 AND until > ?4";
 
@@ -44,9 +44,14 @@ impl Recordings for EmbeddedStore {
         self.write("keep a recording", weight, move |work: &mut Work<'_>| {
             let (tenant, name) = (topic.tenant.as_str(), topic.topic.as_str());
             let until = ms(work.now().plus(Duration::from_millis(wait_ms(keep))));
+            forget(work.connection, &topic, &job)?;
             work.connection.prepare_cached(KEEP)?.execute(params![tenant, name, job.as_str(), until, recording])?;
             let most = i64::try_from(RECORDINGS_BYTES).unwrap_or(i64::MAX);
-            work.connection.prepare_cached(TRIM)?.execute(params![tenant, name, most])?;
+            let mut has_too_much = work.connection.prepare_cached(HAS_TOO_MUCH)?;
+            let mut drop_oldest = work.connection.prepare_cached(DROP_OLDEST)?;
+            while has_too_much.query_row(params![tenant, name, most], |row| row.get(0))?
+                && drop_oldest.execute([tenant, name])? > 0
+            {}
             Ok(())
         })
         .await
