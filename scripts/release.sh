@@ -6,7 +6,7 @@
 #   scripts/release.sh --target TRIPLE   the same for another target than x86_64-unknown-linux-gnu: x86_64-unknown-linux-musl is static
 #   scripts/release.sh --binary FILE     packages this binary instead of building one
 #   scripts/release.sh --check           installs each package into an empty place and does a job with it, each with its time
-#   scripts/release.sh --reproduce       makes the release twice, from two clones in different folders, and compares all files
+#   scripts/release.sh --reproduce       makes the release twice at once, from two clones in different folders, and keeps it if all files are the same
 #
 # MINISIGN_KEY names the secret key (without a password) that signs, GRISTMILL_RELEASE_KEY is the public key that `gristmill verify` knows,
 # GRISTMILL_APT_KEY is the key of GnuPG that signs the apt repository.
@@ -111,15 +111,21 @@ make() {
 }
 
 reproduce() {
-    local work first second
+    local work first second clone builds=()
     work=$(mktemp -d)
     first="$work/first" second="$work/elsewhere/second"
     for clone in "$first" "$second"; do
         git clone --quiet --no-checkout . "$clone" && git -C "$clone" checkout --quiet "$commit"
-        (cd "$clone" && unset CARGO_TARGET_DIR && scripts/release.sh ${binary:+--binary "$binary"} --target "$target")
+        (cd "$clone" && unset CARGO_TARGET_DIR && scripts/release.sh ${binary:+--binary "$binary"} --target "$target" >"$clone.log" 2>&1) &
+        builds+=($!)
     done
-    diff -rq "$first/out/release" "$second/out/release" && echo "release: both builds are the same, bit for bit"
+    wait "${builds[0]}" || fail "the first build failed: see $first.log"
+    wait "${builds[1]}" || fail "the second build failed: see $second.log"
+    diff -rq "$first/out/release" "$second/out/release" || fail "the builds differ: both are kept in $work"
+    rm -rf "$out" && mkdir -p "$(dirname "$out")" && cp -r "$first/out/release" "$out"
     rm -rf "$work"
+    ls -l "$out"
+    echo "release: both builds are the same, bit for bit"
 }
 
 case $mode in
