@@ -235,6 +235,10 @@ def image(binary: bytes, path: pathlib.Path, version: str, commit: str, architec
     def digest(data: bytes) -> str:
         return "sha256:" + hashlib.sha256(data).hexdigest()
 
+    def blob(data: bytes) -> str:
+        return digest(data).replace("sha256:", "blobs/sha256/")
+
+    name = f"gristmill:{version}"
     created = subprocess.run(["date", "-u", f"-d@{EPOCH}", "+%Y-%m-%dT%H:%M:%SZ"], stdout=subprocess.PIPE, check=True, text=True).stdout.strip()
     labels = {"title": "gristmill", "description": SUMMARY, "version": version, "revision": commit, "source": HOME, "licenses": "MIT OR Apache-2.0"}
     labels = {f"org.opencontainers.image.{name}": value for name, value in labels.items()}
@@ -263,10 +267,14 @@ def image(binary: bytes, path: pathlib.Path, version: str, commit: str, architec
     index = {
         "schemaVersion": 2, "mediaType": f"{kind}.index.v1+json",
         "manifests": [{"mediaType": f"{kind}.manifest.v1+json", "digest": digest(manifest), "size": len(manifest),
-                       "platform": {"architecture": architecture, "os": "linux"}, "annotations": {"org.opencontainers.image.ref.name": version}}],
+                       "platform": {"architecture": architecture, "os": "linux"},
+                       "annotations": {"org.opencontainers.image.ref.name": name, "io.containerd.image.name": f"docker.io/library/{name}"}}],
     }  # fmt: skip
-    blobs = {f"blobs/sha256/{hashlib.sha256(data).hexdigest()}": (data, 0o644) for data in [packed, config, manifest]}
-    return {"oci-layout": (b'{"imageLayoutVersion":"1.0.0"}', 0o644), "index.json": (json.dumps(index).encode(), 0o644)} | blobs
+    # What `docker load` reads.
+    archive = [{"Config": blob(config), "RepoTags": [name], "Layers": [blob(packed)]}]
+    documents = {"oci-layout": {"imageLayoutVersion": "1.0.0"}, "index.json": index, "manifest.json": archive}
+    files = {name: (json.dumps(document).encode(), 0o644) for name, document in documents.items()}
+    return files | {blob(data): (data, 0o644) for data in [packed, config, manifest]}
 
 
 def wheel(binary: bytes, version: str, tag: str) -> dict:
