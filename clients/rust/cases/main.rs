@@ -46,11 +46,9 @@ fn work(kind: &str, worked: &Mutex<Vec<Value>>, until: Option<u64>, client: &Cli
         client.stop();
     }
     match kind {
-        "retry" if number == 1 => {
-            Err(Ending::Retry { code: "retry".into(), message: "once more".into(), after: Some(Duration::ZERO) })
-        }
-        "snooze" if number == 1 => Err(Ending::Snooze(Duration::from_millis(100))),
-        "reject" => Err(Ending::Reject { code: "no-address".into(), message: "there is no address".into() }),
+        "retry" if number == 1 => Err(Ending::retry("retry", "once more").after(Duration::ZERO)),
+        "snooze" if number == 1 => Err(Ending::snooze(Duration::from_millis(100))),
+        "reject" => Err(Ending::reject("no-address", "there is no address")),
         "fail" => Err(std::io::Error::other("broken").into()),
         "large" => Ok(json!("x".repeat(1 << 20)).into()),
         "cancelled" => {

@@ -1,95 +1,46 @@
 //! Requests to a server.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
 use std::time::Duration;
 
 use serde_json::Value;
-use ureq::http::Request;
-use ureq::{Agent, Body, http};
+use ureq::http::{Request, Response};
+use ureq::{Agent, Body};
 
-/// If the server asks for more patience, the caller gets its error.
-const MOST_WAIT: Duration = Duration::from_secs(60);
-/// A stream is opened anew after this, whether or not it is silent.
-const STREAM: Duration = Duration::from_secs(3600);
+use crate::types::Error;
 
-/// What the server refused, by its problem document.
-#[derive(Debug, Clone)]
-pub struct Error {
-    /// A stable word, such as `job-unknown`. Without an answer `unreachable` or `wait-timeout`.
-    pub code: String,
-    /// The status in words.
-    pub title: String,
-    /// What is wrong.
-    pub detail: String,
-    /// Of HTTP; 0 without an answer.
-    pub status: u16,
-    /// How long the server asks to wait.
-    pub retry_after: Duration,
+/// For an answer. A stream is opened anew after the longer one, whether or not it is silent.
+pub(crate) const ANSWER: Duration = Duration::from_secs(60);
+pub(crate) const STREAM: Duration = Duration::from_secs(3600);
+
+/// The body of a good answer.
+pub(crate) type Reader = Box<dyn Read + Send>;
+
+/// The document of a request, and its `Idempotency-Key`.
+pub(crate) type Document<'a> = Option<&'a Value>;
+pub(crate) type Key<'a> = Option<&'a str>;
+
+/// A request, and how long it may take.
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) document: Document<'a>,
+    pub(crate) key: Key<'a>,
+    pub(crate) time: Duration,
 }
-
-impl Error {
-    pub(crate) fn of(code: &str, title: &str, detail: impl Into<String>, status: u16) -> Self {
-        Self { code: code.into(), title: title.into(), detail: detail.into(), status, retry_after: Duration::ZERO }
-    }
-
-    fn unreachable(cause: impl fmt::Display) -> Self {
-        Self::of("unreachable", "No answer", format!("failed to get an answer of the server: {cause}"), 0)
-    }
-
-    /// Whether another try may go better.
-    pub fn is_temporary(&self) -> bool {
-        matches!(self.status, 429 | 502..=504) || self.code == "unreachable"
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.detail)
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// What a client asks: a server, or a fake.
 pub(crate) trait Transport: Send + Sync + fmt::Debug {
-    /// The answer's document. `key` is the `Idempotency-Key`.
-    fn once(&self, method: &str, path: &str, document: Option<&Value>, key: Option<&str>) -> Result<Value, Error>;
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, Error>;
-    /// Whether a request may have to be repeated.
-    fn repeats(&self) -> bool;
-
-    /// The same until it is answered, and how many tries that took.
-    fn call(
-        &self,
-        method: &str,
-        path: &str,
-        document: Option<&Value>,
-        key: Option<&str>,
-        tries: u32,
-    ) -> Result<(Value, u32), Error> {
-        let mut tried = 1;
-        loop {
-            let error = match self.once(method, path, document, key) {
-                Ok(answer) => return Ok((answer, tried)),
-                Err(error) => error,
-            };
-            let backoff = Duration::from_millis(100) * 2_u32.pow(tried.min(10));
-            let wait = (backoff / 2 + (backoff / 2).mul_f64((random() % 1000) as f64 / 1000.0)).max(error.retry_after);
-            if tried >= tries || !error.is_temporary() || wait > MOST_WAIT {
-                return Err(error);
-            }
-            std::thread::sleep(wait);
-            tried += 1;
-        }
-    }
+    fn send(&self, asked: &Asked<'_>) -> Result<Reader, Error>;
 }
 
 #[derive(Debug)]
 pub(crate) struct Http {
-    pub(crate) agent: Agent,
-    pub(crate) url: String,
-    pub(crate) token: Option<String>,
+    agent: Agent,
+    url: String,
+    token: Option<String>,
 }
 
 impl Http {
@@ -100,65 +51,39 @@ impl Http {
         Self { agent: config.build().into(), url: url.trim_end_matches('/').into(), token }
     }
 
-    fn send(
-        &self,
-        method: &str,
-        path: &str,
-        document: Option<&Value>,
-        key: Option<&str>,
-        bound: Duration,
-    ) -> Result<Body, Error> {
-        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
-        let token = self.token.as_ref().map(|token| format!("Bearer {token}"));
-        for (name, value) in [("authorization", token.as_deref()), ("idempotency-key", key)] {
-            request = if let Some(value) = value { request.header(name, value) } else { request };
+    fn exchange(&self, asked: &Asked<'_>) -> Result<Response<Body>, ureq::Error> {
+        let mut request = Request::builder().method(asked.method).uri(format!("{}{}", self.url, asked.path));
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
         }
-        let sent = if let Some(document) = document {
-            let request = request.header("content-type", "application/json").body(document.to_string());
-            let request = self.agent.configure_request(request.map_err(Error::unreachable)?);
-            self.agent.run(request.timeout_global(Some(bound)).build())
-        } else {
-            let request = self.agent.configure_request(request.body(()).map_err(Error::unreachable)?);
-            self.agent.run(request.timeout_global(Some(bound)).build())
-        };
-        let (head, mut body) = sent.map_err(Error::unreachable)?.into_parts();
-        if head.status.is_success() {
-            return Ok(body);
+        if let Some(key) = asked.key {
+            request = request.header("idempotency-key", key);
         }
-        let text = body.read_to_string().map_err(Error::unreachable)?;
-        Err(problem(head.status.as_u16(), &head.headers, &text))
+        let body = asked.document.map(Value::to_string).unwrap_or_default();
+        let request = request.header("content-type", "application/json").body(body)?;
+        self.agent.run(self.agent.configure_request(request).timeout_global(Some(asked.time)).build())
     }
 }
 
 impl Transport for Http {
-    fn once(&self, method: &str, path: &str, document: Option<&Value>, key: Option<&str>) -> Result<Value, Error> {
-        let body = self.send(method, path, document, key, Duration::from_secs(60))?;
-        serde_json::from_reader(body.into_reader()).map_err(Error::unreachable)
-    }
-
-    fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, Error> {
-        Ok(Box::new(self.send("GET", path, None, None, STREAM)?.into_reader()))
-    }
-
-    fn repeats(&self) -> bool {
-        true
+    fn send(&self, asked: &Asked<'_>) -> Result<Reader, Error> {
+        let (head, mut body) = self.exchange(asked).map_err(no_answer)?.into_parts();
+        if head.status.is_success() {
+            return Ok(Box::new(body.into_reader()));
+        }
+        let text = body.read_to_string().map_err(no_answer)?;
+        let problem: Value = serde_json::from_str(&text).unwrap_or_default(); // nothing in it: a proxy's answer
+        let named = |name: &str, other| problem[name].as_str().unwrap_or(other);
+        let (title, detail) = (named("title", "Not an answer of Gristmill"), named("detail", &text));
+        let mut error = Error::of(named("code", "no-problem-document"), title, detail, head.status.as_u16());
+        let after = head.headers.get("retry-after").and_then(|it| it.to_str().ok()?.parse().ok());
+        error.retry_after = Duration::from_secs(after.unwrap_or(0));
+        Err(error)
     }
 }
 
-fn problem(status: u16, headers: &http::HeaderMap, text: &str) -> Error {
-    let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let said: Value = serde_json::from_str(text).unwrap_or_default();
-    let mut error = match said["code"].as_str() {
-        Some(code) => Error::of(
-            code,
-            said["title"].as_str().unwrap_or_default(),
-            said["detail"].as_str().unwrap_or_default(),
-            status,
-        ),
-        None => Error::of("no-problem-document", "Not an answer of Gristmill", text, status), // of a proxy
-    };
-    error.retry_after = Duration::from_secs(header("retry-after").parse().unwrap_or(0));
-    error
+pub(crate) fn no_answer(cause: impl fmt::Display) -> Error {
+    Error::of("unreachable", "No answer", format!("failed to get an answer of the server: {cause}"), 0)
 }
 
 #[cfg(feature = "tls")]
@@ -172,13 +97,7 @@ fn tls() -> ureq::tls::TlsConfig {
 
 /// A number that nobody else has: the standard library seeds each such hasher from the system.
 pub(crate) fn random() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
-}
-
-/// A name that nobody else has.
-pub(crate) fn unique_name() -> String {
-    format!("{:016x}{:016x}", random(), random())
 }
 
 /// A part of a path.

@@ -11,14 +11,12 @@
 //! ```
 
 mod client;
-mod events;
 mod http;
-mod job;
+mod new_job;
 pub mod testing;
+mod types;
 mod worker;
 
-pub use client::{Client, End, Failure, Pushed};
-pub use events::{Event, Events, Filter};
-pub use http::Error;
-pub use job::{NewJob, Payload};
-pub use worker::{Ending, Job, Output, Work};
+pub use client::Client;
+pub use new_job::NewJob;
+pub use types::{End, Ending, Error, Event, Events, Failure, Filter, Job, Output, Payload, Pushed, Work};

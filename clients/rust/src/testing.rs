@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{self, Read};
+use std::io::Cursor;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, text};
-use crate::events::{Event, Filter};
-use crate::http::{Error, Transport};
-use crate::worker::{Ending, Job, Output, Work, settlement};
+use crate::client::Client;
+use crate::http::{Asked, Reader, Transport};
+use crate::types::{Ending, Error, Event, Filter, Job, Output, Work};
+use crate::worker::settlement;
 
 /// A [`Client`] that keeps jobs in memory. Time stands still: jobs wait until [`Self::work`], whatever their delays.
 #[derive(Debug)]
@@ -52,8 +52,8 @@ impl Fake {
 
     /// Does what waits in the topic, and returns.
     pub fn work<O: Into<Output>>(&self, topic: &str, _: &Work<'_>, run: impl Fn(&Job) -> Result<O, Ending>) {
-        let waiting: Vec<usize> = self.server.state().waiting(topic).map(|(index, _)| index).collect();
-        waiting.into_iter().for_each(|index| self.server.run(index, &|job| settlement(job, &run)));
+        let waiting: Vec<usize> = self.server.state().waiting(topic).collect();
+        waiting.into_iter().for_each(|index| self.server.run(index, |job| settlement(job, &run)));
     }
 
     /// What has happened so far.
@@ -67,15 +67,29 @@ impl Fake {
     }
 }
 
-type Attempt<'a> = dyn Fn(&Job) -> Value + 'a;
-
 type Inline = Arc<dyn Fn(&Job) -> Value + Send + Sync>;
 
+/// Jobs are as the API shows them, each with the `document` that was pushed.
 #[derive(Default)]
 struct State {
     jobs: Vec<Value>,
     inline: HashMap<String, Inline>,
     events: Vec<Event>,
+}
+
+impl State {
+    fn waiting(&self, topic: &str) -> impl Iterator<Item = usize> {
+        (0..self.jobs.len()).filter(move |&index| {
+            self.jobs[index]["document"]["topic"] == topic && self.jobs[index]["state"] == "ready"
+        })
+    }
+
+    fn change(&mut self, index: usize, kind: &str, state: &str, result: Value, failure: Value) {
+        let job = &mut self.jobs[index];
+        (job["state"], job["result"], job["last_failure"]) = (state.into(), result, failure);
+        let data = json!({ "kind": kind, "topic": job["document"]["topic"], "job": job["id"] });
+        self.events.push(Event { kind: kind.into(), data });
+    }
 }
 
 /// In place of a server.
@@ -88,22 +102,6 @@ impl fmt::Debug for Server {
     }
 }
 
-impl State {
-    fn waiting(&self, topic: &str) -> impl Iterator<Item = (usize, &Value)> {
-        self.jobs
-            .iter()
-            .enumerate()
-            .filter(move |(_, job)| job["document"]["topic"] == topic && job["state"] == "ready")
-    }
-
-    fn say(&mut self, index: usize, kind: &str, state: &str, result: Value, failure: Value) {
-        let job = &mut self.jobs[index];
-        (job["state"], job["result"], job["last_failure"]) = (state.into(), result, failure);
-        let data = json!({ "kind": kind, "topic": job["document"]["topic"], "job": job["id"] });
-        self.events.push(Event { kind: kind.into(), data });
-    }
-}
-
 impl Server {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -111,17 +109,17 @@ impl Server {
 
     fn push(&self, topic: &str, document: &Value) -> Value {
         let mut state = self.state();
-        let holder = state
-            .waiting(topic)
-            .find(|(_, job)| !document["unique"].is_null() && job["document"]["unique"] == document["unique"]);
-        if let Some((_, job)) = holder {
-            return json!({ "id": job["id"], "status": "duplicate" });
+        let is_same = |&index: &usize| {
+            !document["unique"].is_null() && state.jobs[index]["document"]["unique"] == document["unique"]
+        };
+        if let Some(index) = state.waiting(topic).find(is_same) {
+            return json!({ "id": state.jobs[index]["id"], "status": "duplicate" });
         }
         let (index, mut document) = (state.jobs.len(), document.clone());
         document["topic"] = topic.into();
         let id = document["id"].as_str().map_or_else(|| format!("fake-{index}"), str::to_owned);
         state.jobs.push(json!({ "id": id, "document": document }));
-        state.say(index, "job-pushed", "ready", Value::Null, Value::Null);
+        state.change(index, "job-pushed", "ready", Value::Null, Value::Null);
         let inline = state.inline.get(topic).cloned();
         drop(state);
         if let Some(attempt) = inline {
@@ -131,32 +129,29 @@ impl Server {
     }
 
     /// One attempt, and further ones at once as long as the option `attempts` allows them.
-    fn run(&self, index: usize, attempt: &Attempt<'_>) {
+    fn run(&self, index: usize, attempt: impl Fn(&Job) -> Value) {
         let job = self.state().jobs[index].clone();
         let most = job["document"]["attempts_max"].as_u64().unwrap_or(1);
         for number in 1..=most {
-            let mut end = attempt(&Job::of(&claim(&job, number, most), Arc::default()));
+            let mut end = attempt(&Job::read(&claim(&job, number, most)));
             let mut state = self.state();
             if !end["ack"].is_null() {
                 let result = json!({ "outcome": "complete", "output": end["ack"]["result"] });
-                return state.say(index, "job-completed", "finished", result, Value::Null);
+                return state.change(index, "job-completed", "finished", result, Value::Null);
             } else if !end["snooze_ms"].is_null() {
-                return state.say(index, "job-snoozed", "ready", Value::Null, Value::Null);
+                return state.change(index, "job-snoozed", "ready", Value::Null, Value::Null);
             } else if !end["bury"].is_null() || number == most {
                 let (reason, kind) = if end["bury"].is_null() { ("failed", "retry") } else { ("rejected", "bury") };
                 let mut failure = end[kind]["error"].take();
                 failure["reason"] = reason.into();
-                return state.say(index, "job-dead", "dead", Value::Null, failure);
+                return state.change(index, "job-dead", "dead", Value::Null, failure);
             }
         }
     }
-}
 
-impl Transport for Server {
-    fn once(&self, method: &str, path: &str, document: Option<&Value>, _: Option<&str>) -> Result<Value, Error> {
-        let path = path.split('?').next().unwrap_or_default();
-        let name = path.split('/').nth(5).unwrap_or_default();
-        if let Some(document) = document {
+    fn answer(&self, asked: &Asked<'_>) -> Result<Value, Error> {
+        let name = asked.path.split(['/', '?']).nth(5).unwrap_or_default();
+        if let Some(document) = asked.document {
             let Some(jobs) = document["jobs"].as_array() else { return Ok(self.push(name, document)) };
             return Ok(json!({ "jobs": jobs.iter().map(|job| self.push(name, job)).collect::<Vec<_>>() }));
         }
@@ -164,21 +159,19 @@ impl Transport for Server {
         let Some(index) = state.jobs.iter().position(|job| job["id"] == name) else {
             return Err(Error::of("job-unknown", "Not Found", format!("job {name} was not pushed"), 404));
         };
-        if method == "GET" {
+        if asked.method == "GET" {
             return Ok(state.jobs[index].clone());
         } else if state.jobs[index]["state"] != "ready" {
             return Err(Error::of("too-late", "Conflict", format!("job {name} is over"), 409));
         }
-        state.say(index, "job-cancelled", "finished", json!({ "outcome": "cancelled" }), Value::Null);
+        state.change(index, "job-cancelled", "finished", json!({ "outcome": "cancelled" }), Value::Null);
         Ok(json!({ "status": "gone" }))
     }
+}
 
-    fn open(&self, _: &str) -> Result<Box<dyn Read + Send>, Error> {
-        Ok(Box::new(io::empty()))
-    }
-
-    fn repeats(&self) -> bool {
-        false
+impl Transport for Server {
+    fn send(&self, asked: &Asked<'_>) -> Result<Reader, Error> {
+        Ok(Box::new(Cursor::new(self.answer(asked)?.to_string())))
     }
 }
 
@@ -190,6 +183,6 @@ fn claim(job: &Value, attempt: u64, most: u64) -> Value {
         text => json!({ "base64": text }),
     };
     let metadata: Vec<_> = document["metadata"].as_object().into_iter().flatten().collect();
-    let spec = json!({ "id": job["id"], "topic": text(&document["topic"]), "key": document["key"], "body": body, "metadata": metadata });
+    let spec = json!({ "id": job["id"], "topic": document["topic"], "key": document["key"], "body": body, "metadata": metadata });
     json!({ "attempt": attempt, "attempts_max": most, "traceparent": document["metadata"]["traceparent"], "job": { "spec": spec } })
 }

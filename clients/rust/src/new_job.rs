@@ -1,25 +1,27 @@
-//! Jobs to push, and what is in jobs.
+//! Jobs to push.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use crate::types::ms;
 
 /// A job to push: a body, as JSON or bytes, and options.
 #[derive(Debug, Clone)]
-pub struct NewJob(pub(crate) Map<String, Value>);
+pub struct NewJob(pub(crate) Value);
 
 impl From<Value> for NewJob {
     fn from(body: Value) -> Self {
-        Self(Map::from_iter([("body".into(), body)]))
+        Self(json!({ "body": body }))
     }
 }
 
 impl From<Vec<u8>> for NewJob {
     fn from(body: Vec<u8>) -> Self {
-        Self(Map::from_iter([("body_base64".into(), BASE64_STANDARD.encode(body).into())]))
+        Self(json!({ "body_base64": BASE64_STANDARD.encode(body) }))
     }
 }
 
@@ -62,51 +64,14 @@ impl NewJob {
     /// The trace context that it belongs to. Goes into the metadata.
     #[must_use]
     pub fn traceparent(mut self, context: &str) -> Self {
-        self.0.entry("metadata").or_insert_with(|| json!({}))["traceparent"] = context.into();
+        self.0["metadata"]["traceparent"] = context.into();
         self
     }
 
     /// Any other field of the API, such as `batch`.
     #[must_use]
     pub fn field(mut self, name: &str, value: Value) -> Self {
-        self.0.insert(name.into(), value);
+        self.0[name] = value;
         self
     }
-}
-
-/// A body or a result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Payload {
-    /// Its bytes.
-    pub data: Vec<u8>,
-    /// Its media type.
-    pub content_type: Option<String>,
-}
-
-impl Payload {
-    pub(crate) fn read(it: &Value) -> Option<Self> {
-        let content_type = it["content_type"].as_str().map(str::to_owned);
-        let data = match (it["text"].as_str(), it["base64"].as_str()) {
-            (Some(text), _) => text.as_bytes().to_vec(),
-            (None, Some(text)) => BASE64_STANDARD.decode(text).ok()?,
-            (None, None) => return None,
-        };
-        Some(Self { data, content_type })
-    }
-
-    pub(crate) fn write(&self) -> Value {
-        json!({ "base64": BASE64_STANDARD.encode(&self.data), "content_type": self.content_type })
-    }
-
-    /// What the JSON in it says.
-    ///
-    /// # Errors
-    /// It is no JSON.
-    pub fn json(&self) -> Result<Value, serde_json::Error> {
-        serde_json::from_slice(&self.data)
-    }
-}
-
-pub(crate) fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
