@@ -1,162 +1,32 @@
 #!/usr/bin/env python3
-"""Installs each package of a release into an empty place, does a job with it, and says how long that took.
+"""Tries each package of a release in an empty place, to a job done, and says how long that took.
 
-    packaging/check.py FOLDER [WAY...]    FOLDER has what scripts/release.sh made; ways: tarball shells deb systemd apt rpm image docker kubernetes wheel npm cargo
+    packaging/check.py FOLDER [WAY...]    FOLDER has what scripts/release.sh made
 
-`shells` has bash, zsh and fish complete words with the files of the tarball; `kubernetes` reads what kubectl makes of the kustomizations. The formula is for Homebrew, which is not here.
-Debian's roots are made by mmdebstrap and entered by bubblewrap, which for `image` also stands in for a container's runtime: both need root here. In place of systemd the unit's ExecStart=
-is run. Where a Docker daemon answers, `docker` runs the image in it, and `systemd` the service in a Debian that systemd has booted.
+The ways are tarball, deb, apt, rpm, image, wheel, npm and cargo, and those of surroundings.py: in `shells`, bash, zsh and fish complete words; in `monitoring`, Prometheus evaluates the
+alerts and the queries of the dashboard; `docker` runs the image, `systemd` the service in a Debian that has booted in Docker; `kubernetes` builds the kustomizations. Without a WAY all are
+tried but those for which something is not here. The formula is for Homebrew, which is not here. Debian's roots are made by mmdebstrap and entered by bubblewrap, which for `image` also stands
+in for a container's runtime: both need root here. In place of systemd `deb`, `apt` and `rpm` run the unit's ExecStart=.
 """
 
-import contextlib
 import hashlib
 import json
 import os
 import pathlib
-import pty
 import re
-import select
 import shutil
-import signal
-import subprocess
 import sys
 import tarfile
 import tempfile
-import textwrap
 import time
 
-SOON = 60
-JOB = "a job from the package"
-
-
-def run(*command, **options) -> str:
-    ended = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-    if ended.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}")
-    return ended.stdout
-
-
-@contextlib.contextmanager
-def serving(program: list, manifest: str, inside: list = (), **options):
-    """Starts the server, waits until it is ready, gives what commands begin with, and ends the server. `inside` is how commands get to where the server is."""
-    words = [*inside, *program, "--manifest", manifest]
-    log = tempfile.NamedTemporaryFile(mode="r+")
-    info, told = os.pipe()
-    # Which process to signal: a sandbox does not pass signals on.
-    named = ["--die-with-parent", "--info-fd", str(told), *inside[1:]] if inside else []
-    start = [*inside[:1], *named, *words[len(inside) :], "run"]
-    server = subprocess.Popen(start, stdout=log, stderr=log, pass_fds=[told], **options)
-    os.close(told)
-    with os.fdopen(info) as words_of_sandbox:
-        pid = json.load(words_of_sandbox)["child-pid"] if inside else server.pid
-    try:
-        until = time.monotonic() + SOON
-        while subprocess.run([*words, "health", "--ready"], capture_output=True, **options).returncode:
-            if server.poll() is not None or time.monotonic() > until:
-                sys.exit("the server is not ready:\n" + pathlib.Path(log.name).read_text())
-            time.sleep(0.05)
-        yield words
-        os.kill(pid, signal.SIGTERM)
-        assert server.wait(SOON) == 0, pathlib.Path(log.name).read_text()
-    finally:
-        if server.poll() is None:
-            server.kill()
-
-
-def do_a_job(program: list, manifest: str, inside: list = (), **options) -> None:
-    with serving(program, manifest, inside, **options) as words:
-        said = run(*words, "push", "echo", "--data", JOB, "--wait", **options)
-        assert said.strip() == JOB, said
-
-
-def place(folder: pathlib.Path, handlers: pathlib.Path) -> dict:
-    """A folder with a manifest and a handler, and the settings of a process in it."""
-    work = folder / "work"
-    work.mkdir()
-    (work / "gristmill.toml").write_text('[http]\nlisten = "127.0.0.1:0"\n')
-    shutil.copytree(handlers, work / "handlers", ignore=lambda _, names: set(names) - {"echo.wasm"})
-    return {"cwd": work, "env": {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}}
-
-
-def one(release: pathlib.Path, pattern: str) -> pathlib.Path:
-    found = sorted(release.glob(pattern))
-    if not found:
-        sys.exit(f"there is no {pattern} in {release}")
-    return found[-1]
-
-
-def unpacked(release: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    archive = one(release, "gristmill-*-linux-*.tar.gz")
-    run("tar", "-xzf", archive, "-C", folder)
-    return folder / archive.name.removesuffix(".tar.gz")
+from surroundings import docker, kubernetes, missing, monitoring, shells, systemd
+from trial import debian, do_a_job, one, place, run, unpacked
 
 
 def tarball(release: pathlib.Path, folder: pathlib.Path) -> None:
     package = unpacked(release, folder)
     do_a_job([package / "gristmill"], "gristmill.toml", **place(folder, package / "handlers"))
-
-
-# How each shell is started without settings of its own, what it reads, and what it says then.
-SHELLS = {
-    "bash": ("bash --norc --noprofile -i", "source {}/gristmill; bind 'set enable-bracketed-paste off'; echo read$((1))\r"),
-    "zsh": ("zsh -f -i", "fpath=({} $fpath); autoload -U compinit; compinit -u -D; echo read$((1))\r"),
-    "fish": ("fish --no-config -i", "source {}/gristmill.fish; echo read(math 1)\r"),
-}
-# What is written before the tab key is pressed: a command, an option, and what only the server knows.
-COMPLETED = {
-    "gristmill pus": "gristmill push",
-    "gristmill push --cont": "gristmill push --content-type",
-    "gristmill push lat": "gristmill push later",
-    "gristmill push --tenant ac": "gristmill push --tenant acme",
-    "gristmill job show let": "gristmill job show letter-1",
-}
-
-
-def pressed(shell: str, completions: pathlib.Path, line: str, options: dict) -> str:
-    """What a shell in a terminal makes of a line when the tab key is pressed after it."""
-    words, read = SHELLS[shell]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(options["cwd"])
-        os.execvpe(words.split()[0], words.split(), options["env"] | {"TERM": "dumb"})
-
-    def answer(keys: str, pattern: str) -> str:
-        os.write(terminal, keys.encode())
-        shown, until = "", time.monotonic() + SOON
-        while not (found := re.search(pattern, shown, re.MULTILINE)):
-            if not select.select([terminal], [], [], until - time.monotonic())[0]:
-                sys.exit(f"{shell} does not go on after {keys!r}:\n{shown}")
-            shown += os.read(terminal, 1 << 16).decode(errors="replace")
-        return found[1]
-
-    answer(read.format(completions), "^(read1)")
-    # Then the line is made the argument of a command that prints it.
-    completed = answer(f"{line}\t\x01echo is: \r", r"^is: ([^\r\n]*)[\r\n]")
-    os.close(terminal)
-    os.waitpid(pid, 0)
-    return completed
-
-
-def shells(release: pathlib.Path, folder: pathlib.Path) -> None:
-    package = unpacked(release, folder)
-    options = place(folder, package / "handlers")
-    options["env"]["PATH"] = f"{package}:{options['env']['PATH']}"
-    with (options["cwd"] / "gristmill.toml").open("a") as manifest:
-        manifest.write('[topics.later]\nhandler = "external"\n[tenants.acme.topics.mail]\nhandler = "external"\n')
-    with serving(["gristmill"], "gristmill.toml", **options) as words:
-        run(*words, "push", "later", "--id", "letter-1", "--data", JOB, **options)
-        for shell in SHELLS:
-            for line, whole in COMPLETED.items():
-                completed = pressed(shell, package / "completions", line, options)
-                assert completed.strip() == whole, f"{shell} makes of {line!r}: {completed!r}"
-
-
-def debian(name: str, *packages: str) -> pathlib.Path:
-    """An archive of Debian with nothing but what is essential and these packages. It is made once, and its time is not a package's."""
-    kept = pathlib.Path(os.environ.get("GRISTMILL_CHECK_ROOTS", tempfile.gettempdir())) / f"gristmill-check-{name}.tar"
-    if not kept.exists():
-        run("mmdebstrap", "--variant=apt", *(f"--include={package}" for package in packages), "bookworm", kept)
-    return kept
 
 
 def root(folder: pathlib.Path) -> pathlib.Path:
@@ -248,72 +118,6 @@ def image(release: pathlib.Path, folder: pathlib.Path) -> None:
     do_a_job(config["Entrypoint"], "/etc/gristmill/gristmill.toml", [*map(str, sandbox)])
 
 
-@contextlib.contextmanager
-def container(*words: str):
-    """A container in the background, and how commands get into it; gone at the end, with its volumes."""
-    name = run("docker", "run", "--detach", "--network", "none", *words).strip()
-    try:
-        yield name, ["docker", "exec", name]
-    finally:
-        run("docker", "rm", "--force", "--volumes", name)
-
-
-def docker(release: pathlib.Path, folder: pathlib.Path) -> None:
-    with one(release, "*.oci.tar").open() as archive:
-        image = run("docker", "load", stdin=archive).removeprefix("Loaded image: ").strip()
-    assert image.startswith("gristmill:"), image
-    handlers = unpacked(release, folder) / "handlers"
-    with container("--volume", "/var/lib/gristmill", image) as (name, inside):
-        run("docker", "cp", handlers / "echo.wasm", f"{name}:/var/lib/gristmill/handlers/")
-        assert run(*inside, "gristmill", "push", "echo", "--data", JOB, "--wait").strip() == JOB
-        run("docker", "stop", name)
-        assert run("docker", "inspect", "--format", "{{.State.ExitCode}}", name).strip() == "0"
-
-
-# What is run in a Debian that has booted, as docs/guides/installing.md says it. An upgrade restarts the service, and so does the watchdog; what is purged leaves the jobs.
-BOOTED = """
-set -e
-apt-get -qq install --yes --no-install-recommends /gristmill.deb
-systemctl enable --now gristmill
-install -m 644 /usr/share/gristmill/handlers/echo.wasm /var/lib/gristmill/handlers/
-gristmill --manifest /etc/gristmill/gristmill.toml push echo --data "$0" --wait >/said
-before=$(systemctl show --value -p MainPID gristmill)
-dpkg -i /gristmill.deb
-upgraded=$(systemctl show --value -p MainPID gristmill)
-test "$upgraded" != "$before"
-kill -STOP "$upgraded"
-timeout 90 journalctl -f -u gristmill | grep -m 1 "Watchdog timeout"
-timeout 60 journalctl -f -n all -u gristmill | grep -m 3 "ready for jobs"
-systemctl stop gristmill
-test "$(systemctl show --value -p Result gristmill)" = success
-apt-get -qq purge --yes gristmill
-test ! -e /etc/gristmill && test -e /var/lib/gristmill/gristmill.db
-"""
-
-
-def systemd(release: pathlib.Path, _: pathlib.Path) -> None:
-    image = run("docker", "import", debian("systemd", "systemd", "systemd-sysv", "dbus")).strip()
-    rights = ["--cap-add=SYS_ADMIN", "--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined", "--volume=/sys/fs/cgroup:/sys/fs/cgroup"]
-    with container(*rights, "--tmpfs=/run", "--tmpfs=/tmp", "--env=container=docker", image, "/sbin/init") as (name, inside):
-        run("docker", "cp", one(release, "*.deb"), f"{name}:/gristmill.deb")
-        subprocess.run([*inside, "systemctl", "is-system-running", "--wait"], stdout=subprocess.DEVNULL)
-        run(*inside, "bash", "-c", BOOTED, JOB)
-        assert run(*inside, "cat", "/said").strip() == JOB
-
-
-def kubernetes(release: pathlib.Path, folder: pathlib.Path) -> None:
-    """That each kustomization can be built, and that the binary takes the manifest in it."""
-    package = unpacked(release, folder)
-    run("tar", "-xzf", release / "gristmill-kubernetes.tar.gz", "-C", folder)
-    for kustomization in (folder / "gristmill-kubernetes").iterdir():
-        objects = run("kubectl", "kustomize", kustomization)
-        assert "image: gristmill:" in objects, objects
-        manifest = re.search(r"^  gristmill.toml: \|\n((?:    .*\n|\n)+)", objects, re.MULTILINE)[1]
-        (folder / "gristmill.toml").write_text(textwrap.dedent(manifest))
-        environment = {**os.environ, "GRISTMILL_STORE_URL": "redis://redis.example.org"}
-        run(package / "gristmill", "check", "--manifest", folder / "gristmill.toml", env=environment)
-
-
 def wheel(release: pathlib.Path, folder: pathlib.Path) -> None:
     run(sys.executable, "-m", "venv", folder / "venv")
     run(folder / "venv/bin/pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", one(release, "*.whl"))
@@ -347,16 +151,9 @@ def cargo(release: pathlib.Path, folder: pathlib.Path) -> None:
     do_a_job([folder / "installed/bin/gristmill"], "gristmill.toml", **place(folder, unpacked(release, folder) / "handlers"))
 
 
-def missing(name: str) -> str:
-    """What this machine lacks for a way that is not asked for by name."""
-    if name in ("docker", "systemd") and (not shutil.which("docker") or subprocess.run(["docker", "info"], capture_output=True).returncode):
-        return "no Docker daemon answers"
-    return "there is no kubectl" if name == "kubernetes" and not shutil.which("kubectl") else ""
-
-
 def main() -> None:
     release = pathlib.Path(sys.argv[1]).resolve()
-    ways = {way.__name__: way for way in [tarball, shells, deb, systemd, apt, rpm, image, docker, kubernetes, wheel, npm, cargo]}
+    ways = {way.__name__: way for way in [tarball, shells, monitoring, deb, systemd, apt, rpm, image, docker, kubernetes, wheel, npm, cargo]}
     for name in sys.argv[2:] or ways:
         if not sys.argv[2:] and (lack := missing(name)):
             print(f"{name}: not tried: {lack}", flush=True)
