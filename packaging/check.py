@@ -3,10 +3,10 @@
 
     packaging/check.py FOLDER [WAY...]    FOLDER has what scripts/release.sh made
 
-The ways are tarball, deb, apt, rpm, image, wheel, npm and cargo, and those of surroundings.py: in `shells`, bash, zsh and fish complete words; in `monitoring`, Prometheus evaluates the
-alerts and the queries of the dashboard; `docker` runs the image, `systemd` the service in a Debian that has booted in Docker; `kubernetes` builds the kustomizations. Without a WAY all are
-tried but those for which something is not here. The formula is for Homebrew, which is not here. Debian's roots are made by mmdebstrap and entered by bubblewrap, which for `image` also stands
-in for a container's runtime: both need root here. In place of systemd `deb`, `apt` and `rpm` run the unit's ExecStart=.
+The ways are tarball, deb, apt, rpm, image, wheel, npm and cargo, and those of surroundings.py: in `shells`, bash, zsh and fish complete words; in `symbols`, gdb reads a backtrace; in
+`monitoring`, Prometheus evaluates the alerts and the queries of the dashboard; `docker` runs the image, `systemd` the service in a Debian that has booted in Docker; `kubernetes` builds the
+kustomizations. Without a WAY all are tried but those for which something is not here. The formula is for Homebrew, which is not here. Debian's roots are made by mmdebstrap and entered by
+bubblewrap, which for `image` also stands in for a container's runtime: both need root here. In place of systemd `deb`, `apt` and `rpm` run the unit's ExecStart=.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ import tarfile
 import tempfile
 import time
 
-from surroundings import docker, kubernetes, missing, monitoring, shells, systemd
+from surroundings import docker, kubernetes, missing, monitoring, shells, symbols, systemd
 from trial import debian, do_a_job, one, place, run, unpacked
 
 
@@ -153,7 +153,7 @@ def cargo(release: pathlib.Path, folder: pathlib.Path) -> None:
 
 def main() -> None:
     release = pathlib.Path(sys.argv[1]).resolve()
-    ways = {way.__name__: way for way in [tarball, shells, monitoring, deb, systemd, apt, rpm, image, docker, kubernetes, wheel, npm, cargo]}
+    ways = {way.__name__: way for way in [tarball, shells, symbols, monitoring, deb, systemd, apt, rpm, image, docker, kubernetes, wheel, npm, cargo]}
     for name in sys.argv[2:] or ways:
         if not sys.argv[2:] and (lack := missing(name)):
             print(f"{name}: not tried: {lack}", flush=True)

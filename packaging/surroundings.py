@@ -1,6 +1,7 @@
 """Trials of what surrounds a server: shells, Prometheus, Docker, systemd and Kubernetes."""
 
 import contextlib
+import gzip
 import json
 import os
 import pathlib
@@ -71,6 +72,16 @@ def shells(release: pathlib.Path, folder: pathlib.Path) -> None:
             for line, whole in COMPLETED.items():
                 completed = pressed(shell, package / "completions", line, options)
                 assert completed.strip() == whole, f"{shell} makes of {line!r}: {completed!r}"
+
+
+def symbols(release: pathlib.Path, folder: pathlib.Path) -> None:
+    """A backtrace of the binary has names and lines once its symbols are beside it."""
+    package = unpacked(release, folder)
+    program = package / "gristmill"
+    (package / "gristmill.debug").write_bytes(gzip.decompress(one(release, "*.debug.gz").read_bytes()))
+    with serving([program], "gristmill.toml", **place(folder, package / "handlers")):
+        trace = run("gdb", "-p", run("pidof", "-s", program).strip(), "-batch", "-ex", "thread apply all backtrace")
+    assert re.search(r" in gristmill\S*::.* at /gristmill/runtime/.*\.rs:[0-9]+", trace), trace
 
 
 def free_address() -> str:
@@ -185,7 +196,7 @@ def kubernetes(release: pathlib.Path, folder: pathlib.Path) -> None:
 
 def missing(name: str) -> str:
     """What this machine lacks for a way that is not asked for by name."""
-    needed = {"systemd": "docker", "docker": "docker", "kubernetes": "kubectl", "monitoring": "prometheus"}.get(name, "")
+    needed = {"systemd": "docker", "docker": "docker", "kubernetes": "kubectl", "monitoring": "prometheus", "symbols": "gdb"}.get(name, "")
     if needed and not shutil.which(needed):
         return f"there is no {needed}"
     is_dead = needed == "docker" and subprocess.run(["docker", "info"], capture_output=True).returncode
