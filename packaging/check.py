@@ -100,6 +100,8 @@ def image(release: pathlib.Path, folder: pathlib.Path) -> None:
 
         manifest = json.load(blob(json.load(layout.extractfile("index.json"))["manifests"][0]["digest"]))
         config = json.load(blob(manifest["config"]["digest"]))["config"]
+        for_docker = json.load(layout.extractfile("manifest.json"))[0]
+        assert for_docker["RepoTags"][0].startswith("gristmill:") and for_docker["Config"].endswith(manifest["config"]["digest"].removeprefix("sha256:")), for_docker
         with tarfile.open(fileobj=blob(manifest["layers"][0]["digest"])) as layer:
             for member in layer:
                 # They become the user's by the namespace.
