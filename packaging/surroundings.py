@@ -80,8 +80,9 @@ def symbols(release: pathlib.Path, folder: pathlib.Path) -> None:
     program = package / "gristmill"
     (package / "gristmill.debug").write_bytes(gzip.decompress(one(release, "*.debug.gz").read_bytes()))
     with serving([program], "gristmill.toml", **place(folder, package / "handlers")):
-        trace = run("gdb", "-p", run("pidof", "-s", program).strip(), "-batch", "-ex", "thread apply all backtrace")
-    assert re.search(r" in gristmill\S*::.* at \S*runtime/\S+\.rs:[0-9]+", trace), trace
+        server = run("pgrep", "--oldest", "--full", f"^{program} ").strip()  # the one that compiles is younger
+        trace = run("gdb", program, "-p", server, "-batch", "-ex", "thread apply all backtrace")
+    assert re.search(r"\bmain \(\) at \S*runtime/src/\S+\.rs:[0-9]+", trace), trace
 
 
 def free_address() -> str:
@@ -140,8 +141,8 @@ def container(*words: str):
 
 def docker(release: pathlib.Path, folder: pathlib.Path) -> None:
     with one(release, "*.oci.tar").open() as archive:
-        image = run("docker", "load", stdin=archive).removeprefix("Loaded image: ").strip()
-    assert image.startswith("gristmill:"), image
+        loaded = run("docker", "load", stdin=archive)
+    image = re.search("^Loaded image: (gristmill:.+)$", loaded, re.MULTILINE)[1]
     handlers = unpacked(release, folder) / "handlers"
     with container("--volume", "/var/lib/gristmill", image) as (name, inside):
         run("docker", "cp", handlers / "echo.wasm", f"{name}:/var/lib/gristmill/handlers/")
