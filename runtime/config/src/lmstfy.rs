@@ -85,7 +85,7 @@ fn accounts(section: &mut Section<'_>, folder: &Path, secrets: Secrets) -> (BTre
             problems
                 .add(problems.at(place, format!("`{name}` cannot be a user: a name is not empty and has no colon")));
         } else if secrets == Secrets::Read
-            && let Some(password) = grants::secret(name, value, folder, problems)
+            && let Some(password) = grants::secret(name, value, false, folder, problems)
         {
             if password.is_empty() {
                 problems.add(problems.at(value.span(), format!("the password of `{name}` is empty")));

@@ -192,7 +192,7 @@ fn address(section: &mut Section<'_>, folder: &Path) -> Option<StoreAddress> {
     let (text, secret) = match value.get_ref().as_str() {
         Some(text) => (text.to_owned(), false),
         None => {
-            let text = grants::secret("url", value, folder, problems)?;
+            let text = grants::secret("url", value, false, folder, problems)?;
             (String::from_utf8_lossy(&text).trim().to_owned(), true)
         }
     };

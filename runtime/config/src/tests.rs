@@ -362,17 +362,6 @@ fn the_manifest_of_the_demo_is_good() {
 }
 
 #[test]
-fn a_secret_file_is_read_without_its_last_line_break() {
-    let folder = tempfile::tempdir().unwrap();
-    for (content, secret) in [("key\n", "key"), ("key\r\n", "key"), ("key\n\n", "key\n"), ("key", "key"), ("", "")] {
-        std::fs::write(folder.path().join("key"), content).unwrap();
-        let text = "[topics.a.secrets]\nkey = { file = \"key\" }";
-        let manifest = Manifest::parse(text, &folder.path().join("gristmill.toml")).unwrap();
-        assert_eq!(manifest.topics[&id("a")].grants.secrets["key"], secret.as_bytes());
-    }
-}
-
-#[test]
 fn a_command_that_runs_no_handlers_needs_no_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gristmill.toml");

@@ -150,9 +150,12 @@ impl Topics {
             }
             let grants = Arc::make_mut(&mut topic.grants);
             grants.config = grants::config(&mut section);
-            grants.env = grants::env(&mut section, around.folder, around.secrets);
-            grants.secrets = grants::secrets(&mut section, around.folder, around.secrets);
+            let mut withheld = Vec::new();
+            grants.env = grants::env(&mut section, around.folder, around.secrets, &mut withheld);
+            grants.secrets = grants::secrets(&mut section, around.folder, around.secrets, &mut withheld);
             let http = http_grant::http(&mut section);
+            grants::check_hosts(&section, &withheld, http.as_ref());
+            grants.withheld = withheld.into_iter().map(|written| written.secret).collect();
             grants.http = http.as_ref().map(|http| Arc::clone(&http.grant));
             topic.schedules = Arc::new(schedules::schedules(&mut section, topic.ttl));
             if let Some(bounds) = &mut around.bounds {

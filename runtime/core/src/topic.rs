@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::adapter::{Adapter, CodeMeaning, Program, Proxy};
 pub use crate::capability::{Capability, Demands, WrittenAs};
 pub use crate::fleet_limits::{FleetLimits, KeyLimits, OnDead, Rate, TenantFleetLimits};
-use crate::http_grant::HttpGrant;
+use crate::http_grant::{HttpGrant, Withheld, WithheldKind};
 use crate::job::{Name, TopicId};
 pub use crate::record_policy::{BadRecordPolicy, RecordPolicy};
 use crate::schedule::Schedule;
@@ -150,6 +150,8 @@ pub struct Grants {
     pub config: BTreeMap<String, String>,
     /// The secrets that the handler reads, by name.
     pub secrets: BTreeMap<String, Vec<u8>>,
+    /// The secrets and variables that it gets placeholders for.
+    pub withheld: Vec<Arc<Withheld>>,
     /// The topics of the same tenant that it may enqueue to; none: all of them.
     pub enqueue: Option<Vec<Name>>,
     /// The topics of the same tenant of whose jobs it learns the results, if its own job waited for them; none: its own topic and those that may
@@ -167,6 +169,24 @@ impl Grants {
             switch => self.switches.contains(&switch),
         }
     }
+
+    /// The secrets with their bytes, by name, those too that a component gets placeholders for: for handlers whose requests are their own.
+    pub fn all_secrets(&self) -> BTreeMap<&str, &[u8]> {
+        let own = self.secrets.iter().map(|(name, secret)| (name.as_str(), secret.as_slice()));
+        own.chain(self.withheld_as(WithheldKind::Secret)).collect()
+    }
+
+    /// The same for the variables of the environment.
+    pub fn all_env(&self) -> BTreeMap<&str, &str> {
+        let withheld = self.withheld_as(WithheldKind::Variable);
+        let withheld = withheld.filter_map(|(name, bytes)| Some((name, std::str::from_utf8(bytes).ok()?)));
+        self.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(withheld).collect()
+    }
+
+    fn withheld_as(&self, kind: WithheldKind) -> impl Iterator<Item = (&str, &[u8])> {
+        let of_kind = self.withheld.iter().filter(move |secret| secret.kind == kind);
+        of_kind.map(|secret| (secret.name.as_str(), secret.bytes.as_slice()))
+    }
 }
 
 impl fmt::Debug for Grants {
@@ -177,6 +197,7 @@ impl fmt::Debug for Grants {
             .field("env", &self.env.keys())
             .field("config", &self.config)
             .field("secrets", &self.secrets.keys())
+            .field("withheld", &self.withheld)
             .field("enqueue", &self.enqueue)
             .field("predecessors", &self.predecessors)
             .field("http", &self.http)

@@ -15,6 +15,7 @@ use wasmtime_wasi::{HostWallClock, WasiCtx, WasiCtxBuilder};
 
 use super::attempt::store_time;
 use super::guest_log::{GuestLog, Stream};
+use super::placeholders::Placeholders;
 use super::program_streams::ProgramStreams;
 use gristmill_core::topic::Grants;
 
@@ -34,11 +35,12 @@ impl GuestWasi {
     pub(super) fn new(
         guest_log: &Arc<Mutex<GuestLog>>,
         grants: &Grants,
+        placeholders: Option<&Placeholders>,
         clock_offset_ms: i64,
         program: Option<&ProgramStreams>,
     ) -> Self {
         let clock = StoreClock { offset_ms: Arc::new(AtomicI64::new(clock_offset_ms)) };
-        Self { context: context(guest_log, grants, clock.clone(), program), clock }
+        Self { context: context(guest_log, grants, placeholders, clock.clone(), program), clock }
     }
 
     pub(super) fn context(&mut self) -> &mut WasiCtx {
@@ -54,6 +56,7 @@ impl GuestWasi {
 fn context(
     guest_log: &Arc<Mutex<GuestLog>>,
     grants: &Grants,
+    placeholders: Option<&Placeholders>,
     clock: StoreClock,
     program: Option<&ProgramStreams>,
 ) -> WasiCtx {
@@ -64,6 +67,9 @@ fn context(
             world.stdout(GuestStream::new(guest_log, Stream::Out));
             for (name, value) in &grants.env {
                 world.env(name, value);
+            }
+            for (name, placeholder) in placeholders.into_iter().flat_map(Placeholders::variables) {
+                world.env(name, placeholder);
             }
         }
     }

@@ -206,11 +206,13 @@ impl GuestInstance {
             Ok(outcome) => outcome.within(state.limits.output_bytes),
             Err(stopped) => classify::stopped(&stopped, state, run.code.lines.as_ref()),
         });
-        let mut guest_log = self.store.data().guest_log();
+        let state = self.store.data();
+        let mut guest_log = state.guest_log();
         if self.jobs > 1 {
             guest_log.boundary.note_gap("an earlier job had used its instance (`reuse`)");
         }
-        report.recording = guest_log.boundary.finish(run.attempt, run.code.version, run.deadline, &report);
+        report.recording =
+            guest_log.boundary.finish(run.attempt, state.placeholders(), run.code.version, run.deadline, &report);
         drop(guest_log);
         report
     }

@@ -42,10 +42,12 @@ mod outbound;
 mod ownership;
 #[doc(hidden)]
 pub mod parts;
+mod placeholders;
 mod private_folder;
 mod producers;
 mod program_streams;
 mod recording;
+mod replace;
 mod request_trace;
 mod sandbox;
 mod self_test;

@@ -14,6 +14,7 @@ use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, Stream
 use super::attempt::Attempt;
 use super::guest_log::GuestLog;
 use super::guest_wasi::{WRITE_BYTES_MAX, check_permitted};
+use super::placeholders::Placeholders;
 use gristmill_core::job::Job;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Adapter, Program};
@@ -39,14 +40,19 @@ pub(super) struct OutputFull(pub(super) u64);
 
 impl ProgramStreams {
     /// None if the attempt's handler is no program.
-    pub(super) fn of(attempt: &Attempt, guest_log: &Arc<Mutex<GuestLog>>, deadline: Timestamp) -> Option<Box<Self>> {
+    pub(super) fn of(
+        attempt: &Attempt,
+        placeholders: Option<&Placeholders>,
+        guest_log: &Arc<Mutex<GuestLog>>,
+        deadline: Timestamp,
+    ) -> Option<Box<Self>> {
         let Adapter::Command(program) = &attempt.adapter else { return None };
         let name = attempt.job.spec.topic.topic.as_str().to_owned();
         let (job, guest_log) = (Arc::clone(&attempt.job), Arc::clone(guest_log));
         Some(Box::new(Self {
             program: Arc::clone(program),
             name,
-            env: environment(attempt, deadline),
+            env: environment(attempt, placeholders, deadline),
             body: JobBody { job, guest_log: Arc::clone(&guest_log), read: Arc::default() },
             output: Output { written: Arc::default(), limit: attempt.limits.output_bytes, guest_log },
         }))
@@ -74,10 +80,16 @@ impl ProgramStreams {
 }
 
 /// The granted variables, and what is known of the job. A producer cannot set any other variable than `GRISTMILL_META_…`.
-fn environment(attempt: &Attempt, deadline: Timestamp) -> BTreeMap<String, String> {
+fn environment(
+    attempt: &Attempt,
+    placeholders: Option<&Placeholders>,
+    deadline: Timestamp,
+) -> BTreeMap<String, String> {
     let job = &attempt.job;
     let spec = &job.spec;
     let mut variables = attempt.grants.env.clone();
+    let withheld = placeholders.into_iter().flat_map(Placeholders::variables);
+    variables.extend(withheld.map(|(name, placeholder)| (name.to_owned(), placeholder.to_owned())));
     for (name, value) in spec.metadata.iter().rev() {
         variables.insert(format!("GRISTMILL_META_{}", variable_name(name)), value.clone());
     }

@@ -16,9 +16,10 @@ use super::host_memory::HostMemory;
 use super::keyed_state::KeyedState;
 use super::limiter::MemoryLimiter;
 use super::meter::Meter;
+use super::outbound::Egress;
+use super::placeholders::Placeholders;
 use super::program_streams::ProgramStreams;
 use super::recording::Record;
-use super::request_trace::RequestTrace;
 use gristmill_core::admission::{FollowUps, Targets};
 use gristmill_core::job::{Job, TopicId};
 use gristmill_core::time::Timestamp;
@@ -51,8 +52,8 @@ pub(super) struct State {
     pub(super) is_recorded: bool,
     /// Requests over HTTP that were made.
     pub(super) http_requests: u32,
-    /// Where they are written down, if the attempt is traced.
-    pub(super) requests: Option<RequestTrace>,
+    /// What the host adds to them, the placeholders of secrets too.
+    pub(super) egress: Egress,
     pub(super) wasi_http: WasiHttpState,
     pub(super) meter: Meter,
     pub(super) resources: ResourceTable,
@@ -68,6 +69,7 @@ impl State {
         let mut resources = ResourceTable::new();
         resources.set_max_capacity(RESOURCES_MAX);
         let guest_log = Arc::new(Mutex::new(GuestLog::new(attempt, Some(version))));
+        let egress = egress(attempt);
         Self {
             topic: attempt.job.spec.topic.clone(),
             job: Arc::clone(&attempt.job),
@@ -81,11 +83,11 @@ impl State {
             memory: MemoryLimiter::new(attempt.limits.memory_bytes),
             host_memory: HostMemory::default(),
             follow_ups: FollowUps::default(),
-            program: ProgramStreams::of(attempt, &guest_log, deadline),
+            program: ProgramStreams::of(attempt, egress.placeholders.as_deref(), &guest_log, deadline),
             guest_log,
             is_recorded: !matches!(attempt.record, Record::Off),
             http_requests: 0,
-            requests: attempt.requests.clone(),
+            egress,
             wasi_http: WasiHttpState::default(),
             meter: Meter::new(started, attempt.cancellation.control.waited()),
             resources,
@@ -102,12 +104,20 @@ impl State {
         self.guest_log = used.guest_log;
         self.memory = MemoryLimiter::new(attempt.limits.memory_bytes).holding(&used.memory);
         self.resources = used.resources;
+        if used.egress.placeholders.as_ref().is_some_and(|known| known.are_of(&self.grants)) {
+            // The guest may have kept them, and its environment has them.
+            self.egress.placeholders = used.egress.placeholders;
+        }
         self.wasi = used.wasi.inspect(|world| world.set_clock(attempt.clock_offset_ms));
     }
 
     /// The instance could not be made, and will be made again.
     pub(super) fn forget_memories(&mut self) {
         self.memory = MemoryLimiter::new(self.limits.memory_bytes);
+    }
+
+    pub(super) fn placeholders(&self) -> Option<&Placeholders> {
+        self.egress.placeholders.as_deref()
     }
 
     /// The store's clock.
@@ -140,6 +150,14 @@ impl State {
     pub(super) fn guest_log(&self) -> MutexGuard<'_, GuestLog> {
         self.guest_log.lock()
     }
+}
+
+fn egress(attempt: &Attempt) -> Egress {
+    let placeholders = match &attempt.record {
+        Record::Replay(recording) => Placeholders::recorded(recording.placeholders()),
+        Record::Off | Record::Failures | Record::All => Placeholders::new(&attempt.grants),
+    };
+    Egress { trace: attempt.requests.clone(), placeholders }
 }
 
 #[cfg(test)]
@@ -187,7 +205,7 @@ mod tests {
             guest_log: renewed,
             is_recorded,
             http_requests,
-            requests,
+            egress,
             wasi_http: _,
             meter,
             resources,
@@ -200,7 +218,7 @@ mod tests {
         assert!(!cancellation.is_cancelled() && checkpoints.is_none() && keyed.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
         assert_eq!((host_memory.peak(), is_recorded), (0, false));
-        assert_eq!((follow_ups.is_empty(), http_requests, requests.is_none()), (true, 0, true));
+        assert_eq!((follow_ups.is_empty(), http_requests, egress.trace.is_none()), (true, 0, true));
         assert!(Arc::ptr_eq(&renewed, &guest_log), "the guest's streams lead there");
         assert_eq!(lines.lock().len(), 1);
         assert_eq!(guest_log.lock().close(), 0);
@@ -227,7 +245,7 @@ mod tests {
         state.http_requests = 3;
         state.keyed = granted(&first);
         let context = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
-        state.requests = context.map(RequestTrace::new);
+        state.egress.trace = context.map(crate::RequestTrace::new);
         state.resources.push(()).unwrap();
         assert!(state.held_by_handles() > 0 && state.host_memory.peak() > 0);
         state

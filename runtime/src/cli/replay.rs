@@ -185,8 +185,12 @@ impl Recorded {
         let lines = Arc::<Mutex<Vec<LogLine>>>::default();
         let input = ReplayInput {
             body: self.body.clone(),
-            secrets: grants.secrets.clone(),
-            env: grants.env.clone(),
+            secrets: grants
+                .all_secrets()
+                .into_iter()
+                .map(|(name, secret)| (name.to_owned(), secret.to_vec()))
+                .collect(),
+            env: grants.all_env().into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             logs: LogSink::Collect(Arc::clone(&lines)),
         };
         let replayed = component.replay(&self.recording, input).await?;

@@ -6,6 +6,7 @@
 
 mod address;
 mod pattern;
+mod withheld;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use url::Url;
 
 pub use address::{parse_network, special};
 pub use pattern::{BadPattern, HostPattern};
+pub use withheld::{WITHHELD_BYTES, Withheld, WithheldKind};
 
 /// What one topic may reach, and what one request and one attempt may take.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -165,9 +165,9 @@ impl NativeJob {
         &self.attempt.grants.config
     }
 
-    /// The secrets that the topic grants, by name.
-    pub fn secrets(&self) -> &BTreeMap<String, Vec<u8>> {
-        &self.attempt.grants.secrets
+    /// The secrets that the topic grants, by name; those with `hosts` too, since the handler sends its requests itself.
+    pub fn secrets(&self) -> BTreeMap<&str, &[u8]> {
+        self.attempt.grants.all_secrets()
     }
 
     /// Writes a line of the job's log, as components do: with the names of job and topic, and within the topic's `log-limit`. What is over the

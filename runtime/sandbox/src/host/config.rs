@@ -15,7 +15,11 @@ impl Host for State {
     fn secret(&mut self, name: String) -> wasmtime::Result<Option<Vec<u8>>> {
         self.charge(name.len())?;
         let asked = self.question("config.secret", &name, &name);
-        let value = self.ask_sealed(&asked, |state| Ok(state.grants.secrets.get(&name).cloned()))?;
+        let placeholder = self.placeholders().and_then(|all| all.secret(&name)).map(|text| text.as_bytes().to_vec());
+        let value = match placeholder {
+            Some(placeholder) => self.ask(&asked, |_| Ok(Some(placeholder)))?,
+            None => self.ask_sealed(&asked, |state| Ok(state.grants.secrets.get(&name).cloned()))?,
+        };
         self.charge_bytes(value.as_ref().map_or(0, Vec::len));
         Ok(value)
     }

@@ -49,7 +49,7 @@ async fn send(
         return Ok(answer.map(response).map_err(HttpError::from));
     }
     let sent = match allowance(state) {
-        Ok((grant, left)) => outbound.send(&state.topic, &grant, request, left, state.requests.clone()).await,
+        Ok((grant, left)) => outbound.send(&state.topic, &grant, request, left, state.egress.clone()).await,
         Err(error) => Sent { answer: Err(error), requests: 0 },
     };
     state.http_requests += sent.requests;

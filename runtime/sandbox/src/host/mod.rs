@@ -91,8 +91,11 @@ impl WasiView for State {
     /// Each function of WASI begins with this. None of them can refuse a call: the meter does, when they return.
     fn ctx(&mut self) -> WasiCtxView<'_> {
         self.charge(0).ok();
-        let Self { wasi, resources, guest_log, grants, clock_offset_ms, program, .. } = self;
-        let wasi = wasi.get_or_insert_with(|| GuestWasi::new(guest_log, grants, *clock_offset_ms, program.as_deref()));
+        let Self { wasi, resources, guest_log, grants, egress, clock_offset_ms, program, .. } = self;
+        let wasi = wasi.get_or_insert_with(|| {
+            let placeholders = egress.placeholders.as_deref();
+            GuestWasi::new(guest_log, grants, placeholders, *clock_offset_ms, program.as_deref())
+        });
         WasiCtxView { ctx: wasi.context(), table: resources }
     }
 }

@@ -1,9 +1,12 @@
 //! `gristmill:preview1/program`: arguments and environment for the adapter of WASI preview 1 (`core_module/preview1.wat`), in the shape in
 //! which preview 1 has them. It says nothing that `wasi:cli/environment` does not.
 
+use std::collections::BTreeMap;
+
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
+use super::super::placeholders::Placeholders;
 use super::super::state::State;
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
@@ -37,8 +40,18 @@ fn arguments(state: &State) -> Texts {
 }
 
 fn environment(state: &State) -> Texts {
-    let variables = state.program.as_ref().map_or(&state.grants.env, |program| program.environment());
-    joined(variables.iter().map(|(name, value)| vec![name, "=", value]))
+    let variable = |(name, value)| vec![name, "=", value];
+    match &state.program {
+        Some(program) => joined(texts_of(program.environment()).map(variable)),
+        None => {
+            let placeholders = state.placeholders().into_iter().flat_map(Placeholders::variables);
+            joined(texts_of(&state.grants.env).chain(placeholders).map(variable))
+        }
+    }
+}
+
+fn texts_of(variables: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+    variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
 /// A text ends at its first zero, so that none has another inside.

@@ -22,9 +22,8 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttp, WasiHttpView
 use super::super::attempt::LogLine;
 use super::super::bindings::http::{HttpError, Request};
 use super::super::guest_log::GuestLog;
-use super::super::outbound::{Outbound, Rest};
+use super::super::outbound::{Egress, Outbound, Rest};
 use super::super::recording::answers::Fault;
-use super::super::request_trace::RequestTrace;
 use super::super::state::State;
 use super::http::{about, allowance};
 use super::taped_body;
@@ -72,7 +71,7 @@ fn handle(
         outbound: outbound.clone(),
         topic: state.topic.clone(),
         grant,
-        trace: state.requests.clone(),
+        egress: state.egress.clone(),
         number: state.http_requests,
         guest_log: Arc::clone(&state.guest_log),
         timeout: timeout(options),
@@ -94,7 +93,7 @@ struct Sending {
     outbound: Outbound,
     topic: TopicId,
     grant: Arc<HttpGrant>,
-    trace: Option<RequestTrace>,
+    egress: Egress,
     /// Which request of the attempt, from 1.
     number: u32,
     guest_log: Arc<Mutex<GuestLog>>,
@@ -155,7 +154,7 @@ impl Sending {
             return taped_body::recorded(parts, &self.guest_log);
         }
         let opened =
-            self.outbound.open(&self.topic, &self.grant, request, rest, self.between, self.trace.clone()).await;
+            self.outbound.open(&self.topic, &self.grant, request, rest, self.between, self.egress.clone()).await;
         taped_body::taped(opened, &self.guest_log, self.number)
     }
 }

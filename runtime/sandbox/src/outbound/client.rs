@@ -5,30 +5,38 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
-use hyper::http::{StatusCode, Uri};
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use hyper::http::{Method, StatusCode};
 use hyper::{Request, Response};
 use tokio::runtime::Handle;
 use url::{Position, Url};
 
 use super::super::bindings::http::{HttpError, Response as Answer};
 use super::super::idle::{IdleItems, IdleLimits};
-use super::super::request_trace::RequestTrace;
-use super::Sent;
+use super::super::replace::{Replacements, Replacer};
 use super::answer_body::{AnswerBody, Times};
+use super::clean_answer::{clean_error, clean_head};
 use super::connect::{Connection, Connector, Origin, broken};
 use super::hops::Hops;
+use super::message::Message;
 use super::outgoing::{Outgoing, invalid};
 use super::redirect;
+use super::replaced_body::ReplacedBody;
 use super::request_body::{RequestBody, Rest};
 use super::resolve::Resolver;
 use super::roots::TrustedRoots;
+use super::{Egress, Sent};
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
 
 /// Connections that one topic keeps open, over all origins. Most servers close them later.
 const IDLE: IdleLimits = IdleLimits { items: 32, bytes: u64::MAX, idle: Duration::from_secs(30) };
+
+/// The body of an answer, as the guest gets it.
+type Body = ReplacedBody<AnswerBody>;
+
+type Exchanged = Result<(Response<Incoming>, Connection), HttpError>;
 
 /// Sends what one topic may send. No other topic uses its connections.
 #[derive(Debug)]
@@ -55,11 +63,11 @@ impl Client {
     }
 
     /// Sends, follows redirects, reads the answer; at most `left` requests, and no longer than the request's timeout.
-    pub(super) async fn send(&self, outgoing: Outgoing, left: u32, trace: Option<RequestTrace>) -> Sent {
-        let mut hops = Hops::new(trace);
+    pub(super) async fn send(&self, outgoing: Outgoing, left: u32, egress: Egress) -> Sent {
+        let mut hops = Hops::new(egress.trace.clone());
         let (timeout, host) = (outgoing.timeout, outgoing.url.host_str().unwrap_or_default().to_owned());
         let whole = async {
-            let (url, answered) = self.follow(outgoing, None, left, &mut hops, Times::default()).await?;
+            let (url, answered) = self.follow(outgoing, None, &egress, left, &mut hops, Times::default()).await?;
             read(&url, answered).await
         };
         let answer = self.in_time(timeout, &host, whole).await;
@@ -73,12 +81,12 @@ impl Client {
         outgoing: Outgoing,
         rest: Option<Rest>,
         between: Option<Duration>,
-        trace: Option<RequestTrace>,
-    ) -> Result<Response<AnswerBody>, HttpError> {
-        let mut hops = Hops::new(trace);
+        egress: Egress,
+    ) -> Result<Response<Body>, HttpError> {
+        let mut hops = Hops::new(egress.trace.clone());
         let times = Times::new(tokio::time::Instant::now() + self.grant.timeout, between);
         let (timeout, host) = (outgoing.timeout, outgoing.url.host_str().unwrap_or_default().to_owned());
-        let answered = self.in_time(timeout, &host, self.follow(outgoing, rest, 1, &mut hops, times)).await;
+        let answered = self.in_time(timeout, &host, self.follow(outgoing, rest, &egress, 1, &mut hops, times)).await;
         hops.end(answered.as_ref().err());
         answered.map(|(_, answered)| answered)
     }
@@ -100,10 +108,12 @@ impl Client {
         &self,
         mut outgoing: Outgoing,
         mut rest: Option<Rest>,
+        egress: &Egress,
         left: u32,
         hops: &mut Hops,
         times: Times,
-    ) -> Result<(Url, Response<AnswerBody>), HttpError> {
+    ) -> Result<(Url, Response<Body>), HttpError> {
+        let placeholders = egress.placeholders.as_deref();
         loop {
             let origin = self.granted(&outgoing.url)?;
             if hops.count >= left {
@@ -112,7 +122,10 @@ impl Client {
             hops.begin(&mut outgoing);
             let started = Instant::now();
             let is_streamed = rest.is_some();
-            let exchanged = self.exchange(&outgoing, rest.take(), &origin).await;
+            let Message { request, in_answer } =
+                Message::of(&outgoing, rest.take(), placeholders, self.grant.request_bytes)?;
+            let exchanged = self.exchange(request, &origin).await;
+            let exchanged = clean(exchanged, in_answer.as_deref());
             let status = exchanged.as_ref().map(|(response, _)| response.status());
             self.trace(&outgoing, &origin, status, started);
             status.into_iter().for_each(|status| hops.answered(status));
@@ -122,7 +135,8 @@ impl Client {
                 Some(next) => outgoing = next?,
                 None => {
                     let answered = self.bounded(origin, response, connection, times, is_streamed)?;
-                    return Ok((outgoing.url, answered));
+                    let has_body = outgoing.method != Method::HEAD;
+                    return Ok((outgoing.url, self.replaced(answered, in_answer, has_body)));
                 }
             }
         }
@@ -140,13 +154,7 @@ impl Client {
     }
 
     /// Sends one request; on a connection that was kept if there is one.
-    async fn exchange(
-        &self,
-        outgoing: &Outgoing,
-        rest: Option<Rest>,
-        origin: &Origin,
-    ) -> Result<(Response<Incoming>, Connection), HttpError> {
-        let mut request = message(outgoing, rest)?;
+    async fn exchange(&self, mut request: Request<RequestBody>, origin: &Origin) -> Exchanged {
         let open = iter::from_fn(|| self.idle.take(origin)).find(Connection::is_open);
         if let Some(mut kept) = open {
             match kept.send(request).await {
@@ -192,6 +200,22 @@ impl Client {
         }))
     }
 
+    /// The answer without secrets in its body.
+    fn replaced(
+        &self,
+        mut response: Response<AnswerBody>,
+        secrets: Option<Arc<Replacements>>,
+        has_body: bool,
+    ) -> Response<Body> {
+        if secrets.is_some() && has_body {
+            // It may be another one now.
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
+        let most = self.grant.response_bytes;
+        let replacer = secrets.map(|secrets| Replacer::new(secrets, most));
+        response.map(|body| ReplacedBody::new(body, replacer, HttpError::TooLarge(most)))
+    }
+
     /// Neither path nor query nor headers: they carry secrets.
     fn trace(&self, outgoing: &Outgoing, origin: &Origin, status: Result<StatusCode, &HttpError>, started: Instant) {
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -204,34 +228,23 @@ impl Client {
 }
 
 /// Reads the body to its end.
-async fn read(url: &Url, answered: Response<AnswerBody>) -> Result<Answer, HttpError> {
+async fn read(url: &Url, answered: Response<Body>) -> Result<Answer, HttpError> {
     let (head, body) = answered.into_parts();
     let body = body.collect().await?.to_bytes();
     let headers = text_of(&head.headers);
     Ok(Answer { status: head.status.as_u16(), headers, body: body.into(), url: url.to_string() })
 }
 
-fn message(outgoing: &Outgoing, rest: Option<Rest>) -> Result<Request<RequestBody>, HttpError> {
-    let url = &outgoing.url;
-    let target = &url[Position::BeforePath..Position::AfterQuery];
-    let target: Uri = target.parse().map_err(|_| invalid("the URL's path has characters that no path may have"))?;
-    let host = &url[Position::BeforeHost..Position::AfterPort];
-    let host =
-        HeaderValue::from_str(host).map_err(|_| invalid("the URL's host has characters that no host may have"))?;
-    let mut request = Request::new(RequestBody::new(outgoing.body.clone(), rest));
-    *request.method_mut() = outgoing.method.clone();
-    *request.uri_mut() = target;
-    *request.headers_mut() = outgoing.headers.clone();
-    request.headers_mut().insert(HOST, host);
-    Ok(request)
+fn clean(mut exchanged: Exchanged, secrets: Option<&Replacements>) -> Exchanged {
+    let Some(secrets) = secrets else { return exchanged };
+    if let Ok((response, _)) = &mut exchanged {
+        clean_head(response, secrets);
+    }
+    exchanged.map_err(|error| clean_error(error, secrets))
 }
 
 /// Refuses answers that two readers may cut at different places, and those that are the beginning of something else.
-fn checked(
-    origin: &Origin,
-    response: Response<Incoming>,
-    connection: Connection,
-) -> Result<(Response<Incoming>, Connection), HttpError> {
+fn checked(origin: &Origin, response: Response<Incoming>, connection: Connection) -> Exchanged {
     let refused = |why: &str| Err(HttpError::Unreachable(format!("`{}`: {why}", origin.host)));
     let headers = response.headers();
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {

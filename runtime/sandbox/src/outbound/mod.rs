@@ -13,11 +13,14 @@
 //! against the grant and counts as a request of the attempt.
 
 mod answer_body;
+mod clean_answer;
 mod client;
 mod connect;
 mod hops;
+mod message;
 mod outgoing;
 mod redirect;
+mod replaced_body;
 mod request_body;
 mod resolve;
 mod roots;
@@ -36,10 +39,12 @@ use tokio_util::task::AbortOnDropHandle;
 use self::answer_body::AnswerBody;
 use self::client::Client;
 use self::outgoing::Outgoing;
+use self::replaced_body::ReplacedBody;
 pub(super) use self::request_body::Rest;
 use self::resolve::Resolver;
 use self::roots::TrustedRoots;
 use super::bindings::http::{HttpError, Request, Response};
+use super::placeholders::Placeholders;
 use super::request_trace::RequestTrace;
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
@@ -57,6 +62,15 @@ struct Inner {
     /// One for each topic that has sent anything: connections are never shared between topics, and so not between
     /// tenants.
     clients: Mutex<HashMap<TopicId, Arc<Client>>>,
+}
+
+/// What the host adds to the requests of one attempt, and takes out of the answers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Egress {
+    /// Where they are written down, if the attempt is traced.
+    pub(super) trace: Option<RequestTrace>,
+    /// What the handler writes for secrets that it does not have; none if there are no such secrets.
+    pub(super) placeholders: Option<Arc<Placeholders>>,
 }
 
 /// What came of a request, and how much of the attempt's allowance it took.
@@ -77,8 +91,7 @@ impl Outbound {
         Self(Arc::new(Inner { runtime: Handle::try_current().ok(), resolver, trust, clients: Mutex::default() }))
     }
 
-    /// Sends one request of an attempt that may still make `left` of them, and follows redirects if asked to. Each is written down in
-    /// `trace`, and carries its context.
+    /// Sends one request of an attempt that may still make `left` of them, and follows redirects if asked to.
     ///
     /// Ends within the grant's timeout. Cancel-safe: dropping the future closes the connection.
     pub(super) async fn send(
@@ -87,14 +100,14 @@ impl Outbound {
         grant: &Arc<HttpGrant>,
         request: Request,
         left: u32,
-        trace: Option<RequestTrace>,
+        egress: Egress,
     ) -> Sent {
         let outgoing = match Outgoing::read(request, grant) {
             Ok(outgoing) => outgoing,
             Err(error) => return Sent { answer: Err(error), requests: 0 },
         };
         let client = self.client(topic, grant);
-        let sending = self.run(async move { client.send(outgoing, left, trace).await });
+        let sending = self.run(async move { client.send(outgoing, left, egress).await });
         sending.await.unwrap_or_else(|error| Sent { answer: Err(error), requests: 1 })
     }
 
@@ -110,11 +123,11 @@ impl Outbound {
         request: Request,
         rest: Option<Rest>,
         between: Option<Duration>,
-        trace: Option<RequestTrace>,
-    ) -> Result<Answered<AnswerBody>, HttpError> {
+        egress: Egress,
+    ) -> Result<Answered<ReplacedBody<AnswerBody>>, HttpError> {
         let outgoing = Outgoing::read(request, grant)?;
         let client = self.client(topic, grant);
-        self.run(async move { client.open(outgoing, rest, between, trace).await }).await?
+        self.run(async move { client.open(outgoing, rest, between, egress).await }).await?
     }
 
     /// On the runner's runtime. Only one that is shutting down ends it early.

@@ -14,7 +14,7 @@ pub(super) const URL_BYTES_MAX: usize = 8 << 10;
 const METHOD_BYTES_MAX: usize = 32;
 const HEADERS_MAX: usize = 100;
 /// Names and values together.
-const HEADER_BYTES_MAX: usize = 32 << 10;
+pub(super) const HEADER_BYTES_MAX: usize = 32 << 10;
 /// As many as browsers follow.
 const REDIRECTS_MAX: u32 = 20;
 

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::digest;
 use crate::attempt::{Attempt, Version};
+use crate::placeholders::{KeptPlaceholder, Placeholders};
 use gristmill_core::job::JobSpec;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Adapter, Capability, CodeMeaning, Grants, Limits, Program, Proxy};
@@ -50,6 +51,8 @@ pub struct RecordingHead {
     /// None: no requests at all.
     pub(super) request_bytes: Option<u64>,
     pub(super) keeps_state: bool,
+    /// What the guest had instead of secrets that it did not see.
+    pub(super) placeholders: Vec<KeptPlaceholder>,
 }
 
 /// [`Adapter`], as it can be written.
@@ -61,7 +64,12 @@ pub(super) enum AdapterParts {
 }
 
 impl RecordingHead {
-    pub(super) fn of(attempt: &Attempt, version: Version, deadline: Timestamp) -> Self {
+    pub(super) fn of(
+        attempt: &Attempt,
+        placeholders: Option<&Placeholders>,
+        version: Version,
+        deadline: Timestamp,
+    ) -> Self {
         let Attempt { job, grants, limits, .. } = attempt;
         let spec = &job.spec;
         let adapter = AdapterParts::of(&attempt.adapter);
@@ -86,6 +94,7 @@ impl RecordingHead {
             adapter,
             request_bytes: grants.http.as_ref().map(|http| http.request_bytes),
             keeps_state: grants.has(Capability::State),
+            placeholders: placeholders.map(Placeholders::kept).unwrap_or_default(),
         }
     }
 
@@ -125,11 +134,12 @@ impl AdapterParts {
 }
 
 fn settings(limits: &Limits, adapter: &AdapterParts, grants: &Grants) -> [u8; 32] {
-    let Grants { switches, env, config, secrets, enqueue, predecessors, http } = grants;
+    let Grants { switches, env, config, secrets, withheld, enqueue, predecessors, http } = grants;
     let env: Vec<_> = env.iter().map(|(name, value)| (name, digest(value.as_bytes()))).collect();
     let secrets: Vec<_> = secrets.iter().map(|(name, value)| (name, digest(value))).collect();
+    let withheld: Vec<_> = withheld.iter().map(|secret| (secret, digest(&secret.bytes))).collect();
     let all = format!(
-        "{limits:?} {adapter:?} {switches:?} {env:?} {config:?} {secrets:?} {enqueue:?} {predecessors:?} {http:?}"
+        "{limits:?} {adapter:?} {switches:?} {env:?} {config:?} {secrets:?} {withheld:?} {enqueue:?} {predecessors:?} {http:?}"
     );
     Sha256::digest(all).into()
 }

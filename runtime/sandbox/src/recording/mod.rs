@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
+use crate::placeholders::KeptPlaceholder;
 pub use head::RecordingHead;
 pub use replay::{ReplayInput, ReplayRefused, ReplayVerdict, Replayed};
 
@@ -193,6 +194,11 @@ impl Recording {
         };
         let calls = self.calls.iter().all(|call| (call.name as usize) < self.names.len() && is_there(&call.answer));
         calls && is_there(&self.lines)
+    }
+
+    /// What the attempt had instead of secrets that it did not see.
+    pub(crate) fn placeholders(&self) -> &[KeptPlaceholder] {
+        &self.head.placeholders
     }
 
     /// The calls whose answers it holds, in words, in order.

@@ -8,6 +8,7 @@ use super::head::ENGINE;
 use super::{Divergence, KeptAnswer, Record, Recording, digest};
 use crate::attempt::{Attempt, LogSink, Report};
 use crate::component::Component;
+use crate::placeholders::KeptPlaceholder;
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::Job;
 use gristmill_core::time::Timestamp;
@@ -105,6 +106,10 @@ impl Recording {
         let mut limits = head.limits;
         limits.timeout = limits.timeout.max(TIMEOUT_MIN);
         let mut grants = Grants { secrets: input.secrets, env: input.env, ..Grants::default() };
+        for KeptPlaceholder { is_variable, name, .. } in &head.placeholders {
+            // The guest did not see it then either.
+            if *is_variable { drop(grants.env.remove(name)) } else { drop(grants.secrets.remove(name)) }
+        }
         if head.keeps_state {
             grants.switches.insert(Capability::State);
         }

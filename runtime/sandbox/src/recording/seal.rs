@@ -10,6 +10,7 @@ use super::boundary::{Boundary, Log};
 use super::head::RecordingHead;
 use super::{BodyPart, CONTENT_BYTES_MIN, KeptAnswer, Record, RecordedEnd, Recording, digest};
 use crate::attempt::{Attempt, Report, Version};
+use crate::placeholders::Placeholders;
 use gristmill_core::job::Payload;
 use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::time::Timestamp;
@@ -27,6 +28,7 @@ impl Boundary {
     pub(crate) fn finish(
         &mut self,
         attempt: &Attempt,
+        placeholders: Option<&Placeholders>,
         version: Version,
         deadline: Timestamp,
         report: &Report,
@@ -44,7 +46,7 @@ impl Boundary {
             note_end(&mut log, &report.outcome);
         }
         let secrets = Secrets::of(&attempt.grants);
-        let mut head = RecordingHead::of(attempt, version, deadline);
+        let mut head = RecordingHead::of(attempt, placeholders, version, deadline);
         if head.checkpoint.as_ref().is_some_and(|checkpoint| secrets.are_in(checkpoint)) {
             head.checkpoint = None;
             log.incomplete.get_or_insert_with(|| HOLDS_SECRET.to_owned());
@@ -84,8 +86,10 @@ impl Secrets {
     fn of(grants: &Grants) -> Self {
         let secrets = grants.secrets.values().filter(|value| value.len() >= SECRET_BYTES_MIN);
         let variables = grants.env.values().filter(|value| value.len() >= VARIABLE_BYTES_MIN);
-        let variables = variables.map(|value| Finder::new(value).into_owned());
-        Self(secrets.map(|value| Finder::new(value).into_owned()).chain(variables).collect())
+        // The guest does not have these, but what came by another way may have them.
+        let withheld = grants.withheld.iter().map(|secret| secret.bytes.as_slice());
+        let all = secrets.map(Vec::as_slice).chain(variables.map(String::as_bytes)).chain(withheld);
+        Self(all.map(|value| Finder::new(value).into_owned()).collect())
     }
 
     fn are_in(&self, bytes: &[u8]) -> bool {

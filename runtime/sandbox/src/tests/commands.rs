@@ -64,7 +64,7 @@ const CAT: &str = "(loop $more
         (br $more))))
     (i32.const 0)";
 
-fn command(body: &str, program: Program) -> Attempt {
+pub(super) fn command(body: &str, program: Program) -> Attempt {
     Attempt { adapter: Adapter::Command(Arc::new(program)), ..attempt(body) }
 }
 
@@ -150,7 +150,7 @@ async fn a_component_is_not_called_by_what_it_does_not_export() {
 }
 
 /// A program of preview 1: `start` is the body of its `_start`.
-fn preview1(start: &str) -> Vec<u8> {
+pub(super) fn preview1(start: &str) -> Vec<u8> {
     let import = |name: &str, parameters: &str| {
         format!("(import \"wasi_snapshot_preview1\" \"{name}\" (func ${name} (param {parameters}) (result i32)))")
     };

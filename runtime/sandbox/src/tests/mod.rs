@@ -15,6 +15,7 @@ mod lives;
 mod mapped;
 mod recording;
 mod refusals;
+mod secrets;
 mod source_lines;
 mod standard;
 

@@ -4,6 +4,7 @@ mod denied;
 mod hostile;
 mod kept;
 mod redirects;
+mod secrets;
 mod server;
 mod tls;
 mod written;
@@ -17,7 +18,7 @@ use tokio_rustls::rustls::RootCertStore;
 use super::super::bindings::http::{HttpError, Request, Response};
 use super::resolve::Resolver;
 use super::roots::TrustedRoots;
-use super::{Outbound, Sent};
+use super::{Egress, Outbound, Sent};
 use gristmill_core::http_grant::HttpGrant;
 
 /// Longer than any of these takes, on any machine.
@@ -47,7 +48,7 @@ fn get(url: impl Into<String>) -> Request {
 }
 
 async fn sent(outbound: &Outbound, grant: HttpGrant, request: Request, left: u32) -> Sent {
-    outbound.send(&"t".parse().unwrap(), &Arc::new(grant), request, left, None).await
+    outbound.send(&"t".parse().unwrap(), &Arc::new(grant), request, left, Egress::default()).await
 }
 
 async fn send(outbound: &Outbound, grant: HttpGrant, request: Request) -> Result<Response, HttpError> {

@@ -128,7 +128,8 @@ async fn read(stream: &mut TcpStream) -> Option<String> {
         let text = String::from_utf8_lossy(&bytes);
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
-            if body.len() >= length {
+            let is_chunked = head.contains("transfer-encoding: chunked");
+            if if is_chunked { body.ends_with("0\r\n\r\n") } else { body.len() >= length } {
                 return Some(text.into_owned());
             }
         }

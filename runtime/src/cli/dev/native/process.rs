@@ -207,7 +207,7 @@ impl<'a> Request<'a> {
             now_ms: job.now().as_millis(),
             checkpoint: job.checkpoint().map(|state| bytes(state.to_vec())),
             config: job.settings(),
-            secrets: job.secrets().iter().map(|(name, secret)| (name.as_str(), bytes(secret.clone()))).collect(),
+            secrets: job.secrets().into_iter().map(|(name, secret)| (name, bytes(secret.to_vec()))).collect(),
         }
     }
 }
