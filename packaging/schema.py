@@ -19,6 +19,8 @@ SECRET = {
     "type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": False,
     "properties": {"env": {"type": "string"}, "file": {"type": "string"}},
 }  # fmt: skip
+# Of a topic: requests to these hosts carry the secret, and its handler does not see it.
+SECRET_WITH_HOSTS = {**SECRET, "maxProperties": 2, "properties": {**SECRET["properties"], "hosts": {"type": "array", "minItems": 1, "items": TEXT}}}
 UNITS = {
     "duration": {"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d))+$"},
     "size": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^[0-9]+(B|[kKMG]B|[KMG]iB)$"}]},
@@ -62,7 +64,8 @@ def kind(written: str, bounds: str) -> dict:
         "address, or a secret": {"anyOf": [TEXT, SECRET]},
         "table of strings": named(TEXT),
         "table of secrets": named(SECRET),
-        "table of strings or secrets": named({"anyOf": [TEXT, SECRET]}),
+        "table of secrets with hosts": named(SECRET_WITH_HOSTS),
+        "table of strings or secrets with hosts": named({"anyOf": [TEXT, SECRET_WITH_HOSTS]}),
         "table": {"type": "object"},
         "tables": {"type": "object"},
     }.get(words) or ({"type": "array", "items": TEXT} if words.startswith("array of") else TEXT)

@@ -33,6 +33,7 @@ pub(super) fn http(topic: &mut Section<'_>) -> Option<Written> {
     section.quantity(&ranges::REQUEST_LIMIT, &mut grant.request_bytes);
     section.quantity(&ranges::RESPONSE_LIMIT, &mut grant.response_bytes);
     section.quantity(&ranges::REQUESTS, &mut grant.requests);
+    section.boolean("idempotency", &mut grant.idempotency);
     section.finish();
     Some(Written { grant: Arc::new(grant), allow, networks })
 }

@@ -173,6 +173,7 @@ fn every_key_of_a_topic_is_read() {
         request-limit = "5KiB"
         response-limit = "6KiB"
         requests = 8
+        idempotency = true
     "#;
     let topic = topic(text);
     let expected = Limits {
@@ -212,6 +213,7 @@ fn every_key_of_a_topic_is_read() {
         request_bytes: 5 << 10,
         response_bytes: 6 << 10,
         requests: 8,
+        idempotency: true,
     };
     assert_eq!(topic.grants.http.as_deref(), Some(&http));
 }

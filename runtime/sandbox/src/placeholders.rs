@@ -141,6 +141,15 @@ impl Placeholders {
         })
     }
 
+    /// Placeholders by what is the same in all attempts.
+    pub(crate) fn by_name(&self) -> Replacements {
+        let mut all = Replacements::default();
+        for Placeholder { text, secret } in &self.each {
+            all.add(text.as_bytes(), format!("{{{:?} {}}}", secret.kind, secret.name).as_bytes());
+        }
+        all
+    }
+
     /// The name of the first secret whose placeholder is in these bytes.
     pub(crate) fn name_in(&self, bytes: &[u8]) -> Option<&str> {
         let found = self.each.iter().find(|each| memchr::memmem::find(bytes, each.text.as_bytes()).is_some())?;

@@ -16,7 +16,7 @@ use super::host_memory::HostMemory;
 use super::keyed_state::KeyedState;
 use super::limiter::MemoryLimiter;
 use super::meter::Meter;
-use super::outbound::Egress;
+use super::outbound::{Egress, RequestKeys};
 use super::placeholders::Placeholders;
 use super::program_streams::ProgramStreams;
 use super::recording::Record;
@@ -157,7 +157,9 @@ fn egress(attempt: &Attempt) -> Egress {
         Record::Replay(recording) => Placeholders::recorded(recording.placeholders()),
         Record::Off | Record::Failures | Record::All => Placeholders::new(&attempt.grants),
     };
-    Egress { trace: attempt.requests.clone(), placeholders }
+    let wants_keys = attempt.grants.http.as_ref().is_some_and(|grant| grant.idempotency);
+    let keys = wants_keys.then(|| Arc::new(RequestKeys::of(&attempt.job.spec)));
+    Egress { trace: attempt.requests.clone(), placeholders, keys }
 }
 
 #[cfg(test)]

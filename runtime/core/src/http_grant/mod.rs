@@ -33,6 +33,8 @@ pub struct HttpGrant {
     pub response_bytes: u64,
     /// Requests of one attempt; each redirect that is followed counts as one.
     pub requests: u32,
+    /// Each POST and PATCH carries an `Idempotency-Key`, which is the same over all attempts of its job.
+    pub idempotency: bool,
 }
 
 impl HttpGrant {
@@ -45,6 +47,7 @@ impl HttpGrant {
             request_bytes: 1 << 20,
             response_bytes: 1 << 20,
             requests: 100,
+            idempotency: false,
         }
     }
 

@@ -22,16 +22,13 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttp, WasiHttpView
 use super::super::attempt::LogLine;
 use super::super::bindings::http::{HttpError, Request};
 use super::super::guest_log::GuestLog;
-use super::super::outbound::{Egress, Outbound, Rest};
+use super::super::outbound::{BEGIN_BYTES, Egress, Outbound, Rest};
 use super::super::recording::answers::Fault;
 use super::super::state::State;
 use super::http::{about, allowance};
 use super::taped_body;
 use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::TopicId;
-
-/// A body of more bytes is sent while the guest writes it: its length is not known then, and not every server takes that.
-const HELD_BYTES_MAX: usize = 64 << 10;
 
 type Parameters = (Resource<HostOutgoingRequest>, Option<Resource<RequestOptions>>);
 
@@ -231,7 +228,7 @@ struct Bodies<'a> {
 }
 
 impl Bodies<'_> {
-    /// All of a short body, whose length is then known. Of a longer one the beginning, and what the guest writes from then on; it is
+    /// All of a short body, whose length is then known, since not every server takes one without. Of a longer one the beginning, and what the guest writes from then on; it is
     /// `whole` bytes if the guest says so.
     async fn begin(&self, body: WasiBody, whole: Option<u64>) -> Result<(Vec<u8>, Option<Rest>), HttpError> {
         let mut body = self.limited(body);
@@ -240,7 +237,7 @@ impl Bodies<'_> {
             return Err(HttpError::TooLarge(self.limit));
         }
         let mut begin = Vec::new();
-        while begin.len() <= HELD_BYTES_MAX {
+        while begin.len() <= BEGIN_BYTES {
             let Some(frame) = body.frame().await else { return Ok((begin, None)) };
             begin.extend_from_slice(frame?.data_ref().map_or(&[], Bytes::as_ref));
         }

@@ -114,6 +114,9 @@ impl Client {
         times: Times,
     ) -> Result<(Url, Response<Body>), HttpError> {
         let placeholders = egress.placeholders.as_deref();
+        if let Some(keys) = &egress.keys {
+            keys.add_to(&mut outgoing, rest.is_none(), placeholders);
+        }
         loop {
             let origin = self.granted(&outgoing.url)?;
             if hops.count >= left {

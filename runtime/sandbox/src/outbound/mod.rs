@@ -22,6 +22,7 @@ mod outgoing;
 mod redirect;
 mod replaced_body;
 mod request_body;
+mod request_keys;
 mod resolve;
 mod roots;
 #[cfg(test)]
@@ -40,7 +41,8 @@ use self::answer_body::AnswerBody;
 use self::client::Client;
 use self::outgoing::Outgoing;
 use self::replaced_body::ReplacedBody;
-pub(super) use self::request_body::Rest;
+pub(super) use self::request_body::{BEGIN_BYTES, Rest};
+pub(super) use self::request_keys::RequestKeys;
 use self::resolve::Resolver;
 use self::roots::TrustedRoots;
 use super::bindings::http::{HttpError, Request, Response};
@@ -71,6 +73,8 @@ pub(super) struct Egress {
     pub(super) trace: Option<RequestTrace>,
     /// What the handler writes for secrets that it does not have; none if there are no such secrets.
     pub(super) placeholders: Option<Arc<Placeholders>>,
+    /// None if its topic wants no `Idempotency-Key`.
+    pub(super) keys: Option<Arc<RequestKeys>>,
 }
 
 /// What came of a request, and how much of the attempt's allowance it took.

@@ -10,6 +10,9 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use super::super::bindings::http::HttpError;
 
+/// Bytes that come before the rest of a body, at least: a shorter one is whole when it is sent.
+pub(in super::super) const BEGIN_BYTES: usize = 64 << 10;
+
 /// What a guest writes while its request is sent already.
 pub(in super::super) struct Rest {
     /// Ends with an error if it has too many bytes, or if the guest does not finish it. Trailers are left out.

@@ -4,6 +4,7 @@ mod denied;
 mod hostile;
 mod kept;
 mod redirects;
+mod request_keys;
 mod secrets;
 mod server;
 mod tls;
