@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use gristmill::handlers::Folder;
-use gristmill::job::JobId;
+use gristmill::job::{JobId, TopicId};
 use gristmill::outcome::Verdict;
 use gristmill::runner::AttemptRecord;
 use gristmill::store::{JobState, ResultView};
@@ -104,6 +104,62 @@ async fn what_a_version_parks_is_done_by_a_better_one_ten_first() {
         assert_eq!(jobs.iter().map(tried).sum::<usize>(), 2 * JOBS + 10, "each once by the good one");
         assert!(matches!(runner.end_of(&stays).await.state, JobState::Dead { .. }));
         assert_eq!(tried(&stays), 1);
+    }
+}
+
+/// By whom the topic is paused; none if it is not.
+async fn paused_by(runner: &TestRunner) -> Option<String> {
+    let counts = runner.store.counts(&tenant()).await.unwrap();
+    counts.into_iter().find(|counts| counts.topic.topic.as_str() == "puppet")?.pause?.by
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_traps_on_job_after_job_pauses_its_topic_until_another_serves() {
+    const MORE: &str = r#"
+        pause-after-traps = 3
+        [topics.held]
+        handler = "puppet"
+        pause-after-traps = 1
+        [topics.twin]
+        handler = "puppet"
+        attempts = 1
+        pause-after-traps = 1
+    "#;
+    let trap = Script::end(End::Unreachable).to_json();
+    let done = Script::end(End::Complete).to_json();
+    for on in [On::Memory, On::Redis] {
+        let runner = TestRunner::start_on(on, &format!("{MANIFEST}{MORE}"), &[("puppet", guests::PUPPET)]).await;
+        for _ in 0..2 {
+            for _ in 0..2 {
+                runner.work("puppet", &trap).await;
+            }
+            assert_eq!(runner.work("puppet", &done).await.last_failure, None, "two in a row are not three");
+        }
+        assert_eq!(paused_by(&runner).await, None);
+        let mut failure = None;
+        for _ in 0..3 {
+            failure = runner.work("puppet", &trap).await.last_failure;
+        }
+        let version = failure.and_then(|failure| failure.parked_by).expect("a version");
+        let by = until("the topic to be paused", SOON, async || paused_by(&runner).await).await;
+        assert_eq!(by, format!("version {version}, of which 3 jobs in a row ended as trap"));
+        let why = runner.client().get("/v1/tenants/default/topics/puppet/why").await.json();
+        assert!(why["detail"].as_str().unwrap().contains("ended as trap"), "{why}");
+        let waits = runner.push("puppet", &done).await;
+        runner.work("twin", &trap).await;
+        let held: TopicId = "held".parse().unwrap();
+        assert!(runner.store.set_paused(&held, true).await.unwrap());
+
+        runner.drop_in("puppet", &std::fs::read(guests::ECHO).unwrap());
+        assert_eq!(runner.end_of(&waits).await.last_failure, None, "no command was needed");
+        until("the parked jobs to be done", SOON, async || {
+            let counts = runner.store.counts(&tenant()).await.unwrap();
+            counts.iter().all(|counts| counts.dead + counts.ready + counts.running == 0).then_some(())
+        })
+        .await;
+        assert_eq!(paused_by(&runner).await, None);
+        // What an operator has paused stays so. Topics are resumed in the order of their names, and `twin` was.
+        assert!(runner.store.set_paused(&held, false).await.unwrap());
     }
 }
 

@@ -87,6 +87,8 @@ ranges! {
     TTL = "ttl", DURATION, 1 to (365 * DAY);
     DEAD_LIMIT = "dead-limit", COUNT, 0 to 10_000_000;
     DEAD_RETENTION = "dead-retention", DURATION, (60 * SECOND) to (3650 * DAY);
+    /// The runner keeps the ids of so many jobs.
+    PAUSE_AFTER_TRAPS = "pause-after-traps", NUMBER, 0 to 1000;
 
     // The table `http` of a topic
     HTTP_TIMEOUT = "timeout", DURATION, 1 to (300 * SECOND);

@@ -157,6 +157,7 @@ fn every_key_of_a_topic_is_read() {
         raw-producers = true
         server-log = false
         park = false
+        pause-after-traps = 5
         record = "sample 0.5%"
         partitions = 1
         enqueue = ["a"]
@@ -194,7 +195,7 @@ fn every_key_of_a_topic_is_read() {
     let (base, max) = (Duration::from_secs(2), Duration::from_secs(3600));
     assert_eq!(topic.retry.backoff, Backoff { kind: BackoffKind::Exponential, base, max, jitter: 0 });
     assert_eq!((topic.dead.keep, topic.dead.retention, topic.raw_producers), (2000, Duration::from_secs(86_400), true));
-    assert!(!topic.server_log && !topic.park);
+    assert_eq!((topic.server_log, topic.park, topic.pause_after_traps), (false, false, 5));
     assert_eq!(topic.record, RecordPolicy::Sample(50));
     assert_eq!(topic.ended_retention, Duration::from_secs(120));
     assert_eq!((topic.result_retention, topic.ttl), (Duration::from_secs(604_800), Some(Duration::from_secs(3600))));

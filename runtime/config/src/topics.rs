@@ -192,6 +192,7 @@ impl Topics {
         section.quantity(&ranges::DEAD_RETENTION, &mut topic.dead.retention);
         section.boolean("raw-producers", &mut topic.raw_producers);
         section.boolean("park", &mut topic.park);
+        section.quantity(&ranges::PAUSE_AFTER_TRAPS, &mut topic.pause_after_traps);
         section.boolean("server-log", &mut topic.server_log);
         record(section, topic);
         grants::switches(section, Arc::make_mut(&mut topic.grants));

@@ -63,6 +63,8 @@ pub struct Topic {
     pub raw_producers: bool,
     /// The runner runs a job that died of its handler's code again once another version of the handler serves.
     pub park: bool,
+    /// On how many different jobs in a row a version of the handler may trap until the runner pauses the topic; 0: on any number.
+    pub pause_after_traps: u32,
     /// The runner's own log also has the log lines of the handler.
     pub server_log: bool,
     /// Of which attempts the answers of the host are recorded.
@@ -279,6 +281,7 @@ impl Topic {
             partitions: 1,
             raw_producers: false,
             park: true,
+            pause_after_traps: 0,
             server_log: true,
             record: RecordPolicy::default(),
             grants: Arc::default(),

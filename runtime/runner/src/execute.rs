@@ -114,7 +114,9 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     // Closed only once every guest thread has ended.
     let log = log.map(|log| std::mem::take(&mut *log.lock()));
     let recording = report.recording.zip(topic).map(|(recording, topic)| Recorded::of(&claim, topic, recording));
-    context.finished.send(Finished { claim, run, requests, outcome, settlement, log, recording, slot }).ok();
+    let pause_after = topic.map_or(0, |topic| topic.pause_after_traps);
+    let finished = Finished { claim, run, requests, outcome, settlement, log, recording, pause_after, slot };
+    context.finished.send(finished).ok();
 }
 
 async fn run(

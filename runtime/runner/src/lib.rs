@@ -60,6 +60,7 @@ mod traces;
 #[cfg(not(feature = "otel"))]
 #[path = "without_otel.rs"]
 mod traces;
+mod trap_streaks;
 mod turns;
 pub mod why;
 

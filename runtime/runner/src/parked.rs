@@ -1,4 +1,5 @@
 //! Runs parked jobs again once the runner serves another version of their handler: ten first, and the rest if the new version parks none of these.
+//! A topic that the version before had paused is resumed then.
 //!
 //! Each runner does this for each version that it begins to serve. While another runner still serves the version before, a job may end there once
 //! more: the last runner that changes runs it again.
@@ -10,8 +11,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::start::Context;
+use super::trap_streaks;
 use crate::handlers::{Handler, HandlerRegistry};
 use gristmill_core::job::{JobId, TopicId};
+use gristmill_core::topic::Topic;
 use gristmill_sandbox::Version;
 use gristmill_store::{Cursor, JobState, JobView, Page, StateFilter, Store, StoreError};
 
@@ -27,11 +30,29 @@ pub(super) async fn run(mut context: Context) {
     let (mut served, mut releases) = (HashMap::new(), JoinSet::new());
     loop {
         let registry = context.registry.borrow_and_update().clone();
+        let mut to_resume = HashMap::<_, Vec<_>>::new();
         for (topic, version) in versions(&registry) {
-            if served.insert(topic.clone(), version) != Some(version) {
-                let release = Release { topic, version, registry: context.registry.clone() };
+            let now = (version, topic.park, topic.pause_after_traps > 0);
+            if served.insert(topic.id.clone(), now) == Some(now) {
+                continue;
+            }
+            if topic.pause_after_traps > 0 {
+                to_resume.entry(topic.id.tenant.clone()).or_default().push((topic.id.clone(), version));
+            }
+            if topic.park {
+                let release = Release { topic: topic.id.clone(), version, registry: context.registry.clone() };
                 releases.spawn(release.run(context.clone()));
             }
+        }
+        for (tenant, topics) in to_resume {
+            let context = context.clone();
+            releases.spawn(async move {
+                tokio::select! {
+                    biased;
+                    () = context.stop.cancelled() => {}
+                    () = trap_streaks::resume(&context, &tenant, topics) => {}
+                }
+            });
         }
         tokio::select! {
             biased;
@@ -42,12 +63,9 @@ pub(super) async fn run(mut context: Context) {
     }
 }
 
-/// The topics that park jobs, each with the version that serves it.
-fn versions(registry: &HandlerRegistry) -> impl Iterator<Item = (TopicId, Version)> {
-    registry.entries().filter(|entry| entry.topic.park).filter_map(|entry| {
-        let version = entry.handler.as_ref().and_then(Handler::version)?;
-        Some((entry.topic.id.clone(), version))
-    })
+/// The topics that a version serves.
+fn versions(registry: &HandlerRegistry) -> impl Iterator<Item = (&Topic, Version)> {
+    registry.entries().filter_map(|entry| Some((&entry.topic, entry.handler.as_ref().and_then(Handler::version)?)))
 }
 
 /// Runs the parked jobs of one topic again on one version.

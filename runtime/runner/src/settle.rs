@@ -12,6 +12,7 @@ use super::slots::Slot;
 use super::start::Context;
 use super::store_retry::StoreRetry;
 use super::traces::Traces;
+use super::trap_streaks::TrapStreaks;
 use gristmill_core::job::{Claim, Lease};
 use gristmill_core::outcome::OutcomeKind;
 use gristmill_sandbox::{LogTail, RequestTrace};
@@ -33,6 +34,8 @@ pub(super) struct Finished {
     pub(super) log: Option<LogTail>,
     /// What the host answered, if that is kept.
     pub(super) recording: Option<Recorded>,
+    /// On how many jobs in a row its version may trap until its topic is paused; 0: on any number.
+    pub(super) pause_after: u32,
     /// Delivery until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
     /// concurrency of one does its jobs strictly one after the other.
     pub(super) slot: Slot,
@@ -46,6 +49,7 @@ pub(super) struct Settler {
     pub(super) journal: Option<Journal>,
     pub(super) traces: Option<Traces>,
     pub(super) recordings: RecordingSender,
+    pub(super) trap_streaks: TrapStreaks,
 }
 
 impl Settler {
@@ -90,14 +94,14 @@ impl Settler {
         while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
             let (settlements, others): (Vec<_>, Vec<_>) = batch
                 .drain(..)
-                .map(|Finished { claim, run, requests, outcome, settlement, log, recording, slot }| {
-                    (settlement, (claim, run, requests, outcome, log, recording, slot))
+                .map(|Finished { claim, run, requests, outcome, settlement, log, recording, pause_after, slot }| {
+                    (settlement, (claim, run, requests, outcome, log, recording, pause_after, slot))
                 })
                 .unzip();
             let answers = self.ask(&settlements).await;
             self.context.in_flight.put_down(&settlements);
-            let (mut records, mut logs) = (Vec::new(), Vec::new());
-            for (((claim, run, requests, outcome, log, recording, slot), settlement), settled) in
+            let (mut records, mut logs, mut pauses) = (Vec::new(), Vec::new(), Vec::new());
+            for (((claim, run, requests, outcome, log, recording, pause_after, slot), settlement), settled) in
                 others.into_iter().zip(settlements).zip(answers)
             {
                 let verdict = settlement.verdict;
@@ -107,6 +111,9 @@ impl Settler {
                 self.note(&record, requests.as_ref());
                 if let Some(recording) = recording.filter(|_| settled == Some(Settled::Done)) {
                     self.recordings.send(recording);
+                }
+                if pause_after > 0 {
+                    pauses.extend(self.trap_streaks.note(&record, pause_after));
                 }
                 if self.journal.is_some() || self.context.recent.is_some() {
                     records.push(record);
@@ -118,6 +125,9 @@ impl Settler {
             }
             if let Some(recent) = &self.context.recent {
                 recent.add(records.iter().zip(logs));
+            }
+            for pause in pauses {
+                pause.carry_out(&self.context).await;
             }
         }
     }

@@ -28,6 +28,7 @@ use super::stored::Stored;
 use super::tasks::{Broken, Tasks};
 use super::tenants::Tenants;
 use super::traces::Traces;
+use super::trap_streaks::TrapStreaks;
 use super::{full, lease_extender, migrate, parked, progress, schedules, sweep};
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::WorkerId;
@@ -188,6 +189,7 @@ impl Runner {
             journal: journal.clone(),
             traces: traces.clone(),
             recordings,
+            trap_streaks: TrapStreaks::default(),
         };
         settling.spawn("settle", settler.run(to_settle));
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());

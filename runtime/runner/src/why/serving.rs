@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::served::{Asked, Runners, Served};
 use crate::handlers::{HandlerRegistry, TopicHandler};
+use crate::trap_streaks::pausing_version;
 use gristmill_config::units::{COUNT, about_duration};
 use gristmill_core::admission::makes_none;
 use gristmill_core::job::{Name, TopicId};
@@ -287,8 +288,12 @@ pub fn idle(counts: &TopicCounts, of_tenant: u64, served: &Served, runners: Runn
 fn about_pause(counts: &TopicCounts, now: Timestamp) -> String {
     let resume = format!("`gristmill resume {}`", counts.topic);
     let Some(Pause { since, by }) = &counts.pause else { return format!("it is paused: {resume}") };
+    let remedy = match by.as_deref().and_then(pausing_version) {
+        Some(_) => format!("another version of its handler resumes it, or {resume}"),
+        None => resume,
+    };
     let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-    format!("it was paused{by} {} ago: {resume}", about_duration(now.since(*since)))
+    format!("it was paused{by} {} ago: {remedy}", about_duration(now.since(*since)))
 }
 
 /// A rate in words, such as `100/s, 10 at once`.
@@ -398,6 +403,10 @@ mod tests {
         let about = |pause| about_pause(&TopicCounts { pause, ..counts(5, 0, true) }, now);
         let by = Some("deploys (k3f9)".to_owned());
         let said = "it was paused by deploys (k3f9) 3m5s ago: `gristmill resume acme/mail`";
+        assert_eq!(about(Some(Pause { since, by })), said);
+        let by = Some("version 9f2c61aa03be, of which 5 jobs in a row ended as trap".to_owned());
+        let said = "it was paused by version 9f2c61aa03be, of which 5 jobs in a row ended as trap 3m5s ago: another version of its handler resumes \
+                    it, or `gristmill resume acme/mail`";
         assert_eq!(about(Some(Pause { since, by })), said);
         assert_eq!(about(Some(Pause { since, by: None })), "it was paused 3m5s ago: `gristmill resume acme/mail`");
         assert_eq!(about(None), "it is paused: `gristmill resume acme/mail`");
