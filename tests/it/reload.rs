@@ -107,6 +107,20 @@ async fn what_a_version_parks_is_done_by_a_better_one_ten_first() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_version_parks_after_another_serves_is_done_by_that_one() {
+    let runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
+    let script = Script::new([Step::SleepMs(3000), Step::End(End::Unreachable)]).to_json();
+    let job = runner.push("puppet", &script).await;
+    let started = || async { runner.store.job(&tenant(), &job).await.unwrap().map(|view| view.state) };
+    until("the attempt to run", SOON, async || matches!(started().await, Some(JobState::Running { .. })).then_some(()))
+        .await;
+    runner.drop_in("puppet", &std::fs::read(guests::ECHO).unwrap());
+    let done = |record: &AttemptRecord| matches!(record.verdict, Verdict::Ack(_));
+    until("the job to be done", SOON, async || runner.attempts_at(&job).iter().any(done).then_some(())).await;
+    assert_eq!(runner.attempts_at(&job).len(), 2, "once by each version");
+}
+
 /// By whom the topic is paused; none if it is not.
 async fn paused_by(runner: &TestRunner) -> Option<String> {
     let counts = runner.store.counts(&tenant()).await.unwrap();

@@ -5,15 +5,16 @@
 //! more: the last runner that changes runs it again.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
 
 use super::start::Context;
 use super::trap_streaks;
 use crate::handlers::{Handler, HandlerRegistry};
-use gristmill_core::job::{JobId, TopicId};
+use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::topic::Topic;
 use gristmill_sandbox::Version;
 use gristmill_store::{Cursor, JobState, JobView, Page, StateFilter, Store, StoreError};
@@ -25,9 +26,10 @@ const PAGE: usize = 500;
 /// How often the first ones are looked at until they have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Watches for versions until stopped. Dropped, it leaves jobs where they are.
-pub(super) async fn run(mut context: Context) {
-    let (mut served, mut releases) = (HashMap::new(), JoinSet::new());
+/// Watches for versions until stopped, and for topics of which a version that serves no longer has parked a job: an attempt that it had begun has
+/// ended. Dropped, it leaves jobs where they are.
+pub(super) async fn run(mut context: Context, mut late: mpsc::UnboundedReceiver<TopicId>) {
+    let (mut served, mut releases) = (HashMap::new(), Releases::default());
     loop {
         let registry = context.registry.borrow_and_update().clone();
         let mut to_resume = HashMap::<_, Vec<_>>::new();
@@ -40,25 +42,68 @@ pub(super) async fn run(mut context: Context) {
                 to_resume.entry(topic.id.tenant.clone()).or_default().push((topic.id.clone(), version));
             }
             if topic.park {
-                let release = Release { topic: topic.id.clone(), version, registry: context.registry.clone() };
-                releases.spawn(release.run(context.clone()));
+                releases.begin(&context, &topic.id, version);
             }
         }
         for (tenant, topics) in to_resume {
-            let context = context.clone();
-            releases.spawn(async move {
-                tokio::select! {
-                    biased;
-                    () = context.stop.cancelled() => {}
-                    () = trap_streaks::resume(&context, &tenant, topics) => {}
-                }
-            });
+            releases.resume(context.clone(), tenant, topics);
         }
         tokio::select! {
             biased;
             () = context.stop.cancelled() => return,
-            Some(_) = releases.join_next() => {}
+            Some(ended) = releases.tasks.join_next() => releases.note_end(&context, ended),
             changed = context.registry.changed() => if changed.is_err() { return },
+            Some(topic) = late.recv() => {
+                if let Some(&(version, true, _)) = served.get(&topic) {
+                    releases.begin(&context, &topic, version);
+                }
+            }
+        }
+    }
+}
+
+/// What is on its way: at most one release of a topic.
+#[derive(Default)]
+struct Releases {
+    tasks: JoinSet<Option<TopicId>>,
+    /// The topics that are released, each with the version for which that is to be done once more.
+    again: HashMap<TopicId, Option<Version>>,
+}
+
+impl Releases {
+    fn begin(&mut self, context: &Context, topic: &TopicId, version: Version) {
+        match self.again.entry(topic.clone()) {
+            Entry::Occupied(mut again) => _ = again.insert(Some(version)),
+            Entry::Vacant(first) => {
+                first.insert(None);
+                let (release, context) =
+                    (Release { topic: topic.clone(), version, registry: context.registry.clone() }, context.clone());
+                self.tasks.spawn(async move { Some(release.run(context).await) });
+            }
+        }
+    }
+
+    fn resume(&mut self, context: Context, tenant: Name, topics: Vec<(TopicId, Version)>) {
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = context.stop.cancelled() => {}
+                () = trap_streaks::resume(&context, &tenant, topics) => {}
+            }
+            None
+        });
+    }
+
+    fn note_end(&mut self, context: &Context, ended: Result<Option<TopicId>, JoinError>) {
+        match ended {
+            Ok(Some(topic)) => {
+                if let Some(Some(version)) = self.again.remove(&topic) {
+                    self.begin(context, &topic, version);
+                }
+            }
+            Ok(None) => {}
+            // Which one it was is not known: rather one too many than one that never ends.
+            Err(_) => self.again.clear(),
         }
     }
 }
@@ -76,7 +121,8 @@ struct Release {
 }
 
 impl Release {
-    async fn run(self, context: Context) {
+    /// Returns the topic.
+    async fn run(self, context: Context) -> TopicId {
         let released = context.retry.call(|| self.release(&*context.store));
         tokio::select! {
             biased;
@@ -89,6 +135,7 @@ impl Release {
                 }
             },
         }
+        self.topic
     }
 
     /// Makes ready what other versions have parked. Returns how many.

@@ -13,7 +13,8 @@ use super::start::Context;
 use super::store_retry::StoreRetry;
 use super::traces::Traces;
 use super::trap_streaks::TrapStreaks;
-use gristmill_core::job::{Claim, Lease};
+use crate::handlers::Handler;
+use gristmill_core::job::{Claim, Lease, TopicId};
 use gristmill_core::outcome::OutcomeKind;
 use gristmill_sandbox::{LogTail, RequestTrace};
 use gristmill_store::{Settled, Settlement, Store, StoreError};
@@ -50,6 +51,8 @@ pub(super) struct Settler {
     pub(super) traces: Option<Traces>,
     pub(super) recordings: RecordingSender,
     pub(super) trap_streaks: TrapStreaks,
+    /// The topics of which a version has parked a job that serves it no longer.
+    pub(super) parked_late: mpsc::UnboundedSender<TopicId>,
 }
 
 impl Settler {
@@ -153,6 +156,9 @@ impl Settler {
             record.event().into_iter().for_each(|event| self.context.metrics.emit(|| event));
         }
         record.log();
+        if self.is_parked_late(record) {
+            self.parked_late.send(record.claim.lease.topic.clone()).ok();
+        }
         if (record.outcome, record.settled) == (OutcomeKind::Killed, Some(Settled::Done)) {
             let Lease { job, topic, .. } = &record.claim.lease;
             tracing::warn!(%topic, %job, "killed, but the store knows of no kill any more: the job runs again; kill it once more");
@@ -162,6 +168,17 @@ impl Settler {
         }
         if let (Some(observer), Some(Settled::Done)) = (&self.observer, record.settled) {
             observer(record);
+        }
+    }
+
+    /// Whether another version serves the topic by now than the one that has parked the job.
+    fn is_parked_late(&self, record: &AttemptRecord) -> bool {
+        let is_parked = record.verdict.failure().is_some_and(|failure| failure.parked_by.is_some());
+        is_parked && {
+            let registry = self.context.registry.borrow();
+            let entry = registry.get(&record.claim.lease.topic);
+            let served = entry.and_then(|entry| entry.handler.as_ref()).and_then(Handler::version);
+            served.is_some() && served != record.run.and_then(|run| run.version)
         }
     }
 }

@@ -183,6 +183,7 @@ impl Runner {
         let mut settling = Tasks::default();
         let (recordings, keep_recordings) = RecordingSender::new(Arc::clone(&context.store));
         settling.spawn("recordings", keep_recordings);
+        let (parked_late, hear_parked) = mpsc::unbounded_channel();
         let settler = Settler {
             context: context.clone(),
             observer,
@@ -190,6 +191,7 @@ impl Runner {
             traces: traces.clone(),
             recordings,
             trap_streaks: TrapStreaks::default(),
+            parked_late,
         };
         settling.spawn("settle", settler.run(to_settle));
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
@@ -226,7 +228,7 @@ impl Runner {
         let (fired, hear_fired) = mpsc::channel(SIGNALS);
         bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, hear_due, fired));
         bringing.spawn("full", full::run(context.clone(), stored, hear_fired));
-        bringing.spawn("parked", parked::run(context.clone()));
+        bringing.spawn("parked", parked::run(context.clone(), hear_parked));
         bringing.spawn("progress", progress::run(context.clone()));
         bringing.spawn("schedules", schedules::run(context.clone()));
         bringing.spawn("sweep", sweep::run(context.clone()));
