@@ -10,6 +10,7 @@ use gristmill_tests::test_project::TestProject;
 use gristmill_tests::test_runner::{On, TestRunner, sandbox, spec};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
+use serde_json::json;
 
 const MANIFEST: &str = r#"
     [defaults]
@@ -130,6 +131,10 @@ async fn a_job_that_completes_leaves_no_recording_unless_all_are_kept(runner: Te
     assert_eq!((recording["id"].as_str(), recording["recording"].is_string()), (Some(failed.as_str()), true));
     let none = runner.client().get(&format!("/v1/tenants/default/jobs/{quiet}/recording")).await.json();
     assert_eq!((none["id"].as_str(), none["recording"].is_null()), (Some(quiet.as_str()), true));
+    let calls = runner.client().get(&format!("/v1/tenants/default/jobs/{failed}/recording/calls")).await.json();
+    assert_eq!((&calls["recorded"]["outcome"], &calls["recorded"]["attempt"]), (&json!("trapped"), &json!(1)));
+    let none = runner.client().get(&format!("/v1/tenants/default/jobs/{quiet}/recording/calls")).await.json();
+    assert_eq!(none, json!({ "id": quiet, "recorded": null }));
     let unknown = runner.client().get("/v1/tenants/default/jobs/nowhere/recording").await;
     assert_eq!((unknown.status, unknown.json()["code"].as_str()), (404, Some("job-unknown")));
 }
@@ -158,7 +163,10 @@ async fn a_failed_job_is_replayed_on_the_command_line() {
         }
     }
     let document = project.run(&["replay", id, "--json"]).ended(0).document();
-    assert_eq!((document["verdict"].as_str(), document["calls"][1].as_str()), (Some("same"), Some("context.now")));
+    assert_eq!(
+        (document["verdict"].as_str(), document["calls"][1]["name"].as_str()),
+        (Some("same"), Some("context.now"))
+    );
     let other = project.run(&["replay", id, "--component", guests::KEEPER]);
     assert!(other.ended(1).err.contains("asks something else") || other.err.contains("another way"), "{}", other.err);
     let against = project.run(&["replay", "--against", "state:dead", "--component", guests::PUPPET]);

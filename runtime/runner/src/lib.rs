@@ -67,7 +67,7 @@ pub mod why;
 pub use bill::BillWriter;
 pub use decide::decide;
 pub use fleet_use::Shares;
-pub use gristmill_sandbox::Version;
+pub use gristmill_sandbox::{RecordedCall, RecordedLine, Recording, Version};
 pub use journal::{AttemptLine, Journal};
 pub use line_file::{Line, LineFile, LineFileError};
 pub use recent::{LoggedLine, RecentAttempt, RecentAttempts, RecentWanted, RunTimes};

@@ -72,6 +72,7 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/jobs/{job}", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs/{job}/why", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs/{job}/recording", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/jobs/{job}/recording/calls", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs/{job}/links?limit=9", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/jobs/{job}/graph?limit=9", "", Tenant(Read)),
     route("POST", "/v1/tenants/{tenant}/jobs/{job}/seal", "{}", Tenant(Push)),

@@ -31,6 +31,10 @@ impl Fault {
     fn new(kind: u8, text: &str, number: u64) -> Self {
         Self { kind, text: text.to_owned(), number }
     }
+
+    pub(super) fn parts(&self) -> (u8, &str, u64) {
+        (self.kind, &self.text, self.number)
+    }
 }
 
 impl From<&HttpError> for Fault {

@@ -2,21 +2,24 @@
 //!
 //! A guest has no other way to learn anything, so a component with the same job, limits and answers ends in the same way, to the bit.
 //! [`boundary`] writes the log while a guest runs and answers from it in a replay, [`replay`] runs a component again, [`seal`] keeps secrets
-//! out, [`answers`] has answers whose types cannot be written down as they are.
+//! out, [`answers`] has answers whose types cannot be written down as they are, [`calls`] says in words what was asked and answered.
 
 pub(super) mod answers;
 pub(super) mod boundary;
+mod calls;
 mod head;
 mod replay;
 mod seal;
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
 use crate::placeholders::KeptPlaceholder;
+pub use calls::RecordedCall;
 pub use head::RecordingHead;
 pub use replay::{ReplayInput, ReplayRefused, ReplayVerdict, Replayed};
 
@@ -123,13 +126,13 @@ pub struct Divergence {
 }
 
 /// A log line of a recorded attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedLine {
     /// Calls that came before it.
     pub after: u32,
     /// `TRACE` to `ERROR`.
     pub level: String,
-    /// As in [`LogLine`](super::LogLine).
+    /// `log`, `stdout`, `stderr` or `progress`.
     pub source: String,
     /// The text.
     pub message: String,
@@ -199,11 +202,6 @@ impl Recording {
     /// What the attempt had instead of secrets that it did not see.
     pub(crate) fn placeholders(&self) -> &[KeptPlaceholder] {
         &self.head.placeholders
-    }
-
-    /// The calls whose answers it holds, in words, in order.
-    pub fn calls(&self) -> impl ExactSizeIterator<Item = String> {
-        self.calls.iter().map(|call| self.in_words(call))
     }
 
     /// The log lines, in order; none if a secret was in them.

@@ -143,7 +143,7 @@ async fn all_answers_are_those_that_were_recorded() {
     let component = asking(RETURN).await;
     let (mut report, _, url) = recorded(&component, Record::All, "an answer").await;
     let recording = carried(&mut report);
-    let calls: Vec<_> = recording.calls().collect();
+    let calls: Vec<_> = recording.calls().map(|call| call.to_string()).collect();
     let send = format!("http.send (GET {url})");
     let expected = [
         "context.now",
@@ -158,6 +158,9 @@ async fn all_answers_are_those_that_were_recorded() {
         &send,
     ];
     assert_eq!(calls, expected);
+    let answered: Vec<_> = recording.calls().skip(5).map(|call| call.answered).collect();
+    let sealed = "not kept: it is a secret, or may have one in it";
+    assert_eq!(answered, ["eu", sealed, "15 bytes: what was before", "taken", "200, 9 bytes: an answer"]);
     let replayed = component.replay(&recording, input(&url).0).await.unwrap();
     assert_eq!((replayed.verdict, &replayed.report.outcome), (ReplayVerdict::Same, &report.outcome));
     assert_eq!(recording.lines().unwrap().iter().map(|line| line.after).collect::<Vec<_>>(), [7, 10]);

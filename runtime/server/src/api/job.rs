@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::api::jobs;
 use crate::auth::allowed::{Allowed, scope};
+use crate::auth::identity::Identity;
 use crate::extract::{Document, Head};
 use crate::limits::requests::NoPermit;
 use crate::openapi::{Described, EventStream};
@@ -38,6 +39,9 @@ const GRAPH: &str = "What the job waits for, what these wait for, and so on; and
 const RECORDING: &str = "What the host answered the handler, and how the attempt ended, for `gristmill replay`. The topic's `record` says \
     of which attempts there is one.";
 
+const CALLS: &str = "The calls of the recording in words, in order, each with its answer in short, and the log lines between them. Of an attempt \
+    there are some thousand calls at most.";
+
 /// The most jobs of a graph, and the most steps away from the first one.
 const NODES: usize = 1000;
 
@@ -62,6 +66,13 @@ pub(crate) fn routes() -> Routes {
         .problems(&[Code::JobUnknown, Code::Busy])
         .get("/tenants/{tenant}/jobs/{id}/recording", recording, "Give the recording of a job's last recorded attempt")
         .description(RECORDING)
+        .problems(&[Code::JobUnknown, Code::Busy])
+        .get(
+            "/tenants/{tenant}/jobs/{id}/recording/calls",
+            calls,
+            "List what a job's last recorded attempt asked of the host",
+        )
+        .description(CALLS)
         .problems(&[Code::JobUnknown, Code::Busy])
         .get("/tenants/{tenant}/jobs/{id}/links", links, "Say what a job waits for, and what waits for it")
         .problems(&[Code::Busy])
@@ -120,16 +131,35 @@ async fn recording(
     State(state): State<AppState>,
     none: NoPermit,
 ) -> Result<Json<wire::JobRecording>, Problem> {
-    state.may_see_payloads(&identity, &tenant)?;
+    let recording = kept_recording(&state, &identity, (&tenant, &id), none).await?;
+    Ok(Json(wire::JobRecording { id, recording: recording.map(wire::Base64) }))
+}
+
+async fn calls(
+    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
+    State(state): State<AppState>,
+    none: NoPermit,
+) -> Result<Json<wire::JobCalls>, Problem> {
+    let recording = kept_recording(&state, &identity, (&tenant, &id), none).await?;
+    Ok(Json(wire::JobCalls::of(id, recording.as_deref())))
+}
+
+/// The recording of a job, for those who may see its body.
+async fn kept_recording(
+    state: &AppState,
+    identity: &Identity,
+    (tenant, id): (&Name, &JobId),
+    none: NoPermit,
+) -> Result<Option<Vec<u8>>, Problem> {
+    state.may_see_payloads(identity, tenant)?;
     let ask = async {
-        let view = look_up(&*state.store, &tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
-        let recording = match view.topic() {
-            Some(topic) => state.store.recording(topic, &id).await?,
-            None => None,
-        };
-        Ok(wire::JobRecording { id: id.clone(), recording: recording.map(wire::Base64) })
+        let view = look_up(&*state.store, tenant, id).await?.ok_or_else(|| unknown(tenant, id))?;
+        match view.topic() {
+            Some(topic) => Ok(state.store.recording(topic, id).await?),
+            None => Ok(None),
+        }
     };
-    Ok(Json(state.request_limiter.within(none, identity.tenant(), ask).await?))
+    state.request_limiter.within(none, identity.tenant(), ask).await
 }
 
 async fn links(

@@ -10,6 +10,7 @@ pub(super) mod history;
 pub(super) mod limits;
 mod pull;
 pub(super) mod push;
+mod recording;
 pub(super) mod schedule;
 mod token;
 pub(super) mod topic;
@@ -32,6 +33,7 @@ pub(super) use pull::{
     Checkpoint, Claim, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer, Settlement,
     TOPICS, WorkerError,
 };
+pub(super) use recording::JobCalls;
 pub(super) use token::{NewToken, NewTokenAnswer, RequirementLifted, Revoked, Tokens};
 
 /// The most jobs or ids in one request.
