@@ -167,6 +167,14 @@ async fn a_failed_job_is_replayed_on_the_command_line() {
         (document["verdict"].as_str(), document["calls"][1]["name"].as_str()),
         (Some("same"), Some("context.now"))
     );
+    let stepped = project.run(&["replay", id, "--step"]).ended(0).text();
+    let steps: Vec<_> = stepped.lines().map(str::trim_start).collect();
+    let begins =
+        ["INFO     grinding", "1  context.now: ", "2  context.now: ", "3  environment: not kept", "stderr   thread"];
+    for (step, begin) in steps.iter().zip(begins) {
+        assert!(step.starts_with(begin), "no {begin:?} in\n{stepped}");
+    }
+    assert!(steps.contains(&"stderr   on fire"), "{stepped}");
     let other = project.run(&["replay", id, "--component", guests::KEEPER]);
     assert!(other.ended(1).err.contains("asks something else") || other.err.contains("another way"), "{}", other.err);
     let against = project.run(&["replay", "--against", "state:dead", "--component", guests::PUPPET]);

@@ -34,6 +34,7 @@ mod push;
 mod push_from;
 mod push_lines;
 mod replay;
+mod replay_steps;
 mod run;
 mod sandbox;
 mod schedule;

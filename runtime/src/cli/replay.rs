@@ -13,7 +13,7 @@ use super::exit::{Exit, Usage};
 use super::global::{Global, tenant_of};
 use super::store::Served;
 use super::table::{Table, facts};
-use super::{invoke, sandbox, screen};
+use super::{invoke, replay_steps, sandbox, screen};
 use gristmill_config::{Manifest, units};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::json::Base64;
@@ -38,6 +38,7 @@ did not. Secrets are in no recording: those of the manifest here are used.
 Examples:
   gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --component build/mail.wasm
+  gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --step
   gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --export failed.json
   gristmill replay failed.json
   gristmill replay --against 'state:dead topic:mail' --component build/mail.wasm")]
@@ -51,6 +52,11 @@ pub(super) struct Args {
     /// Run this component [default: the one in the handlers folder]
     #[arg(long, value_name = "FILE")]
     component: Option<PathBuf>,
+    /// Walk through the calls of the host, with the log lines between them
+    ///
+    /// At a terminal it waits for Enter after each call, and q ends it.
+    #[arg(long, conflicts_with_all = ["export", "against"])]
+    step: bool,
     /// Write the job and its recording into a file instead of running it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["component", "against"])]
     export: Option<PathBuf>,
@@ -106,7 +112,11 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         );
     }
     let (replayed, lines) = recorded.replay(&component, &manifest, &topic).await?;
-    show(global, &recorded.recording, &replayed, &lines)?;
+    let is_stepped = args.step && !global.json;
+    if is_stepped {
+        replay_steps::walk(replayed.again.as_deref().unwrap_or(&recorded.recording))?;
+    }
+    show(global, &recorded.recording, &replayed, if is_stepped { &[] } else { &lines })?;
     Ok(match is_good(&replayed, component.version().0 == head.component) {
         true => Exit::Done,
         false => Exit::Failed,

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use gristmill_tests::guests;
 use gristmill_tests::process::{caches, program};
 use gristmill_tests::test_project::TestProject;
+use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, End, Script, Step};
 use serde_json::json;
 
@@ -19,6 +20,11 @@ const PROGRESS: &str = "\r\u{1b}[2K";
 
 /// Runs a command in a terminal of 80 columns, and returns what that was sent. `script` is part of every Linux.
 fn in_terminal(project: &TestProject, arguments: &[&str]) -> String {
+    typed_in_terminal(project, arguments, "")
+}
+
+/// The same with what a person types.
+fn typed_in_terminal(project: &TestProject, arguments: &[&str], typed: &str) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let program = program();
     let manifest = project.manifest();
@@ -27,7 +33,10 @@ fn in_terminal(project: &TestProject, arguments: &[&str]) -> String {
     let line = format!("stty cols 80 rows 24; exec {}", words.join(" "));
     let mut script = Command::new("script");
     script.args(["-qec", &line, "/dev/null"]).env("SHELL", "/bin/sh").env("NO_COLOR", "1");
-    let output = script.env("XDG_CACHE_HOME", caches()).stdin(Stdio::null()).output().unwrap();
+    let script = script.env("XDG_CACHE_HOME", caches()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut script = script.spawn().unwrap();
+    script.stdin.take().unwrap().write_all(typed.as_bytes()).unwrap();
+    let output = script.wait_with_output().unwrap();
     String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n").replace(PROGRESS, "")
 }
 
@@ -55,6 +64,21 @@ fn hostile_server() -> String {
         }
     });
     address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_waits_for_enter_between_calls_and_ends_at_q() {
+    let project = TestProject::new("[defaults]\nattempts = 1\n[topics.puppet]", &[("puppet", guests::PUPPET)]).await;
+    let _runner = project.serve().await;
+    let script = Script::new([Step::HostCalls(4), Step::End(End::Unreachable)]);
+    project.pipe(&script.to_json(), &["push", "puppet", "--id", "odd", "--wait"]).ended(4);
+    let kept = async || (project.run(&["replay", "odd"]).code == 0).then_some(());
+    until("the recording", SOON, kept).await;
+    let calls = |shown: &str| shown.lines().filter(|line| line.contains("context.now: ")).count();
+    let shown = typed_in_terminal(&project, &["replay", "odd", "--step"], "\nq\n");
+    assert_eq!((calls(&shown), shown.contains("same as recorded")), (2, true), "{shown}");
+    let shown = typed_in_terminal(&project, &["replay", "odd", "--step"], "\n\n\n");
+    assert_eq!((calls(&shown), shown.matches("q: the end").count()), (4, 3), "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

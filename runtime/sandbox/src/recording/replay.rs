@@ -37,6 +37,8 @@ pub struct Replayed {
     pub report: Report,
     /// What is to be said of it.
     pub verdict: ReplayVerdict,
+    /// What it asked and logged this time, as far as it came.
+    pub again: Option<Box<Recording>>,
 }
 
 /// How a replay compares with what was recorded.
@@ -95,7 +97,7 @@ impl Component {
             Some(again) => recording.compare(again),
             None => ReplayVerdict::Differs(vec![format!("it could not be run here: {:?}", report.outcome)]),
         };
-        Ok(Replayed { report, verdict })
+        Ok(Replayed { report, verdict, again })
     }
 }
 
