@@ -66,7 +66,12 @@ async fn runner() -> TestRunner {
     push(&runner, "puppet", with(json!({ "id": "running", "body": wait, "content_type": null }))).await;
     let reject = json!({ "do": [{ "end": { "reject": { "code": "bad", "message": EVIL, "context": EVIL } } }] });
     push(&runner, "puppet", with(json!({ "id": "dead", "body": reject }))).await;
-    push(&runner, "puppet", json!({ "id": "trapped", "body": { "do": [{ "end": "unreachable" }] } })).await;
+    push(
+        &runner,
+        "puppet",
+        json!({ "id": "trapped", "body": { "do": [{ "log": EVIL }, { "host-calls": 2 }, { "end": "unreachable" }] } }),
+    )
+    .await;
     for (id, state) in [("running", "running"), ("dead", "dead"), ("trapped", "dead"), ("finished", "finished")] {
         crate::http_api::until_it_is(&runner, id, state).await;
     }

@@ -5,6 +5,7 @@ use gristmill::server::HttpServerSettings;
 use gristmill_tests::browser::Browser;
 use gristmill_tests::http_client::HttpClient;
 use gristmill_tests::test_runner::{On, TestRunner};
+use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
 use serde_json::{Value, json};
 
@@ -79,6 +80,32 @@ async fn every_page_is_accessible_in_both_themes_and_fits_a_narrow_screen() {
 
 /// The tables of which something is out of sight.
 const CUT: &str = "return [...document.querySelectorAll('main .scroll:not([aria-label=Workflow])')].filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_failed_attempt_asked_of_the_host_is_listed_with_its_log_lines() {
+    let (runner, browser) = (runner().await, Browser::start().await);
+    let calls = "/v1/tenants/default/jobs/trapped/recording/calls";
+    let recorded = async || (!runner.client().get(calls).await.json()["recorded"].is_null()).then_some(());
+    until("the recording", SOON, recorded).await;
+    visit(&browser, &url(&runner, "/t/default/jobs/trapped")).await;
+    browser.click("details.calls summary").await;
+    browser.until_text("Attempt 1 ended as trapped after ").await;
+    let rows = "return [...document.querySelectorAll('.calls tbody tr')].map(row => row.innerText.split(/\\s+/).slice(-3).join(' '))";
+    let rows = browser.run(rows).await.to_string();
+    assert!(rows.contains("context.now") && rows.contains(" ms"), "{rows}");
+    browser.until(&format!("document.querySelector('.calls tbody').innerText.includes({})", json!(EVIL))).await;
+    for width in [320, 1280] {
+        browser.resize(width).await;
+        assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{width} pixels");
+        assert_eq!(browser.run(CUT).await, json!([]), "{width} pixels");
+    }
+    // A job without a recording says so.
+    runner.store.forget_recordings(&"puppet".parse().unwrap(), &["dead".parse().unwrap()]).await.unwrap();
+    visit(&browser, &url(&runner, "/t/default/jobs/dead")).await;
+    browser.click("details.calls summary").await;
+    browser.until_text("No recording of this job is kept").await;
+    assert_eq!((browser.run("return window.hit ?? null").await, browser.errors().await), (Value::Null, Vec::new()));
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_names_leave_room_for_what_stands_beside_them() {

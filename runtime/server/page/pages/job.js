@@ -3,6 +3,7 @@
 import { cancel, cancelTree, deleteDead, kill, respawn, seal } from '../actions.js'
 import { get, getIf, inTenant, inTopic } from '../api.js'
 import { Attempts, attemptsOf, versionOf } from '../attempts.js'
+import { Calls } from '../calls.js'
 import { changeJob, runNow } from '../change.js'
 import { span } from '../format.js'
 import { Flow, flowOf } from '../flow.js'
@@ -123,7 +124,7 @@ export const job = {
     <${About} view=${view} tenant=${params.tenant} topic=${topic} latest=${latest} />
     ${flow && html`<${Flow} tenant=${params.tenant} flow=${flow} />`}
     <div class="split"><div>
-      ${failure && html`<${Failure} failure=${failure} />`}
+      ${failure && html`<${Failure} failure=${failure} /><${Calls} tenant=${params.tenant} view=${view} />`}
       ${view.result?.output && html`<h2>Result</h2><${Payload} of=${view.result.output} name="result" />`}
       ${view.job && html`<h2>Body</h2><${Payload} of=${view.job.spec.body} name="body" /><${Metadata} of=${view.job.spec.metadata} />`}
       <${Attempts} head="Recent attempts" of=${(view.attempts > 0 || view.state === 'finished') && attempts} said=${failure?.message} />

@@ -15,7 +15,7 @@ const SCRIPTS: &str = "\
     html.js bytes.js theme.js icons.js parts.js format.js payload.js chart.js route.js words.js pages/overview.js pages/audit.js \
     pages/push.js pages/tenants.js pages/bill.js pages/workers.js change.js pages/handlers.js dialog.js flow.js states.js stream.js \
     pages/events.js state.js attempts.js api.js actions.js pages/tokens.js pages/topic.js pages/bulk.js pages/jobs.js pages/dead.js \
-    pages/help.js pages/schedules.js frame.js live.js keys.js pages/job.js pages/all.js app.js";
+    pages/help.js pages/schedules.js frame.js live.js keys.js calls.js pages/job.js pages/all.js app.js";
 
 /// What a browser gets from the folder: names and texts. All scripts are joined into one file, `app.js`.
 pub(super) fn served(folder: &Path) -> Result<Vec<(&'static str, String)>> {
