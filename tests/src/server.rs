@@ -19,6 +19,8 @@ pub enum Answer {
     Now(&'static str, &'static str, String),
     /// `200 OK`, once [`Server::release`] was called.
     Held,
+    /// None: the connection ends.
+    Lost,
     /// `200 OK` and the beginning of a body, whose end comes once [`Server::release`] was called.
     Begun,
 }
@@ -120,6 +122,7 @@ impl Shared {
                     self.hold(&mut stream).await?;
                     written("200 OK", "", "at last")
                 }
+                Answer::Lost => return None,
                 Answer::Begun => {
                     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\nat ").await.ok()?;
                     self.hold(&mut stream).await?;

@@ -4,7 +4,9 @@
 
 mod bounded;
 mod granted;
+mod once;
 mod webhook;
+mod withheld;
 
 use caller::Reply;
 use gristmill::store::{JobView, ResultView};

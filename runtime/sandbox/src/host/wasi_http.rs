@@ -228,8 +228,8 @@ struct Bodies<'a> {
 }
 
 impl Bodies<'_> {
-    /// All of a short body, whose length is then known, since not every server takes one without. Of a longer one the beginning, and what the guest writes from then on; it is
-    /// `whole` bytes if the guest says so.
+    /// All of a short body, whose length is then known, since not every server takes one without. Of a longer one the beginning, and what the
+    /// guest writes from then on; it is `whole` bytes if the guest says so.
     async fn begin(&self, body: WasiBody, whole: Option<u64>) -> Result<(Vec<u8>, Option<Rest>), HttpError> {
         let mut body = self.limited(body);
         if whole.is_some_and(|whole| whole > self.limit) {

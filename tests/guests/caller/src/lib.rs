@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use gristmill_guest::{Failure, Job, Json, handler, http};
+use gristmill_guest::{Failure, Job, Json, config, context, handler, http, log};
 use serde::{Deserialize, Serialize};
 
 handler!(call_all);
@@ -25,6 +25,11 @@ pub struct Call {
     pub timeout_ms: Option<u64>,
     pub redirects: u32,
     pub times: u32,
+    /// The secret that takes the place of `$SECRET` in URL, headers and body. The handler does with it what it should not: it logs it, and saves
+    /// it as a checkpoint.
+    pub secret: Option<String>,
+    /// Whether the job fails, to be tried again, if there is no answer.
+    pub must: bool,
 }
 
 /// What came of a request.
@@ -48,6 +53,8 @@ impl Default for Call {
             timeout_ms: None,
             redirects: 0,
             times: 1,
+            secret: None,
+            must: false,
         }
     }
 }
@@ -72,7 +79,29 @@ pub fn payload(calls: &[Call]) -> Vec<u8> {
 pub fn call_all(job: Job) -> Result<Json<Vec<Reply>>, Failure> {
     let calls: Vec<Call> = job.json()?;
     let repeated = calls.iter().flat_map(|call| (0..call.times).map(move |_| call));
-    Ok(Json(repeated.map(reply).collect()))
+    let replies: Result<Vec<_>, _> = repeated.map(|call| answered(call, reply(&with_secret(call)))).collect();
+    Ok(Json(replies?))
+}
+
+fn answered(call: &Call, reply: Reply) -> Result<Reply, Failure> {
+    match reply {
+        Reply::Error { code, message } if call.must => Err(Failure::retry(&code, message)),
+        reply => Ok(reply),
+    }
+}
+
+fn with_secret(call: &Call) -> Call {
+    let Some(name) = &call.secret else { return call.clone() };
+    let secret = String::from_utf8(config::secret(name).unwrap_or_default()).unwrap_or_default();
+    log::info(&secret, &[("secret", &secret)]);
+    context::checkpoint(&secret).ok();
+    let filled = |text: &String| text.replace("$SECRET", &secret);
+    Call {
+        url: filled(&call.url),
+        headers: call.headers.iter().map(|(name, value)| (name.clone(), filled(value))).collect(),
+        body: call.body.as_ref().map(filled),
+        ..call.clone()
+    }
 }
 
 fn reply(call: &Call) -> Reply {

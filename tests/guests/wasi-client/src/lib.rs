@@ -12,7 +12,8 @@ fn fetch(job: Job) -> Result<String, Failure> {
 }
 
 async fn get(url: &str) -> Result<String, Error> {
-    let answer = Client::new().send(Request::get(url).header("x-kept", "1").body(())?).await?;
+    let key = std::env::var("KEY").unwrap_or_default();
+    let answer = Client::new().send(Request::get(url).header("x-kept", "1").header("x-key", key).body(())?).await?;
     if let Some(location) = answer.headers().get("location") {
         return Box::pin(get(location.to_str()?)).await;
     }
