@@ -18,7 +18,7 @@ use gristmill_metrics::Metrics;
 use gristmill_runner::handlers::{HandlerRegistry, Reloader};
 use gristmill_runner::native::{HandlerError, NativeHandler, NativeJob, Output};
 use gristmill_runner::{
-    BillWriter, Journal, Observer, RecentAttempts, Runner, RunnerSettings, Shares, Tenants, Traces,
+    BillWriter, DeploymentRecords, Journal, Observer, RecentAttempts, Runner, RunnerSettings, Shares, Tenants, Traces,
 };
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill_server::{AuditLog, Handlers, HttpServerSettings, Phase, RunnerStatus};
@@ -171,6 +171,7 @@ impl Builder {
         };
         let server = http::open(&manifest, &settings, &opened, memory.as_ref()).await?;
         let tenant_mover = opened.sharded.clone().map(|stores| move_tenants(stores, worker.clone()));
+        let deployments = DeploymentRecords::default();
         let settings = RunnerSettings {
             worker,
             concurrency: manifest.server.concurrency as usize,
@@ -185,6 +186,7 @@ impl Builder {
             // Without a server no client could see them.
             recent: server.is_some().then_some(recent),
             traces: traces.clone(),
+            deployments: deployments.clone(),
         };
         let pushes = Arc::new(Timed::announcing(opened.store.clone(), metrics.clone(), bill.clone()));
         let store = Arc::new(Timed::new(opened.store.clone(), metrics.clone()));
@@ -193,7 +195,8 @@ impl Builder {
 
         let (folder, path) = (manifest.handlers.folder.clone(), manifest.path.clone());
         let reloader = Reloader::start(manifest, self.native, sandbox, metrics).await;
-        let reloader = reloader.map_err(|source| StartError::Handlers { folder: folder.clone(), source })?;
+        let mut reloader = reloader.map_err(|source| StartError::Handlers { folder: folder.clone(), source })?;
+        reloader.follow(deployments, &*store).await;
         let registry = reloader.registry();
         let handlers = Handlers { registry: registry.clone(), uploads: reloader.uploads() };
         status.send_modify(|status| status.handlers = Some(handlers));

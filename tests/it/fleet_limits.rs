@@ -10,7 +10,7 @@ use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, NewJob, Payload, WorkerId};
 use gristmill::metrics::Metrics;
 use gristmill::runner::native::{HandlerError, NativeHandler, NativeJob};
-use gristmill::runner::{AttemptRecord, Runner, RunnerSettings, Shares, Tenants};
+use gristmill::runner::{AttemptRecord, DeploymentRecords, Runner, RunnerSettings, Shares, Tenants};
 use gristmill::store::BillSums;
 use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
@@ -73,6 +73,7 @@ impl RunnerGroup {
             shares: Shares::default(),
             recent: None,
             traces: None,
+            deployments: DeploymentRecords::default(),
         };
         Runner::start(Arc::new(RedisStore::connect(url, "gm").await.unwrap()), registry, settings).unwrap()
     }

@@ -14,6 +14,7 @@ mod cli;
 mod clients;
 mod computing;
 mod crash;
+mod deployments;
 mod embed;
 mod fairness;
 mod fleet_limits;

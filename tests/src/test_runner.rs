@@ -10,7 +10,9 @@ use gristmill::config::{LmstfySettings, Manifest};
 use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::metrics::Metrics;
-use gristmill::runner::{AttemptRecord, RecentAttempts, Runner, RunnerSettings, Shares, Tenants, Traces};
+use gristmill::runner::{
+    AttemptRecord, DeploymentRecords, RecentAttempts, Runner, RunnerSettings, Shares, Tenants, Traces,
+};
 use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill::server::{Handlers, HttpServer, HttpServerSettings, Phase, RunnerStatus};
 use gristmill::store::embedded::EmbeddedStore;
@@ -105,7 +107,9 @@ impl TestRunner {
         let metrics = Arc::<Metrics>::default();
         let worker = WorkerId::new("runner");
         let traces = manifest.otel.as_ref().map(|settings| Traces::open(settings, &worker).unwrap());
-        let reloader = Reloader::start(manifest, BTreeMap::new(), sandbox(), metrics.clone()).await.unwrap();
+        let mut reloader = Reloader::start(manifest, BTreeMap::new(), sandbox(), metrics.clone()).await.unwrap();
+        let deployments = DeploymentRecords::default();
+        reloader.follow(deployments.clone(), &*self.store).await;
         let records = Arc::clone(&self.records);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let handlers = Handlers { registry: reloader.registry(), uploads: reloader.uploads() };
@@ -136,6 +140,7 @@ impl TestRunner {
             shares: Shares::default(),
             recent: Some(recent),
             traces: traces.clone(),
+            deployments,
         };
         let store = Arc::new(Timed::new(self.store.clone(), metrics));
         let mut registry = reloader.registry();

@@ -193,6 +193,7 @@ impl Topics {
         section.boolean("raw-producers", &mut topic.raw_producers);
         section.boolean("park", &mut topic.park);
         section.quantity(&ranges::PAUSE_AFTER_TRAPS, &mut topic.pause_after_traps);
+        section.boolean("gate", &mut topic.gate);
         section.boolean("server-log", &mut topic.server_log);
         record(section, topic);
         grants::switches(section, Arc::make_mut(&mut topic.grants));

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::deployment;
+
 /// What a topic's `record` says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RecordPolicy {
@@ -32,15 +34,8 @@ impl FromStr for RecordPolicy {
             "all" => return Ok(Self::All),
             _ => {}
         }
-        let share =
-            text.strip_prefix("sample ").and_then(|text| text.trim().strip_suffix('%')).ok_or(BadRecordPolicy)?;
-        let (whole, part) = share.split_once('.').unwrap_or((share, ""));
-        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if whole.is_empty() || part.len() > 2 || !is_number(whole) || !is_number(part) {
-            return Err(BadRecordPolicy);
-        }
-        let share: u16 = format!("{whole}{part:0<2}").parse().map_err(|_| BadRecordPolicy)?;
-        if (1..=10_000).contains(&share) { Ok(Self::Sample(share)) } else { Err(BadRecordPolicy) }
+        let share = text.strip_prefix("sample ").map(str::trim).and_then(|share| deployment::share(share).ok());
+        share.map(Self::Sample).ok_or(BadRecordPolicy)
     }
 }
 
@@ -50,10 +45,7 @@ impl fmt::Display for RecordPolicy {
             Self::Off => f.write_str("off"),
             Self::Failures => f.write_str("failures"),
             Self::All => f.write_str("all"),
-            Self::Sample(share) => {
-                let text = format!("{}.{:02}", share / 100, share % 100);
-                write!(f, "sample {}%", text.trim_end_matches('0').trim_end_matches('.'))
-            }
+            Self::Sample(share) => write!(f, "sample {}", deployment::show_share(*share)),
         }
     }
 }

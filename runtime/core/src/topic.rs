@@ -65,6 +65,8 @@ pub struct Topic {
     pub park: bool,
     /// On how many different jobs in a row a version of the handler may trap until the runner pauses the topic; 0: on any number.
     pub pause_after_traps: u32,
+    /// A new version of the handler does a share of the jobs until it has shown itself no worse; see [`trial`](crate::trial).
+    pub gate: bool,
     /// The runner's own log also has the log lines of the handler.
     pub server_log: bool,
     /// Of which attempts the answers of the host are recorded.
@@ -283,6 +285,7 @@ impl Topic {
             park: true,
             pause_after_traps: 0,
             server_log: true,
+            gate: false,
             record: RecordPolicy::default(),
             grants: Arc::default(),
             schedules: Arc::default(),

@@ -54,6 +54,12 @@ pub enum EventKind {
     HandlerRemoved,
     /// This server took a component for a topic.
     HandlerUploaded,
+    /// A version begins to do a share of a topic's jobs.
+    HandlerTried,
+    /// A version that did a share of a topic's jobs does all of them.
+    HandlerPromoted,
+    /// A topic went back to an earlier version.
+    HandlerRolledBack,
     /// No job of the topic is handed out.
     TopicPaused,
     /// The topic's jobs are handed out again.

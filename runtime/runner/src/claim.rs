@@ -172,7 +172,7 @@ impl Claimer {
             let topic = &claim.job.spec.topic;
             let slot = self.slots.enter(memory.topic_slots(topic, &self.context.metrics, self.slots.threads));
             let clock_offset_ms = offset_ms(&claim, host_now);
-            let entry = registry.get(topic).cloned();
+            let entry = registry.get(topic).map(|entry| Arc::clone(entry.of_job(&claim.job.spec)));
             let is_native = entry.as_deref().and_then(|entry| entry.handler.as_ref()).is_some_and(Handler::is_native);
             let work = Work { entry, slot, arrived, clock_offset_ms, control, claim };
             if is_native {

@@ -84,6 +84,9 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
         report.follow_ups.iter_mut().for_each(|job| trace.pass_on(job));
     }
 
+    if let Some((trial, is_candidate)) = entry.as_deref().and_then(|entry| entry.trial.as_ref()) {
+        trial.note(*is_candidate, &report);
+    }
     let handler = entry.as_deref().and_then(|entry| entry.handler.as_ref());
     let (in_slot, waited) = (started.elapsed(), control.waited());
     let run = Run {

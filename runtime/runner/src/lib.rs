@@ -6,6 +6,8 @@
 //!                   tenants: lists those whose jobs the runner migrates, reaps and sweeps, also without a topic here
 //!                   reap: heartbeat; overdue ─► decide ─────────────► settle
 //!                   sweep: what has outlived its limits is dropped and counted
+//!                   deployments: which versions of handlers do topics' jobs, as the store says
+//!                   trial: a version that does a share of the jobs is promoted or rolled back
 //!                   full: whether tenants whose schedules fire may have more in the store
 //!                   bill: what attempts cost is added up, and written to the store once a second
 //!                   journal: every attempt is written down, where the manifest says so
@@ -22,6 +24,7 @@ pub mod handlers;
 mod bill;
 mod claim;
 mod decide;
+mod deployments;
 mod execute;
 mod fleet_use;
 mod full;
@@ -61,13 +64,16 @@ mod traces;
 #[path = "without_otel.rs"]
 mod traces;
 mod trap_streaks;
+mod trial;
 mod turns;
 pub mod why;
 
 pub use bill::BillWriter;
 pub use decide::decide;
+pub use deployments::{Decision, NotDecided, share_jobs};
 pub use fleet_use::Shares;
 pub use gristmill_sandbox::{RecordedCall, RecordedLine, Recording, Version};
+pub use handlers::DeploymentRecords;
 pub use journal::{AttemptLine, Journal};
 pub use line_file::{Line, LineFile, LineFileError};
 pub use recent::{LoggedLine, RecentAttempt, RecentAttempts, RecentWanted, RunTimes};

@@ -10,6 +10,7 @@ use super::claim::Ready;
 use super::migrate::NextDue;
 use super::start::Context;
 use super::tenants::{self, Outside};
+use crate::handlers::DeploymentRecords;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_store::{JobState, PendingWork, PollTenant, Signal};
 
@@ -25,6 +26,7 @@ pub(super) struct Listener {
     pub(super) outside: watch::Receiver<Outside>,
     pub(super) ready: mpsc::Sender<Ready>,
     pub(super) due: mpsc::Sender<NextDue>,
+    pub(super) deployments: DeploymentRecords,
 }
 
 /// Whose jobs are looked after, and of which topics this runner runs some; in order.
@@ -106,7 +108,11 @@ impl Listener {
             Signal::Cancelled { tenant, id: job } => self.context.in_flight.cancel(&tenant, &job),
             Signal::Killed { tenant, id: job } => self.kill(&tenant, &job).await,
             Signal::Finished { .. } => {}
-            Signal::Lost => self.look(tenants).await,
+            Signal::Deployed(_) => self.deployments.may_have_changed(),
+            Signal::Lost => {
+                self.deployments.may_have_changed();
+                self.look(tenants).await;
+            }
         }
     }
 

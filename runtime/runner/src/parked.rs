@@ -13,9 +13,8 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::start::Context;
 use super::trap_streaks;
-use crate::handlers::{Handler, HandlerRegistry};
+use crate::handlers::{Handler, HandlerRegistry, TopicHandler};
 use gristmill_core::job::{JobId, Name, TopicId};
-use gristmill_core::topic::Topic;
 use gristmill_sandbox::Version;
 use gristmill_store::{Cursor, JobState, JobView, Page, StateFilter, Store, StoreError};
 
@@ -33,8 +32,12 @@ pub(super) async fn run(mut context: Context, mut late: mpsc::UnboundedReceiver<
     loop {
         let registry = context.registry.borrow_and_update().clone();
         let mut to_resume = HashMap::<_, Vec<_>>::new();
-        for (topic, version) in versions(&registry) {
-            let now = (version, topic.park, topic.pause_after_traps > 0);
+        for (entry, version) in versions(&registry) {
+            let topic = &entry.topic;
+            // A version that did a share of the jobs and was rolled back leaves its own behind.
+            let decided = entry.deployment.as_ref().filter(|deployment| deployment.candidate().is_none());
+            let decided = decided.map(|deployment| deployment.generation);
+            let now = Served { version, parks: topic.park, pauses: topic.pause_after_traps > 0, decided };
             if served.insert(topic.id.clone(), now) == Some(now) {
                 continue;
             }
@@ -54,12 +57,22 @@ pub(super) async fn run(mut context: Context, mut late: mpsc::UnboundedReceiver<
             Some(ended) = releases.tasks.join_next() => releases.note_end(&context, ended),
             changed = context.registry.changed() => if changed.is_err() { return },
             Some(topic) = late.recv() => {
-                if let Some(&(version, true, _)) = served.get(&topic) {
+                if let Some(&Served { version, parks: true, .. }) = served.get(&topic) {
                     releases.begin(&context, &topic, version);
                 }
             }
         }
     }
+}
+
+/// How a topic is served. What differs has its parked jobs run again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Served {
+    version: Version,
+    parks: bool,
+    pauses: bool,
+    /// The number of the decision about its versions, once none is being tried.
+    decided: Option<u64>,
 }
 
 /// What is on its way: at most one release of a topic.
@@ -109,8 +122,8 @@ impl Releases {
 }
 
 /// The topics that a version serves.
-fn versions(registry: &HandlerRegistry) -> impl Iterator<Item = (&Topic, Version)> {
-    registry.entries().filter_map(|entry| Some((&entry.topic, entry.handler.as_ref().and_then(Handler::version)?)))
+fn versions(registry: &HandlerRegistry) -> impl Iterator<Item = (&TopicHandler, Version)> {
+    registry.entries().filter_map(|entry| Some((&**entry, entry.handler.as_ref().and_then(Handler::version)?)))
 }
 
 /// Runs the parked jobs of one topic again on one version.

@@ -171,12 +171,12 @@ impl Settler {
         }
     }
 
-    /// Whether another version serves the topic by now than the one that has parked the job.
+    /// Whether another version serves the topic by now than the one that has parked the job. While that one is being tried, its jobs stay its own.
     fn is_parked_late(&self, record: &AttemptRecord) -> bool {
         let is_parked = record.verdict.failure().is_some_and(|failure| failure.parked_by.is_some());
         is_parked && {
             let registry = self.context.registry.borrow();
-            let entry = registry.get(&record.claim.lease.topic);
+            let entry = registry.get(&record.claim.lease.topic).filter(|entry| entry.candidate.is_none());
             let served = entry.and_then(|entry| entry.handler.as_ref()).and_then(Handler::version);
             served.is_some() && served != record.run.and_then(|run| run.version)
         }

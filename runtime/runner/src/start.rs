@@ -29,8 +29,8 @@ use super::tasks::{Broken, Tasks};
 use super::tenants::Tenants;
 use super::traces::Traces;
 use super::trap_streaks::TrapStreaks;
-use super::{full, lease_extender, migrate, parked, progress, schedules, sweep};
-use crate::handlers::HandlerRegistry;
+use super::{deployments, full, lease_extender, migrate, parked, progress, schedules, sweep, trial};
+use crate::handlers::{DeploymentRecords, HandlerRegistry};
 use gristmill_core::job::WorkerId;
 use gristmill_metrics::MetricType::{Counter, Gauge};
 use gristmill_metrics::Metrics;
@@ -73,6 +73,8 @@ pub struct RunnerSettings {
     pub recent: Option<RecentAttempts>,
     /// Where spans of attempts go. The caller's, as the journal is.
     pub traces: Option<Traces>,
+    /// Where the runner puts what the store says of versions of handlers: [`Reloader::follow`](crate::handlers::Reloader::follow).
+    pub deployments: DeploymentRecords,
 }
 
 impl std::fmt::Debug for RunnerSettings {
@@ -169,6 +171,7 @@ impl Runner {
             shares,
             recent,
             traces,
+            deployments,
         } = settings;
         let give_up = CancellationToken::new();
         let retry = Arc::new(StoreRetry::new(give_up.clone()));
@@ -223,11 +226,20 @@ impl Runner {
         let mut bringing = Tasks::default();
         bringing.spawn(
             "listen",
-            Listener { outside: context.tenants.outside(), context: context.clone(), ready, due }.run(),
+            Listener {
+                outside: context.tenants.outside(),
+                context: context.clone(),
+                ready,
+                due,
+                deployments: deployments.clone(),
+            }
+            .run(),
         );
         let (fired, hear_fired) = mpsc::channel(SIGNALS);
         bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, hear_due, fired));
         bringing.spawn("full", full::run(context.clone(), stored, hear_fired));
+        bringing.spawn("deployments", deployments::follow(context.clone(), deployments));
+        bringing.spawn("trial", trial::run(context.clone()));
         bringing.spawn("parked", parked::run(context.clone(), hear_parked));
         bringing.spawn("progress", progress::run(context.clone()));
         bringing.spawn("schedules", schedules::run(context.clone()));

@@ -1,13 +1,11 @@
 //! What goes into a sandbox and what comes out of it.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -21,29 +19,7 @@ use gristmill_core::outcome::{Outcome, StateChange};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Adapter, Grants, Limits};
 use gristmill_core::trace::TraceContext;
-
-/// The content of a component: SHA-256 of its bytes. Shown as its first 12 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Version(pub [u8; 32]);
-
-impl Version {
-    /// The version of these bytes: their SHA-256.
-    pub fn of(wasm: &[u8]) -> Self {
-        Self(Sha256::digest(wasm).into())
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&hex::encode(self.0.get(..6).unwrap_or_default()))
-    }
-}
-
-impl fmt::Debug for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+pub use gristmill_core::version::Version;
 
 /// One attempt, as the sandbox needs to know it.
 #[derive(Debug, Clone)]

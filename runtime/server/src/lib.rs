@@ -58,6 +58,7 @@ pub use serve::{HttpServer, ListenError, OpenError, listen, routes};
 pub use settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 pub use wire::attempts::AttemptsSeen;
 pub use wire::bulk::{Bulk, BulkAction, BulkSample, BulkState, NewBulk};
+pub use wire::handler::{HandlerSeen, VersionSeen};
 pub use wire::history::{History, HistoryDay, Minute};
 pub use wire::push::new_job;
 pub use wire::topic::{RecentByVersion, RecentOfVersion, TopicLimits, TopicSeen, TopicServing};

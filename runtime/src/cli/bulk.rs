@@ -1,7 +1,6 @@
 //! `gristmill bulk`: one action on all jobs that fit a query, carried out by a server, or by this process where none answers.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -327,18 +326,9 @@ fn preview(global: &Global, Bulk { id, matched, looked_at, samples, .. }: &Bulk)
 
 /// Asks at a terminal; elsewhere it is not confirmed.
 fn confirmed(Bulk { action, matched, .. }: &Bulk) -> anyhow::Result<bool> {
-    if !(io::stdin().is_terminal() && screen::is_watched()) {
-        return Ok(false);
-    }
     let wanted = if *matched > FEW { matched.to_string() } else { "y".into() };
-    let mut err = io::stderr().lock();
     let jobs = if *matched == 1 { "job" } else { "jobs" };
-    write!(err, "type {wanted} to {} {matched} {jobs}: ", action.as_str())
-        .and_then(|()| err.flush())
-        .context("no terminal")?;
-    let mut line = String::new();
-    io::stdin().read_line(&mut line).context("failed to read the answer")?;
-    Ok(line.trim() == wanted)
+    screen::confirmed(&wanted, &format!("{} {matched} {jobs}", action.as_str()))
 }
 
 /// Says how it ended.

@@ -14,9 +14,9 @@ use super::global::Global;
 #[cfg(feature = "top")]
 use super::top;
 use super::{
-    attempts, bill, bulk, check, complete, copy, dead, dev, find, fsck, health, invoke, job, logging, manual, pause,
-    project, push, replay, run, schedule, screen, state, stats, tenant, token, topics, unique, usage, verify, version,
-    workers,
+    attempts, bill, bulk, check, complete, copy, dead, deploy, dev, find, fsck, health, invoke, job, logging, manual,
+    pause, project, push, replay, run, schedule, screen, state, stats, tenant, token, topics, unique, usage, verify,
+    version, workers,
 };
 use gristmill_config::ManifestError;
 use gristmill_metrics::as_actor;
@@ -60,6 +60,9 @@ enum Command {
     Dead(dead::Args),
     Bulk(bulk::Args),
     Erase(bulk::EraseArgs),
+    Deploy(deploy::DeployArgs),
+    Rollback(deploy::RollbackArgs),
+    Promote(deploy::PromoteArgs),
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Schedule(schedule::Args),
@@ -166,6 +169,9 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Dead(args) => dead::run(global, args).await,
         Command::Bulk(args) => bulk::run(global, args).await,
         Command::Erase(args) => bulk::erase(global, args).await,
+        Command::Deploy(args) => deploy::deploy(global, args).await,
+        Command::Rollback(args) => deploy::rollback(global, args).await,
+        Command::Promote(args) => deploy::promote(global, args).await,
         Command::Pause(args) => pause::pause(global, args).await,
         Command::Resume(args) => pause::resume(global, args).await,
         Command::Schedule(args) => schedule::run(global, args).await,

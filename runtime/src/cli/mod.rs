@@ -9,6 +9,7 @@ mod command;
 mod complete;
 mod copy;
 mod dead;
+mod deploy;
 mod dev;
 mod document;
 #[cfg(test)]

@@ -138,7 +138,7 @@ fn component_of(manifest: &Manifest, topic: &TopicId) -> PathBuf {
     manifest.handlers.folder.join(format!("{handler}.wasm"))
 }
 
-async fn load(sandbox: &Sandbox, path: &Path) -> anyhow::Result<Component> {
+pub(super) async fn load(sandbox: &Sandbox, path: &Path) -> anyhow::Result<Component> {
     let wasm = std::fs::read(path)
         .with_context(|| format!("failed to read the component {}: name one with --component", path.display()))?;
     sandbox.load(&wasm).await.with_context(|| format!("failed to load {}", path.display()))
@@ -287,11 +287,10 @@ async fn against(
 ) -> anyhow::Result<Exit> {
     let component = load(&sandbox::small(manifest, sandbox::compiler(manifest)?)?, path).await?;
     let server = global.way(&global.manifest_without_secrets()?)?.served().await?;
-    let judged = judge(&server, &component, manifest, tenant, query).await;
+    let judged = judge(&server, &component, manifest, tenant, query, usize::MAX).await;
     server.end().await;
     let judged = judged?;
     let count = |word: &str| judged.iter().filter(|(_, verdict, _)| *verdict == word).count();
-    let words = ["mended", "still fails", "asks something else", "not replayed"];
     if global.json {
         for (job, verdict, detail) in &judged {
             screen::document(&json!({ "job": job, "verdict": verdict.replace(' ', "-"), "detail": detail }))?;
@@ -304,25 +303,34 @@ async fn against(
             table.row([job.to_string(), (*verdict).to_owned(), detail.clone()]);
         }
         table.print()?;
-        let counts: Vec<_> = words.iter().map(|word| format!("{} {word}", count(word))).collect();
-        screen::note(&counts.join(", "));
+        screen::note(&counts(&judged));
     }
     Ok(if count("mended") == judged.len() { Exit::Done } else { Exit::Failed })
 }
 
-type Judged = (JobId, &'static str, String);
+/// How many of each kind.
+pub(super) fn counts(judged: &[Judged]) -> String {
+    let count = |word: &str| judged.iter().filter(|(_, verdict, _)| *verdict == word).count();
+    let words = ["mended", "still fails", "asks something else", "not replayed"];
+    words.map(|word| format!("{} {word}", count(word))).join(", ")
+}
 
-async fn judge(
+/// A job, what another component makes of it, and the detail.
+pub(super) type Judged = (JobId, &'static str, String);
+
+/// Judges the first `most` jobs that fit.
+pub(super) async fn judge(
     server: &Served,
     component: &Component,
     manifest: &Manifest,
     tenant: &Name,
     query: &str,
+    most: usize,
 ) -> anyhow::Result<Vec<Judged>> {
     let (mut judged, mut after) = (Vec::new(), None);
     loop {
         let page = server.find(tenant, query, after.as_ref(), PAGE).await?;
-        for view in page.jobs {
+        for view in page.jobs.into_iter().take(most - judged.len()) {
             let (verdict, detail) = match judge_one(server, component, manifest, tenant, &view.id).await {
                 Ok(known) => known,
                 Err(error) => ("not replayed", format!("{error:#}")),
@@ -330,7 +338,7 @@ async fn judge(
             judged.push((view.id, verdict, detail));
         }
         after = page.next;
-        if after.is_none() {
+        if after.is_none() || judged.len() >= most {
             return Ok(judged);
         }
     }

@@ -123,6 +123,21 @@ fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Asks at a terminal for this word; elsewhere nothing is confirmed.
+///
+/// # Errors
+/// The terminal is gone.
+pub(super) fn confirmed(wanted: &str, to_do: &str) -> anyhow::Result<bool> {
+    if !(io::stdin().is_terminal() && is_watched()) {
+        return Ok(false);
+    }
+    let mut err = io::stderr().lock();
+    write!(err, "type {wanted} to {to_do}: ").and_then(|()| err.flush()).context("no terminal")?;
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).context("failed to read the answer")?;
+    Ok(line.trim() == wanted)
+}
+
 /// Whether a person reads what [`note`] says.
 pub(super) fn is_watched() -> bool {
     io::stderr().is_terminal()

@@ -147,7 +147,11 @@ fn is_about(signal: &Signal, tenant: &Name, id: &JobId) -> bool {
     match signal {
         Signal::Finished { tenant: whose, id: which } => whose == tenant && which == id,
         Signal::Lost => true,
-        Signal::Ready(_) | Signal::Due { .. } | Signal::Cancelled { .. } | Signal::Killed { .. } => false,
+        Signal::Ready(_)
+        | Signal::Deployed(_)
+        | Signal::Due { .. }
+        | Signal::Cancelled { .. }
+        | Signal::Killed { .. } => false,
     }
 }
 

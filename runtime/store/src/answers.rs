@@ -213,6 +213,8 @@ pub enum Signal {
     Cancelled { tenant: Name, id: JobId },
     /// The job is running and has been killed: its attempt is to end now. Comes after [`Signal::Cancelled`] of the same job.
     Killed { tenant: Name, id: JobId },
+    /// It was decided which versions of its handler do the topic's jobs: [`Deployments::deployments`](crate::Deployments::deployments) says it.
+    Deployed(TopicId),
     /// Signals may have been lost, or a newer server sent one of a kind that this version does not know: ask the store.
     #[serde(other)]
     Lost,

@@ -11,6 +11,7 @@ use super::answers::{
 };
 use super::bill::{BillEntries, Bills};
 use super::clock::ClockOffset;
+use super::deployments::Deployments;
 use super::error::StoreError;
 use super::fsck::Fsck;
 use super::identity::Identity;
@@ -316,6 +317,7 @@ pub trait Store:
     + BillEntries
     + Results
     + Recordings
+    + Deployments
     + Sweep
     + Usage
     + Fsck
@@ -336,7 +338,7 @@ impl<
         + BillEntries
         + Results
         + Recordings
-        + Recordings
+        + Deployments
         + Sweep
         + Usage
         + Fsck

@@ -36,6 +36,7 @@ mod clock;
 mod clock_step;
 mod contract;
 mod counts;
+mod deployments;
 mod ended;
 mod error;
 mod fsck;
@@ -86,6 +87,7 @@ pub use contract::{
     StoreSize, Sweep, Usage, VersionedState, Workers,
 };
 pub use counts::{LimitReached, Pause, TopicCounts};
+pub use deployments::Deployments;
 pub use ended::{EndedAs, JobEnd, REMEMBERED, look_up};
 pub use error::StoreError;
 pub use fsck::{Check, Finding, Fsck, FsckReport};
@@ -124,8 +126,8 @@ pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 /// Every trait of the contract, for `use gristmill_store::prelude::*`.
 pub mod prelude {
     pub use super::{
-        BillEntries, Bills, Claims, Control, DeadJobs, FindWork, Fsck, Identity, Inspect, Leases, ListJobs,
-        ManifestSchedules, PlacementRegistry, Probe, Produce, Push, Query, Results, Schedules, Settle, Shards, Signals,
-        States, Store, Sweep, TokenLookup, Tokens, Transfer, Uniques, Usage, Workers, Workflows,
+        BillEntries, Bills, Claims, Control, DeadJobs, Deployments, FindWork, Fsck, Identity, Inspect, Leases,
+        ListJobs, ManifestSchedules, PlacementRegistry, Probe, Produce, Push, Query, Results, Schedules, Settle,
+        Shards, Signals, States, Store, Sweep, TokenLookup, Tokens, Transfer, Uniques, Usage, Workers, Workflows,
     };
 }

@@ -94,6 +94,8 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/handler", "", Tenant(Read)),
     route("PUT", "/v1/tenants/{tenant}/topics/{topic}/handler", "no component", Tenant(Admin)),
     route("DELETE", "/v1/tenants/{tenant}/topics/{topic}/handler", "", Tenant(Admin)),
+    route("POST", "/v1/tenants/{tenant}/topics/{topic}/handler/rollback", "{}", Tenant(Admin)),
+    route("POST", "/v1/tenants/{tenant}/topics/{topic}/handler/promote", "{}", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/claim", "{}", Tenant(Work)),
     route("POST", "/v1/tenants/{tenant}/claim", r#"{"topics":["{topic}"]}"#, Tenant(Work)),
     route("POST", "/v1/tenants/{tenant}/leases/checkpoint", r#"{"lease":"none","state":""}"#, Tenant(Work)),

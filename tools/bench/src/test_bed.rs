@@ -20,7 +20,8 @@ use gristmill_core::job::{Name, TopicId, WorkerId};
 use gristmill_core::topic::{Capability, Grants};
 use gristmill_runner::handlers::{Available, Code, Handler, HandlerRegistry};
 use gristmill_runner::{
-    AttemptRecord, BillWriter, Journal, Observer, Runner, RunnerSettings, Shares, Tasks, Tenants, Traces,
+    AttemptRecord, BillWriter, DeploymentRecords, Journal, Observer, Runner, RunnerSettings, Shares, Tasks, Tenants,
+    Traces,
 };
 use gristmill_sandbox::{Component, Sandbox};
 use gristmill_store::{BillSums, Store};
@@ -176,6 +177,7 @@ impl TestBed {
             shares: shares.clone(),
             recent: None,
             traces: self.traces.clone(),
+            deployments: DeploymentRecords::default(),
         };
         let runner = Runner::start(store, registry, settings);
         let runner = runner.context("failed to start a runner")?;

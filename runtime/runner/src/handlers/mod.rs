@@ -8,21 +8,27 @@
 //! What comes out is a [`HandlerRegistry`], an immutable snapshot; a running attempt keeps the one it began with.
 
 mod backlog;
+mod deployed;
 mod folder;
 mod last_good;
 mod load;
+mod records;
 mod registry;
 mod reload;
 mod seen;
 mod stamp;
+mod trial;
 mod uploads;
 mod watch;
 
 pub use backlog::Backlog;
 pub use folder::{Folder, Refusal};
-pub use registry::{Available, Code, Handler, HandlerRegistry, TopicHandler};
+pub use last_good::KeptVersions;
+pub use records::DeploymentRecords;
+pub use registry::{Available, Candidate, Code, Handler, HandlerRegistry, TopicHandler};
 pub use reload::Reloader;
 pub use seen::SeenVersion;
 pub use stamp::file_at;
+pub use trial::Trial;
 pub use uploads::{ComponentUploads, UploadError};
 pub use watch::Hints;

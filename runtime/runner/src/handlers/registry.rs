@@ -5,11 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::backlog::Backlog;
+use super::deployed::Deployed;
+use super::last_good::KeptVersions;
 use super::seen::{SeenVersion, SeenVersions};
+use super::trial::Trial;
 use crate::native::NativeHandler;
 use gristmill_config::{Admission, Manifest, TenantLimits};
 use gristmill_core::admission::Targets;
-use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
+use gristmill_core::deployment::{Deployment, is_in_share};
+use gristmill_core::job::{DEFAULT_TENANT, JobSpec, Name, TopicId};
 use gristmill_core::topic::{Capability, DeadPolicy, Topic};
 use gristmill_sandbox::{Component, InstancePool, Version};
 
@@ -45,7 +49,7 @@ impl Handler {
     }
 
     /// What the handler needs and `topic` does not grant. A native handler has everything that its program has.
-    fn lacks(&self, topic: &Topic) -> Vec<Capability> {
+    pub(super) fn lacks(&self, topic: &Topic) -> Vec<Capability> {
         match &self.code {
             Code::Component(component) => topic.lacks(component.demands()),
             Code::Native(_) => Vec::new(),
@@ -78,6 +82,39 @@ pub struct TopicHandler {
     pub targets: Arc<Targets>,
     /// Where instances wait for the next job; none if each job gets a fresh one.
     pub instances: Option<Arc<InstancePool>>,
+    /// What was decided about versions of the handler.
+    pub deployment: Option<Deployment>,
+    /// Another version, which does a share of the jobs.
+    pub candidate: Option<Candidate>,
+    /// Why the topic has no handler, although the component in the folder is good: that was rolled back, and the version before it is not here.
+    pub refused: Option<String>,
+    /// The version in the folder, or that which stands in for it there.
+    pub folder: Option<Version>,
+    /// The version in the folder, which the gated topic is to try first.
+    pub untried: Option<Version>,
+    /// Where attempts are noted while one version is tried beside another, and whether this is the one that is tried.
+    pub(crate) trial: Option<(Arc<Trial>, bool)>,
+}
+
+/// A version that does a share of a topic's jobs.
+#[derive(Debug)]
+pub struct Candidate {
+    /// The topic with this version.
+    pub entry: Arc<TopicHandler>,
+    /// Which one it is.
+    pub version: Version,
+    /// Of ten thousand jobs or keys, so many.
+    pub share: u16,
+    /// How both do.
+    pub trial: Arc<Trial>,
+}
+
+impl TopicHandler {
+    /// Who does this job: this, or the candidate.
+    pub fn of_job<'a>(self: &'a Arc<Self>, job: &JobSpec) -> &'a Arc<Self> {
+        let is_its = |candidate: &&Candidate| is_in_share(job, &candidate.version, candidate.share);
+        self.candidate.as_ref().filter(is_its).map_or(self, |candidate| &candidate.entry)
+    }
 }
 
 /// What a registry is made from besides the manifest.
@@ -91,6 +128,12 @@ pub struct Available {
     pub refused: BTreeMap<Name, String>,
     /// The files that have to be compiled.
     pub backlog: Arc<Backlog>,
+    /// What was decided about versions of handlers.
+    pub deployments: Arc<BTreeMap<TopicId, Deployment>>,
+    /// Handlers of versions that were decided for and are not those of `handlers`.
+    pub brought: BTreeMap<(Name, Version), Handler>,
+    /// The versions whose files are kept.
+    pub kept: KeptVersions,
 }
 
 /// Every topic of the manifest, and a topic for every component that has no entry there.
@@ -109,6 +152,7 @@ pub struct HandlerRegistry {
     dead: Option<DeadPolicy>,
     refused: BTreeMap<Name, String>,
     seen: SeenVersions,
+    kept: KeptVersions,
     /// The handlers that had to be compiled when this registry was made.
     uncompiled: BTreeSet<Name>,
     backlog: Arc<Backlog>,
@@ -137,15 +181,11 @@ impl HandlerRegistry {
         before: &Self,
         admission: Admission,
     ) -> Self {
-        let Available { handlers, last_good, refused, backlog } = available;
+        let Available { refused, backlog, kept, .. } = available;
         let topics = topics(manifest, made);
         let entries = topics.into_values().map(|topic| {
-            let served = before.get(&topic.id).and_then(|entry| entry.handler.as_ref());
-            let stand_ins = served.into_iter().chain(last_good.get(&topic.handler));
-            let (handler, lacking) = occupant(&topic, handlers, stand_ins);
             let targets = admission.targets(&topic.id.tenant);
-            let instances = handler.as_ref().and_then(|handler| instance_pool(&topic, handler, before.get(&topic.id)));
-            (topic.id.clone(), Arc::new(TopicHandler { topic, handler, lacking, targets, instances }))
+            (topic.id.clone(), Arc::new(entry(topic, targets, available, before)))
         });
         let entries: HashMap<_, _> = entries.collect();
         let tenants = entries.keys().map(|id| id.tenant.clone()).collect();
@@ -159,8 +199,22 @@ impl HandlerRegistry {
         let named = manifest.named_handlers().cloned().collect();
         let (limits, dead) = (Arc::clone(&manifest.limits), Some(manifest.dead_policy()));
         let (refused, uncompiled) = (refused.clone(), backlog.names().into_iter().collect());
-        let (backlog, seen) = (Arc::clone(backlog), before.seen.and(available));
-        Self { entries, tenants, raw_topics, auto, named, admission, limits, dead, refused, seen, uncompiled, backlog }
+        let (backlog, seen, kept) = (Arc::clone(backlog), before.seen.and(available), kept.clone());
+        Self {
+            entries,
+            tenants,
+            raw_topics,
+            auto,
+            named,
+            admission,
+            limits,
+            dead,
+            refused,
+            seen,
+            kept,
+            uncompiled,
+            backlog,
+        }
     }
 
     /// What the manifest has, before any handler is read.
@@ -177,6 +231,16 @@ impl HandlerRegistry {
     /// Why this handler's file was not taken.
     pub fn refused(&self, handler: &Name) -> Option<&str> {
         self.refused.get(handler).map(String::as_str)
+    }
+
+    /// Why no component does the jobs of this topic, or an older one.
+    pub fn refused_for<'a>(&'a self, entry: &'a TopicHandler) -> Option<&'a str> {
+        entry.refused.as_deref().or_else(|| self.refused(&entry.topic.handler))
+    }
+
+    /// The versions of this handler that a topic can go back to on this machine, the latest first.
+    pub fn kept(&self, handler: &Name) -> Vec<Version> {
+        self.kept.of(handler)
     }
 
     /// The last versions of this handler that this process has met, the earliest first.
@@ -274,6 +338,48 @@ impl HandlerRegistry {
 
 fn default_tenant() -> Option<Name> {
     DEFAULT_TENANT.parse().ok()
+}
+
+/// A topic with its handler, as follows from what is there and what was decided.
+fn entry(topic: Topic, targets: Arc<Targets>, available: &Available, before: &HandlerRegistry) -> TopicHandler {
+    let Available { handlers, last_good, deployments, brought, .. } = available;
+    let before = before.get(&topic.id);
+    let served = before.and_then(|entry| entry.handler.as_ref());
+    let stand_ins = served.into_iter().chain(last_good.get(&topic.handler));
+    let (handler, lacking) = occupant(&topic, handlers, stand_ins);
+    let deployment = deployments.get(&topic.id).cloned();
+    let folder = handler.as_ref().and_then(Handler::version);
+    let Deployed { main, candidate, refused, untried } = Deployed::new(&topic, handler, deployment.as_ref(), brought);
+    let generation = deployment.as_ref().map_or(0, |deployment| deployment.generation);
+    let tried = before.and_then(|entry| entry.candidate.as_ref());
+    let trial = candidate.as_ref().map(|_| {
+        let goes_on = tried.filter(|tried| tried.trial.generation == generation).map(|tried| Arc::clone(&tried.trial));
+        goes_on.unwrap_or_else(|| Arc::new(Trial::new(generation)))
+    });
+    let of = |topic: Topic, handler: Option<Handler>, before, is_candidate| {
+        let instances = handler.as_ref().and_then(|handler| instance_pool(&topic, handler, before));
+        let (targets, trial) = (Arc::clone(&targets), trial.clone().map(|trial| (trial, is_candidate)));
+        let (lacking, deployment, candidate, refused) = (Vec::new(), None, None, None);
+        TopicHandler {
+            topic,
+            handler,
+            lacking,
+            targets,
+            instances,
+            deployment,
+            candidate,
+            refused,
+            folder,
+            untried: None,
+            trial,
+        }
+    };
+    let candidate = candidate.zip(trial.clone()).and_then(|((handler, share), trial)| {
+        let version = handler.version()?;
+        let entry = of(topic.clone(), Some(handler), tried.map(|candidate| &candidate.entry), true);
+        Some(Candidate { entry: Arc::new(entry), version, share, trial })
+    });
+    TopicHandler { lacking, deployment, candidate, refused, untried, ..of(topic, main, before, false) }
 }
 
 /// The handler of the topic's jobs, and what the topic does not grant to the component in the folder. Then the first of `stand_ins`

@@ -71,7 +71,7 @@ pub enum UploadError {
         #[source]
         source: std::io::Error,
     },
-    #[error("it lies in the folder, but does not serve after {} s: see the server's log", SERVED_WITHIN.as_secs())]
+    #[error("it is there, but does not serve after {} s: see the server's log", SERVED_WITHIN.as_secs())]
     NotServed,
 }
 
@@ -87,25 +87,55 @@ impl ComponentUploads {
     }
 
     /// Makes this the component of `topic`'s handler. It passes the checks of a file that is dropped in, and starts within
-    /// the limits and the grants of every topic that it would serve; then it is in the folder and does its first jobs.
+    /// the limits and the grants of every topic that it would serve; then `decide` says which share of their jobs it does, and it is in the folder
+    /// and does its first jobs.
     ///
     /// Cancel-safe: the file is in its place whole or not at all.
     ///
     /// # Errors
-    /// [`UploadError`]; only after [`UploadError::NotServed`] has anything changed.
-    pub async fn put(&self, topic: &Topic, wasm: &[u8]) -> Result<Version, UploadError> {
+    /// [`UploadError`]; only after [`UploadError::NotServed`] has anything changed. Those of `decide`.
+    pub async fn put<E: From<UploadError>>(
+        &self,
+        topic: &Topic,
+        wasm: &[u8],
+        decide: impl AsyncFnOnce(Version, &[Topic]) -> Result<(), E>,
+    ) -> Result<Version, E> {
         self.sandbox.check_size(wasm.len() as u64).map_err(|error| UploadError::TooLarge(error.to_string()))?;
         let _turn = self.turn(&topic.id.tenant).await?;
         self.check_number(topic)?;
         self.check(topic, wasm).await?;
         let version = Version::of(wasm);
+        let served = self.registry.borrow().topics_of(&topic.handler);
+        decide(version, &served).await?;
         self.write(&topic.handler, wasm).await?;
-        let serves = |registry: &HandlerRegistry| {
-            let handler = registry.get(&topic.id).and_then(|entry| entry.handler.as_ref());
-            handler.and_then(Handler::version) == Some(version)
-        };
-        self.until(serves).await?;
+        self.until_served(&topic.id, version).await?;
         Ok(version)
+    }
+
+    /// Waits until this runner goes by a decision about the topic's versions, or a later one. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`UploadError::NotServed`]: it does not in time.
+    pub async fn until_decided(&self, topic: &TopicId, generation: u64) -> Result<(), UploadError> {
+        let decided = |registry: &HandlerRegistry| {
+            let known = registry.get(topic).and_then(|entry| entry.deployment.as_ref());
+            known.is_some_and(|known| known.generation >= generation)
+        };
+        self.until(decided).await
+    }
+
+    /// Waits until this version does the topic's jobs here, or a share of them. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`UploadError::NotServed`]: it does not in time.
+    async fn until_served(&self, topic: &TopicId, version: Version) -> Result<(), UploadError> {
+        let serves = |registry: &HandlerRegistry| {
+            registry.get(topic).is_some_and(|entry| {
+                entry.handler.as_ref().and_then(Handler::version) == Some(version)
+                    || entry.candidate.as_ref().is_some_and(|candidate| candidate.version == version)
+            })
+        };
+        self.until(serves).await
     }
 
     /// Takes a topic's handler out of the folder. Its topics stop, and their jobs wait.

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::handlers::{Available, Code, Handler, HandlerRegistry};
-use crate::{AttemptRecord, Runner, RunnerSettings, Shares, Tenants};
+use crate::{AttemptRecord, DeploymentRecords, Runner, RunnerSettings, Shares, Tenants};
 use gristmill_config::Manifest;
 use gristmill_core::job::{Due, Name, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Verdict};
@@ -46,6 +46,7 @@ async fn run(handler: NativeHandler) -> Vec<AttemptRecord> {
         shares: Shares::default(),
         recent: None,
         traces: None,
+        deployments: DeploymentRecords::default(),
     };
     let registry = watch::Sender::new(Arc::new(registry(handler)));
     let runner = Runner::start(store.clone(), registry.subscribe(), settings).unwrap();

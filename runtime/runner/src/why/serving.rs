@@ -212,7 +212,7 @@ impl Serving {
         if !entry.lacking.is_empty() {
             return Self::LacksGrants { handler: handler(), lacking: entry.lacking.clone() };
         }
-        match registry.refused(&entry.topic.handler) {
+        match registry.refused_for(entry) {
             Some(reason) => Self::Refused { handler: handler(), reason: reason.to_owned() },
             None if registry.is_uncompiled(&entry.topic.handler) => Self::Uncompiled(handler()),
             None => Self::Missing(handler()),

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{FromRequest, State};
+use axum::extract::{FromRequest, Query, State};
 use axum::http::StatusCode;
 use serde_json::json;
 
 use crate::api::jobs::PUSH_BYTES;
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
-use crate::extract::RequestOf;
+use crate::extract::{Head, RequestOf};
 use crate::limits::requests::NoPermit;
 use crate::openapi::{Argument, Operation};
 use crate::problem::{Code, Problem};
@@ -19,16 +19,19 @@ use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
 use crate::wire::handler::HandlerVersions;
+use gristmill_core::deployment;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;
 use gristmill_metrics::{Event, EventKind};
 use gristmill_runner::handlers::{HandlerRegistry, UploadError};
+use gristmill_runner::share_jobs;
 
 /// Checks, compiling and the start of service; the compiler has a limit of its own.
 const TAKE_IN_WITHIN: Duration = Duration::from_secs(180);
 
 const UPLOAD: &str = "The component passes the checks of a file that is dropped into the handlers folder, is written there, \
-    and serves when the answer comes. What fails a check changes nothing.";
+    and serves when the answer comes: all jobs, or this `share` of them, such as `5%`, until it has shown itself no worse, or is rolled back. \
+    What fails a check changes nothing.";
 
 const VERSIONS: &str = "What each imports, and whether the topic grants it. Versions from before the process of this server began are not \
     known, nor are files that failed a check.";
@@ -71,6 +74,7 @@ async fn upload(
     Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
     _: NoPermit,
+    Head(Query(wire::Upload { share })): Head<Query<wire::Upload>>,
     RequestOf { request, .. }: RequestOf<Component>,
 ) -> Result<(StatusCode, Json<wire::Served>), Problem> {
     let registry = state.registry()?;
@@ -79,7 +83,15 @@ async fn upload(
     let permit = state.request_limiter.wait(identity.tenant())?;
     let wasm = Bytes::from_request(request, &()).await?;
     let intake = state.uploads()?;
-    let version = within(intake.put(&topic, &wasm)).await?.to_string();
+    let decide = async |version, served: &[Topic]| -> Result<(), Problem> {
+        let Some(share) = share.as_deref() else { return Ok(()) };
+        let share = deployment::share(share).map_err(|error| Problem::new(Code::BadRequest, error.to_string()))?;
+        for topic in served {
+            share_jobs(&topic.id, version, share, &registry, &*state.store).await?;
+        }
+        Ok(())
+    };
+    let version = within(intake.put(&topic, &wasm, decide)).await?.to_string();
     drop(permit);
     tracing::info!(handler = %topic.handler, %version, topic = %topic.id, "component taken in");
     state.metrics.emit(|| Event {
@@ -118,9 +130,9 @@ fn unknown(topic: &TopicId) -> Problem {
     Problem::new(Code::TopicUnknown, format!("there is no topic `{topic}`: a section in the manifest makes one"))
 }
 
-async fn within<T>(work: impl Future<Output = Result<T, UploadError>>) -> Result<T, Problem> {
+async fn within<T, E: Into<Problem>>(work: impl Future<Output = Result<T, E>>) -> Result<T, Problem> {
     let late = || Problem::new(Code::Timeout, format!("not done within {} s", TAKE_IN_WITHIN.as_secs()));
-    Ok(tokio::time::timeout(TAKE_IN_WITHIN, work).await.map_err(|_| late())??)
+    tokio::time::timeout(TAKE_IN_WITHIN, work).await.map_err(|_| late())?.map_err(Into::into)
 }
 
 impl From<UploadError> for Problem {

@@ -6,6 +6,7 @@ pub(crate) mod bill;
 pub(crate) mod bulk;
 pub(crate) mod components;
 pub(crate) mod dead;
+pub(crate) mod deployments;
 pub(crate) mod health;
 pub(crate) mod history;
 pub(crate) mod idempotency;

@@ -91,7 +91,11 @@ async fn wake(mut signals: Listener, waiters: Arc<Mutex<Waiters>>) {
             signal = signals.next() => match signal {
                 Signal::Ready(topic) => waiters.lock().wake_for([topic]),
                 Signal::Lost => waiters.lock().wake_all(),
-                Signal::Due { .. } | Signal::Finished { .. } | Signal::Cancelled { .. } | Signal::Killed { .. } => {}
+                Signal::Due { .. }
+                | Signal::Finished { .. }
+                | Signal::Cancelled { .. }
+                | Signal::Killed { .. }
+                | Signal::Deployed(_) => {}
             },
             _ = looks.tick() => waiters.lock().wake_all(),
         }

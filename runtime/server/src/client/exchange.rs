@@ -56,13 +56,15 @@ pub(super) struct Question {
     version: Option<u64>,
     /// Its `Idempotency-Key`.
     key: Option<String>,
+    /// How long the answer may take.
+    patience: Duration,
     /// As in "failed to …".
     doing: &'static str,
 }
 
 impl Question {
     pub(super) fn get(path: String, doing: &'static str) -> Self {
-        Self { method: Method::GET, path, body: None, version: None, key: None, doing }
+        Self { method: Method::GET, path, body: None, version: None, key: None, patience: ANSWER_TIME, doing }
     }
 
     pub(super) fn post<T: Serialize>(path: String, body: &T, doing: &'static str) -> Self {
@@ -74,13 +76,26 @@ impl Question {
     }
 
     pub(super) fn delete(path: String, doing: &'static str) -> Self {
-        Self { method: Method::DELETE, path, body: Some(Vec::new()), version: None, key: None, doing }
+        Self {
+            method: Method::DELETE,
+            path,
+            body: Some(Vec::new()),
+            version: None,
+            key: None,
+            patience: ANSWER_TIME,
+            doing,
+        }
     }
 
     fn bring<T: Serialize>(method: Method, path: String, body: &T, doing: &'static str) -> Self {
         // Every type that is sent can be written as JSON.
         let body = serde_json::to_vec(body).unwrap_or_default();
-        Self { method, path, body: Some(body), version: None, key: None, doing }
+        Self { method, path, body: Some(body), version: None, key: None, patience: ANSWER_TIME, doing }
+    }
+
+    /// One that brings a component, which the server may have to compile.
+    pub(super) fn put_component(path: String, wasm: Vec<u8>, patience: Duration, doing: &'static str) -> Self {
+        Self { method: Method::PUT, path, body: Some(wasm), version: None, key: None, patience, doing }
     }
 
     /// The same with this `Idempotency-Key`, if there is one.
@@ -106,12 +121,12 @@ impl Server {
         &self,
         question: Question,
     ) -> Result<Result<T, Problem>, StoreError> {
-        let doing = question.doing;
+        let (doing, patience) = (question.doing, question.patience);
         let answer = async {
             let (status, body) = self.exchange(question).await.map_err(|error| self.unavailable(error))?;
             self.read(doing, status, &body)
         };
-        tokio::time::timeout(ANSWER_TIME, answer).await.unwrap_or_else(|_| Err(self.unavailable(too_slow())))
+        tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| Err(self.unavailable(too_slow())))
     }
 
     /// Asks for an answer that goes on.

@@ -3,6 +3,7 @@
 mod address;
 mod bill;
 mod bulk;
+mod deployments;
 mod exchange;
 mod moves;
 mod push_and_wait;

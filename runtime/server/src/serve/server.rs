@@ -19,8 +19,8 @@ use tower_http::decompression::RequestDecompressionLayer;
 use super::known_paths::KnownPaths;
 use super::{accept, authenticate, measure, request_id};
 use crate::api::{
-    attempts, audit, bill, bulk, components, dead, health, history, job, jobs, list, me, metrics, moves, openapi, push,
-    schedules, states, tenant_limits, tokens, topics, uniques, workers,
+    attempts, audit, bill, bulk, components, dead, deployments, health, history, job, jobs, list, me, metrics, moves,
+    openapi, push, schedules, states, tenant_limits, tokens, topics, uniques, workers,
 };
 use crate::audit::Recorder;
 use crate::auth::{Auth, origin};
@@ -269,7 +269,8 @@ fn api(time: Duration) -> Routes {
         .merge(pull::routes())
         .merge(push::routes())
         .merge(job::routes())
-        .merge(components::routes());
+        .merge(components::routes())
+        .merge(deployments::routes());
     let time = time + pull::LONGEST_WAIT;
     let claims = pull::waiting_routes().layered(|router| router.layer(middleware::from_fn_with_state(time, in_time)));
     api.merge(claims).nested("/v1").merge(health::routes()).merge(metrics::routes())

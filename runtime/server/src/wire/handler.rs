@@ -1,12 +1,14 @@
 //! The versions of a topic's handler.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use gristmill_core::capability::Capability;
+use gristmill_core::deployment::Deployment;
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::Topic;
+use gristmill_runner::Version;
 use gristmill_runner::handlers::{Handler, HandlerRegistry, SeenVersion, TopicHandler};
 
 /// What does a topic's jobs, and the versions of it.
@@ -19,8 +21,30 @@ pub(crate) struct HandlerVersions {
     refused: Option<String>,
     /// What the component in the folder imports and the topic does not grant: then `served` is one before it.
     lacking: Vec<Capability>,
+    /// What was decided about versions: which one serves in place of which, and which is tried on a share of the jobs. Null: the file in the folder simply serves.
+    deployment: Option<Deployment>,
+    /// The first digits of the versions that the topic can go back to on this machine, the latest first.
+    kept: Vec<String>,
     /// The last five that passed every check since the process of this server began, the latest first.
     versions: Vec<HandlerVersion>,
+}
+
+/// Of [`HandlerVersions`], what a command reads.
+#[derive(Debug, Clone, Deserialize)]
+pub struct HandlerSeen {
+    /// The version that does the topic's jobs, by its first digits.
+    pub served: Option<String>,
+    /// The last ones that passed every check, the latest first.
+    pub versions: Vec<VersionSeen>,
+}
+
+/// Of a version, what a command reads.
+#[derive(Debug, Clone, Deserialize)]
+pub struct VersionSeen {
+    /// Its first digits.
+    pub version: String,
+    /// The interfaces that it imports.
+    pub imports: Vec<String>,
 }
 
 /// A component that passed every check.
@@ -52,7 +76,9 @@ impl HandlerVersions {
         let seen = registry.seen(&handler).iter().rev();
         Self {
             served,
-            refused: registry.refused(&handler).map(str::to_owned),
+            refused: registry.refused_for(entry).map(str::to_owned),
+            deployment: entry.deployment.clone(),
+            kept: registry.kept(&handler).iter().map(Version::to_string).collect(),
             lacking: entry.lacking.clone(),
             versions: seen.map(|seen| HandlerVersion::of(seen, &entry.topic)).collect(),
             handler,

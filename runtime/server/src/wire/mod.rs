@@ -267,8 +267,26 @@ fn graph_limit() -> usize {
     100
 }
 
+/// How a component begins to serve.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Upload {
+    /// The share of the topic's jobs that it does at first, such as `5%`. Without it: all, unless the topic is gated.
+    #[serde(default)]
+    pub(super) share: Option<String>,
+}
+
+/// To which version of its component a topic goes back.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RollBack {
+    /// The first digits of its SHA-256, at least 4. Without it: the version that served before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) to: Option<String>,
+}
+
 /// The component that does the topic's jobs from now on.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Served {
     pub(super) handler: Name,
     /// The first 12 hexadecimal digits of the component's SHA-256. Null: there is no component any more.

@@ -216,7 +216,7 @@ impl Topic {
                 .and_then(Handler::version)
                 .map(|version| version.to_string()),
             lacking: entry.map(|entry| entry.lacking.clone()).unwrap_or_default(),
-            refused: of_handler.and_then(|(registry, handler)| registry.refused(handler)).map(str::to_owned),
+            refused: registry.zip(entry).and_then(|(registry, entry)| registry.refused_for(entry)).map(str::to_owned),
             compiling: of_handler.is_some_and(|(registry, handler)| registry.is_uncompiled(handler)),
             idle,
             limits: entry.map(|entry| TopicLimits::of(&entry.topic)),

@@ -10,7 +10,7 @@ const FIRST: usize = 22;
 
 /// How to come from each format to the next; the first begins with an empty file. Never changed once released, only
 /// continued.
-const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("recordings.sql")];
+const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("recordings.sql"), include_str!("deployments.sql")];
 
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]

@@ -85,7 +85,7 @@ impl Listener {
 
 fn tenant(signal: &Signal) -> Option<&Name> {
     match signal {
-        Signal::Ready(topic) => Some(&topic.tenant),
+        Signal::Ready(topic) | Signal::Deployed(topic) => Some(&topic.tenant),
         Signal::Due { tenant, .. }
         | Signal::Finished { tenant, .. }
         | Signal::Cancelled { tenant, .. }

@@ -290,6 +290,7 @@ const ALL_TENANTS: &[(&str, &str)] = &[
     ("probe", "STRING"),
     ("clock", "HASH"),
     ("placements", "HASH"),
+    ("deployments", "HASH"),
     ("partitions", "HASH"),
     ("tenants", "SET"),
     ("{tokens}:all", "HASH"),
@@ -379,19 +380,30 @@ pub(super) fn of_all_tenants(prefix: &str) -> Vec<String> {
     ALL_TENANTS.iter().map(|(name, _)| [prefix, ":", name].concat()).collect()
 }
 
-/// ZSET worker → last heartbeat, ms. Of all tenants, in a slot of its own.
-pub(super) fn workers(prefix: &str) -> String {
-    [prefix, ":workers"].concat()
+macro_rules! of_installation {
+    ($($(#[$about:meta])* $name:ident = $suffix:literal)*) => {$(
+        $(#[$about])*
+        pub(super) fn $name(prefix: &str) -> String {
+            [prefix, $suffix].concat()
+        }
+    )*};
 }
 
-/// STRING: the format of all keys with the prefix, [`FORMAT`](super::server_link::FORMAT).
-pub(super) fn format(prefix: &str) -> String {
-    [prefix, ":format"].concat()
-}
-
-/// STRING: the id of the store.
-pub(super) fn id(prefix: &str) -> String {
-    [prefix, ":id"].concat()
+of_installation! {
+    /// ZSET worker → last heartbeat, ms. Of all tenants, in a slot of its own.
+    workers = ":workers"
+    /// STRING: the format of all keys with the prefix, [`FORMAT`](super::server_link::FORMAT).
+    format = ":format"
+    /// STRING: the id of the store.
+    id = ":id"
+    /// STRING that a probe writes and removes in one step.
+    probe = ":probe"
+    /// HASH: the last step of the server's clock, its number, from when to when it went, and what is moved because of it. Of all tenants, in a slot of its own.
+    clock = ":clock"
+    /// HASH tenant → generation and record of where it lives. Of all tenants, in a slot of its own.
+    placements = ":placements"
+    /// HASH tenant/topic → generation and record of which versions of its handler serve. Of all tenants, in a slot of its own.
+    deployments = ":deployments"
 }
 
 /// Channel that all runners of all tenants receive.
@@ -402,21 +414,6 @@ pub(super) fn runners_channel(prefix: &str) -> String {
 /// Channel that wakes one runner.
 pub(super) fn runner_channel(prefix: &str, worker: &WorkerId) -> String {
     [prefix, ":wake:", worker.as_str()].concat()
-}
-
-/// STRING that a probe writes and removes in one step.
-pub(super) fn probe(prefix: &str) -> String {
-    [prefix, ":probe"].concat()
-}
-
-/// HASH: the last step of the server's clock, its number, from when to when it went, and what is moved because of it. Of all tenants, in a slot of its own.
-pub(super) fn clock(prefix: &str) -> String {
-    [prefix, ":clock"].concat()
-}
-
-/// HASH tenant → generation and record of where it lives. Of all tenants, in a slot of its own.
-pub(super) fn placements(prefix: &str) -> String {
-    [prefix, ":placements"].concat()
 }
 
 /// STRING: the process that moves the tenant's jobs.
@@ -470,7 +467,7 @@ mod tests {
         assert_eq!(read(&keys.bill(Day::from_number(0))), known("hash", true));
         assert_eq!(read(&mover("gm:x", &tenant)), known("string", true));
         assert_eq!(read(&TokenKeys::new("gm:x").of(Some(&tenant))), known("set", false));
-        for key in [workers, format, id, probe, clock, placements, partitions, tenants_key] {
+        for key in [workers, format, id, probe, clock, placements, deployments, partitions, tenants_key] {
             assert!(read(&key("gm:x")).is_some(), "{}", key("gm:x"));
         }
         let partition = read_key("gm:x", "gm:x:{acme/3}:dead:resize").unwrap().partition;

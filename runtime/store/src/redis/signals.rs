@@ -232,6 +232,7 @@ fn read_news(what: &str, tenant: Name, of: &str) -> Option<Signal> {
         "ready" => Some(Signal::Ready(TopicId { tenant, topic: of.parse().ok()? })),
         "due" => Some(Signal::Due { tenant, wait: wait(of)? }),
         "cancel" => Some(Signal::Cancelled { tenant, id: of.parse().ok()? }),
+        "deployed" => Some(Signal::Deployed(TopicId { tenant, topic: of.parse().ok()? })),
         "kill" => Some(Signal::Killed { tenant, id: of.parse().ok()? }),
         _ => None,
     }
@@ -260,6 +261,7 @@ mod tests {
         assert_eq!(read(&Channel::Runner, b"cancel acme j1"), read(&wake, b"cancel j1"));
         let killed = Some(Signal::Killed { tenant: tenant.clone(), id: "j1".parse().unwrap() });
         assert_eq!((read(&wake, b"kill j1"), read(&Channel::Runner, b"kill acme j1")), (killed.clone(), killed));
+        assert_eq!(read(&Channel::Runner, b"deployed acme mail"), Some(Signal::Deployed("acme/mail".parse().unwrap())));
         assert_eq!(read(&Channel::Runner, b"ready mail"), None);
         assert_eq!(read(&done, b"j1"), Some(Signal::Finished { tenant, id: "j1".parse().unwrap() }));
         for noise in [&b"ready"[..], b"due soon", b"ready {", b"other x", b"\xff"] {

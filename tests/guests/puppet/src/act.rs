@@ -18,6 +18,7 @@ static JOBS: AtomicU64 = AtomicU64::new(0);
 /// The handler.
 pub(crate) fn play(job: Job) -> Result<Outcome, Failure> {
     JOBS.fetch_add(1, Ordering::Relaxed);
+    version::misbehave();
     let script: Script = job.json()?;
     // What a step allocates to keep lives until the attempt ends.
     let mut kept = Vec::new();

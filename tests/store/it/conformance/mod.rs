@@ -65,6 +65,7 @@ mod claim;
 mod counts;
 mod dead;
 mod delay;
+mod deployments;
 mod ended;
 mod fence;
 mod follow_ups;

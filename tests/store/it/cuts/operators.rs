@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gristmill_core::bill::{BillLine, Cost, Day};
+use gristmill_core::deployment::Deployment;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{NewToken, Scope, TokenLimits, TokenText};
+use gristmill_core::version::Version;
 use gristmill_store::{BillEntry, Placement, StoredWindow, TakenBill};
 use gristmill_store_tests::test_store::{LEASE, tenant, topic, worker};
 
@@ -55,6 +57,14 @@ impl World {
         let written = self.ask(async |store| store.placements().await).await;
         assert_eq!(written.get(&tenant()), Some(&placement));
         assert!(self.ask(async |store| store.lock_move(&tenant(), &worker(), LEASE).await).await);
+    }
+
+    pub(super) async fn deployments(&self) {
+        let deployment = Deployment::serving(Version::of(b"a"), None);
+        // The reply may have been lost: then it is written, and not once more.
+        self.ask(async |store| store.write_deployment(&topic("mail"), &deployment).await).await;
+        let written = self.ask(async |store| store.deployments().await).await;
+        assert_eq!(written.get(&topic("mail")), Some(&deployment));
     }
 
     /// What is added to a bill is added once, however often it was sent, and taken out of it once.

@@ -183,6 +183,7 @@ impl World {
             Part::Operators => {
                 self.topics_and_tokens().await;
                 self.placements().await;
+                self.deployments().await;
                 self.bill().await;
             }
         }

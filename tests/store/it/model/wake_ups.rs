@@ -64,6 +64,8 @@ impl Outlook {
                 Signal::Cancelled { tenant, id } | Signal::Killed { tenant, id } => {
                     cancelled.push((tenant.clone(), id.clone()))
                 }
+                // The model decides about no versions.
+                Signal::Deployed(_) => return Err(Difference::new("a decision that nobody made")),
                 Signal::Lost => return Err(Difference::new("a signal was lost")),
             }
         }
@@ -89,7 +91,8 @@ fn tenant_of(signal: &Signal) -> Option<&Name> {
         Signal::Due { tenant, .. }
         | Signal::Finished { tenant, .. }
         | Signal::Cancelled { tenant, .. }
-        | Signal::Killed { tenant, .. } => Some(tenant),
+        | Signal::Killed { tenant, .. }
+        | Signal::Deployed(TopicId { tenant, .. }) => Some(tenant),
         Signal::Lost => None,
     }
 }

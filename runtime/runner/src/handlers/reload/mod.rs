@@ -14,8 +14,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::report::Progress;
+use super::deployed::{Brought, wanted};
 use super::folder::{Changes, Folder, Refusal};
 use super::last_good::LastGood;
+use super::records::DeploymentRecords;
 use super::registry::{Available, Code, Handler, HandlerRegistry};
 use super::uploads::{self, ComponentUploads};
 use super::watch::Hints;
@@ -24,9 +26,10 @@ use gristmill_config::{
     HandlerSettings, HttpSettings, LineFileSettings, Manifest, OtelSettings, Server, StoreSettings, read_regular, utf8,
 };
 use gristmill_core::job::{Name, TopicId};
+use gristmill_core::topic::Topic;
 use gristmill_metrics::{MetricType, Metrics};
 use gristmill_sandbox::{Sandbox, Version};
-use gristmill_store::off_runtime;
+use gristmill_store::{Store, off_runtime};
 
 /// Events of one change come together within this time.
 const GATHER: Duration = Duration::from_millis(10);
@@ -53,6 +56,8 @@ pub struct Reloader {
     /// Whether the folder could be read when it was looked at last.
     is_readable: bool,
     last_good: LastGood,
+    deployments: DeploymentRecords,
+    brought: Brought,
     native: BTreeMap<Name, Handler>,
     registry: watch::Sender<Arc<HandlerRegistry>>,
     metrics: Arc<Metrics>,
@@ -123,6 +128,7 @@ impl Reloader {
         let (native, registry) = (native.into_iter().map(handler).collect(), watch::Sender::default());
         let (is_readable, last_good) = (true, LastGood::open(&sandbox, folder.path()));
         let (idle, progress) = (BTreeMap::new(), Progress::default());
+        let (deployments, brought) = (DeploymentRecords::default(), Brought::new());
         let mut reloader = Self {
             sandbox,
             manifest,
@@ -132,6 +138,8 @@ impl Reloader {
             folder,
             is_readable,
             last_good,
+            deployments,
+            brought,
             native,
             registry,
             metrics,
@@ -153,6 +161,19 @@ impl Reloader {
         self.registry.subscribe()
     }
 
+    /// Goes by what the store says of versions of handlers, now and as the runner reads it later. A store that does not answer
+    /// is asked again by the runner.
+    pub async fn follow(&mut self, deployments: DeploymentRecords, store: &dyn Store) {
+        self.deployments = deployments;
+        if let Err(error) = self.deployments.read(store).await {
+            let error = anyhow::Error::from(error);
+            tracing::error!(
+                "failed to read which versions of handlers serve, those in the folder do for now: {error:#}"
+            );
+        }
+        self.swap().await;
+    }
+
     /// Another way into the folder.
     pub fn uploads(&self) -> ComponentUploads {
         ComponentUploads::new(self.sandbox.clone(), self.folder.path(), self.registry.subscribe())
@@ -164,13 +185,17 @@ impl Reloader {
         let is_ours =
             move |path: &Path| path.file_name() == manifest.as_deref() || path.extension() == Some(OsStr::new("wasm"));
         let mut hints = Hints::new(is_ours);
-        let sandbox = self.sandbox.clone();
+        let (sandbox, mut deployments) = (self.sandbox.clone(), self.deployments.subscribe());
         let (mut next_look, mut not_before) = (Instant::now(), Instant::now());
         loop {
             let changes = tokio::select! {
                 () = stop.cancelled() => return,
                 changes = self.folder.loaded(), if self.folder.is_loading() => changes,
                 () = self.last_good.write_some(), if self.last_good.has_pending() => continue,
+                Ok(()) = deployments.changed() => {
+                    self.swap().await;
+                    continue;
+                }
                 versions = sandbox.lost() => {
                     self.compile_again(&versions).await;
                     continue;
@@ -240,7 +265,9 @@ impl Reloader {
 
     /// The compiled code of these versions is gone. Their topics have no handler until it is made again.
     async fn compile_again(&mut self, versions: &[Version]) {
-        let is_lost = self.folder.compile_again(versions);
+        let brought = self.brought.len();
+        self.brought.retain(|(_, version), _| !versions.contains(version));
+        let is_lost = self.folder.compile_again(versions) || self.brought.len() < brought;
         if self.last_good.restore_lost(versions, &self.sandbox).await || is_lost {
             self.swap().await;
         }
@@ -353,11 +380,34 @@ impl Reloader {
             last_good: self.last_good.restored().clone(),
             refused: self.folder.refusals(),
             backlog: Arc::clone(self.folder.backlog()),
+            deployments: self.deployments.current(),
+            brought: self.brought.clone(),
+            kept: self.last_good.kept().clone(),
         };
         HandlerRegistry::new(&self.manifest, &available, &self.registry.borrow())
     }
 
+    /// Makes handlers of kept files, as far as decisions want them.
+    async fn bring(&mut self) {
+        let wanted = {
+            let (decisions, registry) = (self.deployments.current(), self.registry.borrow());
+            let mut topics: BTreeMap<&TopicId, &Topic> = self.manifest.topics.iter().collect();
+            topics.extend(registry.entries().map(|entry| (&entry.topic.id, &entry.topic)));
+            wanted(topics.into_values(), &decisions, &self.handlers())
+        };
+        let mut before = std::mem::take(&mut self.brought);
+        for (name, version) in wanted {
+            let known = before.remove(&(name.clone(), version));
+            let handler = match known {
+                Some(handler) => Some(handler),
+                None => self.last_good.bring(&name, version, &self.sandbox).await,
+            };
+            self.brought.extend(handler.map(|handler| ((name, version), handler)));
+        }
+    }
+
     async fn swap(&mut self) {
+        self.bring().await;
         let mut registry = self.next_registry();
         if self.restore_lacking(&registry).await {
             registry = self.next_registry();

@@ -1,0 +1,65 @@
+//! Which versions of handlers do topics' jobs, by the server.
+
+use std::time::Duration;
+
+use super::exchange::Question;
+use super::store::{RemoteStore, topic_path};
+use crate::problem::Code;
+use crate::wire;
+use crate::wire::handler::HandlerSeen;
+use gristmill_core::job::TopicId;
+use gristmill_store::StoreError;
+use url::form_urlencoded;
+
+/// Longer than a server may take to check, compile and start it.
+const TAKE_IN: Duration = Duration::from_secs(200);
+
+impl RemoteStore {
+    /// Which versions of the topic's component the server has met. `None`: it knows no such topic.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn handler_versions(&self, topic: &TopicId) -> Result<Option<HandlerSeen>, StoreError> {
+        const DOING: &str = "ask for the versions of a handler";
+        match self.server.ask_if_known(Question::get(format!("{}/handler", topic_path(topic)), DOING)).await? {
+            Ok(seen) => Ok(Some(seen)),
+            Err(problem) if problem.code == Code::TopicUnknown => Ok(None),
+            Err(problem) => Err(self.server.refused(DOING, &problem)),
+        }
+    }
+
+    /// Brings the topic's component, to do this share of its jobs at first, as the API takes it. Returns the version's first digits once it serves.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses the component; the text says why.
+    pub async fn deploy(&self, topic: &TopicId, wasm: Vec<u8>, share: &str) -> Result<String, StoreError> {
+        let share: String = form_urlencoded::byte_serialize(share.as_bytes()).collect();
+        let path = format!("{}/handler?share={share}", topic_path(topic));
+        let question = Question::put_component(path, wasm, TAKE_IN, "deploy a handler");
+        let served: wire::Served = self.server.ask(question).await?;
+        Ok(served.version.unwrap_or_default())
+    }
+
+    /// Goes back to an earlier version of the topic's component, on all runners: the last one that served before, or the one whose
+    /// SHA-256 begins so. Returns the first digits of the one that serves.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses: it has no such version, for instance.
+    pub async fn roll_back(&self, topic: &TopicId, to: Option<&str>) -> Result<String, StoreError> {
+        let asked = wire::RollBack { to: to.map(str::to_owned) };
+        let path = format!("{}/handler/rollback", topic_path(topic));
+        let served: wire::Served = self.server.ask(Question::post(path, &asked, "roll back a handler")).await?;
+        Ok(served.version.unwrap_or_default())
+    }
+
+    /// Lets the version of the topic's component that is being tried do all jobs. Returns its first digits.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses: none is being tried, for instance.
+    pub async fn promote(&self, topic: &TopicId) -> Result<String, StoreError> {
+        let path = format!("{}/handler/promote", topic_path(topic));
+        let served: wire::Served =
+            self.server.ask(Question::post(path, &wire::Nothing {}, "promote a handler")).await?;
+        Ok(served.version.unwrap_or_default())
+    }
+}

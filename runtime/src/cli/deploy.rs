@@ -1,0 +1,177 @@
+//! `gristmill deploy`, `rollback` and `promote`: which versions of its handler do a topic's jobs.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use serde_json::json;
+
+use super::exit::{Exit, Usage};
+use super::global::{Global, TopicArg};
+use super::table::facts;
+use super::{replay, sandbox, screen};
+use gristmill_config::Manifest;
+use gristmill_core::deployment::{self, WHOLE};
+use gristmill_core::job::TopicId;
+use gristmill_sandbox::Component;
+use gristmill_server::RemoteStore;
+
+/// Bring a new version of a topic's handler, with a look at what it changes
+///
+/// Shows which imports come and go, loads the component and runs its self-test here, and runs dead jobs that were recorded again with it. Once confirmed, the
+/// server puts it into the handlers folder, and it does a share of the topic's jobs: the same jobs, and all of a key, on all runners. After a hundred attempts that are no
+/// worse than those of the version before it does all of them; if it traps, fails, or costs more than before, it is rolled back by itself.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+`gristmill dev` and a plain copy into the handlers folder serve all jobs at once.
+
+Examples:
+  gristmill deploy resize-image build/resize-image.wasm
+  gristmill deploy resize-image build/resize-image.wasm --share 20% --yes
+  gristmill deploy resize-image build/resize-image.wasm --share 100%")]
+pub(super) struct DeployArgs {
+    #[command(flatten)]
+    topic: TopicArg,
+    /// The component
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The share of the jobs that it does at first; 100% for all of them at once
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
+    share: u16,
+    /// Run at most so many of the topic's latest dead jobs again that were recorded
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    replay: usize,
+    /// Do it without being asked
+    #[arg(long)]
+    yes: bool,
+}
+
+fn share(text: &str) -> Result<u16, String> {
+    deployment::share(text).map_err(|error| error.to_string())
+}
+
+/// Go back to an earlier version of a topic's handler, on all runners
+///
+/// The next job runs the version that served before; a running attempt ends on the version that it began with. The file in the handlers folder stays,
+/// and does no job of this topic until another one takes its place. Jobs that the version parked run again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The last five versions that served are kept beside the cache of compiled
+components, on each machine.
+
+Examples:
+  gristmill rollback resize-image
+  gristmill rollback resize-image --to 3f9a01")]
+pub(super) struct RollbackArgs {
+    #[command(flatten)]
+    topic: TopicArg,
+    /// To this version: the first digits of its SHA-256, at least 4 [default: the one before]
+    #[arg(long, value_name = "VERSION")]
+    to: Option<String>,
+}
+
+/// Let the version of a topic's handler that is being tried on a share of its jobs do all of them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  gristmill promote resize-image")]
+pub(super) struct PromoteArgs {
+    #[command(flatten)]
+    topic: TopicArg,
+}
+
+pub(super) async fn rollback(global: &Global, args: RollbackArgs) -> anyhow::Result<Exit> {
+    let topic = args.topic.id()?;
+    let version = server(global).await?.roll_back(&topic, args.to.as_deref()).await?;
+    say(global, &topic, &version)
+}
+
+pub(super) async fn promote(global: &Global, args: PromoteArgs) -> anyhow::Result<Exit> {
+    let topic = args.topic.id()?;
+    let version = server(global).await?.promote(&topic).await?;
+    say(global, &topic, &version)
+}
+
+pub(super) async fn deploy(global: &Global, args: DeployArgs) -> anyhow::Result<Exit> {
+    let DeployArgs { topic, file, share, replay, yes } = args;
+    let (topic, manifest) = (topic.id()?, global.manifest_here()?);
+    let component = replay::load(&sandbox::small(&manifest, sandbox::compiler(&manifest)?)?, &file).await?;
+    component.try_out().await.map_err(|reason| anyhow!("{} fails its self-test: {reason}", file.display()))?;
+    let server = server(global).await?;
+    let mut about = changes(&server, &topic, &component, share).await?;
+    if replay > 0 {
+        about.push(("replayed", replayed(global, &manifest, &topic, &component, replay).await?));
+    }
+    if !global.json {
+        screen::note(&facts(&about));
+    }
+    if !(yes || screen::confirmed("y", "deploy it")?) {
+        screen::note("nothing was changed: add --yes to do it without being asked");
+        return Ok(Exit::Failed);
+    }
+    let wasm = std::fs::read(&file).with_context(|| format!("failed to read {}", file.display()))?;
+    let version = server.deploy(&topic, wasm, &deployment::show_share(share)).await?;
+    if share == WHOLE || global.json {
+        return say(global, &topic, &version);
+    }
+    let share = deployment::show_share(share);
+    screen::line(&format!(
+        "version {version} does {share} of `{topic}` until it has shown itself no worse, or is rolled back"
+    ))?;
+    Ok(Exit::Done)
+}
+
+/// What differs from the version that serves.
+async fn changes(
+    server: &RemoteStore,
+    topic: &TopicId,
+    component: &Component,
+    share: u16,
+) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let seen = server.handler_versions(topic).await?;
+    let served = seen.as_ref().and_then(|seen| seen.served.as_deref());
+    let version = component.version().to_string();
+    let before = seen.iter().flat_map(|seen| &seen.versions).find(|seen| Some(seen.version.as_str()) == served);
+    let imports = |of: &[String], without: &[String], sign: char| -> Vec<String> {
+        of.iter().filter(|import| !without.contains(import)).map(|import| format!("{sign} {import}")).collect()
+    };
+    let before = before.map(|seen| seen.imports.as_slice()).unwrap_or_default();
+    let differ = [imports(component.imports(), before, '+'), imports(before, component.imports(), '-')].concat();
+    let needs: Vec<_> = component.demands().grants.iter().map(|needed| needed.name()).collect();
+    let or_none = |list: &[_], join: &str| if list.is_empty() { "none".to_owned() } else { list.join(join) };
+    Ok(vec![
+        ("topic", topic.to_string()),
+        ("version", format!("{version}, in place of {}", served.unwrap_or("none"))),
+        ("imports", if differ.is_empty() { "the same".into() } else { differ.join("\n") }),
+        ("needs", or_none(&needs.iter().map(|need| (*need).to_owned()).collect::<Vec<_>>(), ", ")),
+        ("share", deployment::show_share(share)),
+    ])
+}
+
+async fn replayed(
+    global: &Global,
+    manifest: &Manifest,
+    topic: &TopicId,
+    component: &Component,
+    most: usize,
+) -> anyhow::Result<String> {
+    let served = global.way(&global.manifest_without_secrets()?)?.served().await?;
+    let query = format!("state:dead topic:{}", topic.topic);
+    let judged = replay::judge(&served, component, manifest, &topic.tenant, &query, most).await;
+    served.end().await;
+    let judged = judged?;
+    Ok(if judged.is_empty() { "no dead job".into() } else { replay::counts(&judged) })
+}
+
+async fn server(global: &Global) -> anyhow::Result<RemoteStore> {
+    let problem = "a server knows the versions of handlers, and none is running here: name one with --server URL";
+    let server = global.way(&global.manifest_without_secrets()?)?.server_here().await?;
+    server.ok_or_else(|| Usage(problem.into()).into())
+}
+
+fn say(global: &Global, topic: &TopicId, version: &str) -> anyhow::Result<Exit> {
+    if global.json {
+        let (tenant, topic) = (topic.tenant.as_str(), topic.topic.as_str());
+        screen::document(&json!({ "tenant": tenant, "topic": topic, "version": version }))?;
+    } else {
+        screen::line(&format!("`{topic}` is done by version {version}"))?;
+    }
+    Ok(Exit::Done)
+}
