@@ -29,7 +29,7 @@ pub(crate) struct HandlerVersions {
     versions: Vec<HandlerVersion>,
 }
 
-/// Of [`HandlerVersions`], what a command reads.
+/// Of the versions of a topic's handler, what a command reads.
 #[derive(Debug, Clone, Deserialize)]
 pub struct HandlerSeen {
     /// The version that does the topic's jobs, by its first digits.
