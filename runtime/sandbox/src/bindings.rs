@@ -5,7 +5,7 @@
 #![allow(missing_debug_implementations, unreachable_pub, reason = "generated")]
 
 wasmtime::component::bindgen!({
-    path: "../../wit",
+    path: "wit",
     world: "job-handler-full",
     ownership: Borrowing { duplicate_if_necessary: true },
     imports: { default: trappable },
