@@ -125,10 +125,15 @@ struct Ending {
 impl Ending {
     fn of(settlement: &Settlement) -> Done<Self> {
         let follow_ups = pack(settlement.visible_follow_ups())?;
+        let verdict = match &settlement.verdict {
+            // A result that is not kept is not copied.
+            Verdict::Ack(_) if settlement.keep_result.is_zero() => Verdict::Ack(None),
+            verdict => verdict.clone(),
+        };
         // Field by field, because a clone would copy the follow-ups a second time.
         let settlement = Settlement {
             lease: settlement.lease.clone(),
-            verdict: settlement.verdict.clone(),
+            verdict,
             follow_ups: Vec::new(),
             state: settlement.visible_state().cloned(),
             unique: None,

@@ -184,7 +184,7 @@ impl Broken {
 
 impl Running {
     /// Joins what is known with what is stored. `failure` and `checkpoint` are empty if there is none.
-    pub(super) fn claim(self, stored: &[u8], failure: &[u8], checkpoint: Vec<u8>) -> Result<Claim, Broken> {
+    pub(super) fn claim(self, stored: Vec<u8>, failure: &[u8], checkpoint: Vec<u8>) -> Result<Claim, Broken> {
         let Self { lease, attempt, claimed_at, lease_until } = self;
         match envelope::read_from(&lease.topic, lease.job.clone(), stored) {
             Ok(job) => Ok(Claim {
@@ -305,7 +305,7 @@ fn read<'a>(
             let lease = Lease { job, topic, worker: worker.clone(), delivery: known.delivery, batch: Some(batch) };
             let lease_until = now.plus(Duration::from_millis(wait_ms(line.lease)));
             let running = Running { lease, attempt: known.attempt, claimed_at: now, lease_until };
-            match running.claim(&stored.bytes()?, &known.failure, known.checkpoint) {
+            match running.claim(stored.bytes()?, &known.failure, known.checkpoint) {
                 Ok(claim) => claimed.claims.push(claim),
                 Err(unreadable) => broken.push(unreadable),
             }

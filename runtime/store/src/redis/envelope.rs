@@ -10,6 +10,7 @@
 //! keys extend those of raw producers: `2` topic, `4` payload. A format after the first says so under `v`.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -116,15 +117,39 @@ pub enum Unreadable {
 
 /// Reads stamp and envelope of the job `id` of `tenant`.
 pub fn read(tenant: &Name, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> {
-    read_as(tenant, None, id, stored)
+    let (mut job, body) = read_as(tenant, None, id, stored)?;
+    job.spec.body.data = body.into_owned();
+    Ok(job)
 }
 
 /// The same of a job that is in a line of `topic`, so that its topic is mostly that one: then the job shares the name.
-pub(super) fn read_from(topic: &TopicId, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> {
-    read_as(&topic.tenant, Some(&topic.topic), id, stored)
+pub(super) fn read_from(topic: &TopicId, id: JobId, stored: Vec<u8>) -> Result<Job, Unreadable> {
+    let (mut job, body) = read_as(&topic.tenant, Some(&topic.topic), id, &stored)?;
+    job.spec.body.data = match body {
+        // It stays where it is, since nearly all that is stored is the body.
+        Cow::Borrowed(body) if body.len() >= stored.len() / 2 => {
+            let begin = body.as_ptr().addr() - stored.as_ptr().addr();
+            let end = begin + body.len();
+            cut_out(stored, begin..end)
+        }
+        body => body.into_owned(),
+    };
+    Ok(job)
 }
 
-fn read_as(tenant: &Name, likely: Option<&Name>, id: JobId, stored: &[u8]) -> Result<Job, Unreadable> {
+fn cut_out(mut bytes: Vec<u8>, part: Range<usize>) -> Vec<u8> {
+    bytes.truncate(part.end);
+    bytes.drain(..part.start);
+    bytes
+}
+
+/// A job that has everything but its body, and its body.
+fn read_as<'s>(
+    tenant: &Name,
+    likely: Option<&Name>,
+    id: JobId,
+    stored: &'s [u8],
+) -> Result<(Job, Cow<'s, [u8]>), Unreadable> {
     let (enqueued_at, due_at, packed) = stamp(stored).ok_or(Unreadable::Short(stored.len()))?;
     let envelope: Envelope<'_> = rmp_serde::from_slice(packed)?;
     if let Some(version) = envelope.version.filter(|version| *version != VERSION) {
@@ -139,7 +164,7 @@ fn read_as(tenant: &Name, likely: Option<&Name>, id: JobId, stored: &[u8]) -> Re
                 None => envelope.topic.parse()?,
             },
         },
-        body: Payload { data: envelope.payload.into_owned(), content_type: envelope.content_type.map(Cow::into_owned) },
+        body: Payload { data: Vec::new(), content_type: envelope.content_type.map(Cow::into_owned) },
         metadata: envelope.metadata.into_owned(),
         key: envelope.key.map(Cow::into_owned),
         priority: envelope.priority,
@@ -157,7 +182,7 @@ fn read_as(tenant: &Name, likely: Option<&Name>, id: JobId, stored: &[u8]) -> Re
             open: envelope.open,
         },
     };
-    Ok(Job { spec, enqueued_at, due_at })
+    Ok((Job { spec, enqueued_at, due_at }, envelope.payload))
 }
 
 /// The topic of a stored job, also of one in a later format. For garbage it is `unreadable`, so that
@@ -237,7 +262,7 @@ mod tests {
         assert_eq!(write_stored(&job).unwrap(), stamped(FULL_1));
         for line in ["mail", "other"] {
             let topic = TopicId { tenant: tenant(), topic: line.parse().unwrap() };
-            assert_eq!(read_from(&topic, id(), &stamped(FULL_1)).unwrap(), job, "in a line of {line}");
+            assert_eq!(read_from(&topic, id(), stamped(FULL_1)).unwrap(), job, "in a line of {line}");
         }
         assert_eq!(job.enqueued_at, Timestamp::from_millis(1_795_176_245_006));
         assert_eq!(job.due_at, Timestamp::from_millis(1_795_176_246_000));

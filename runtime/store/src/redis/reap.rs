@@ -261,7 +261,7 @@ fn read(mut reply: Reply, tenant: &Name, broken: &mut Vec<Broken>) -> RedisResul
         let topic = envelope::topic(tenant, &stored).map_err(|_| unexpected("a topic's name is no name"))?;
         let lease = Lease { job: id, topic, worker: WorkerId::new(worker), delivery, batch: Some(batch) };
         let running = Running { lease, attempt, claimed_at: now, lease_until };
-        match running.claim(&stored, &failure, checkpoint) {
+        match running.claim(stored, &failure, checkpoint) {
             Ok(claim) => overdue.push(Overdue { claim, worker_died }),
             Err(unreadable) => broken.push(unreadable),
         }
