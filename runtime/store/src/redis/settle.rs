@@ -36,7 +36,7 @@ impl Partition {
         let (mut parts, mut calls) = (Vec::new(), Vec::<(Record, Vec<Placed<'_>>)>::new());
         for (tenant, group) in by_tenant(settlements, |settlement| &settlement.lease.topic.tenant) {
             let keys = self.keys(tenant);
-            for (part, _) in parts_of(by_group(group, &dead)) {
+            for (part, _) in parts_of(by_group(&group, &dead)) {
                 let record = self.replies.begin(&part);
                 let call = self.settle_call(&keys, &part, (&dead, map, now), &record).await?;
                 parts.push(Part { call, positions: positions(&part), read: read_settled });

@@ -1,6 +1,7 @@
 //! The call of `settle.lua`: settlements that are alike go together, each with what only it says.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::holder::Holder;
@@ -103,10 +104,18 @@ impl<'a> Group<'a> {
 }
 
 /// Brings settlements that are alike together. Those that put their jobs back stay in order, because that is the order of the line.
-pub(super) fn by_group<'a>(mut settlements: Vec<Placed<'a>>, dead: &Dead) -> Vec<Placed<'a>> {
-    settlements
-        .sort_by_cached_key(|(_, settlement)| (!is_put_back(&settlement.verdict)).then(|| Group::of(settlement, dead)));
-    settlements
+pub(super) fn by_group<'a>(settlements: &[Placed<'a>], dead: &Dead) -> Vec<Placed<'a>> {
+    // Mostly many stand together already that are alike: only such runs are put in order.
+    let mut runs: Vec<(Option<Group<'a>>, Range<usize>)> = Vec::new();
+    for (place, (_, settlement)) in settlements.iter().enumerate() {
+        let group = (!is_put_back(&settlement.verdict)).then(|| Group::of(settlement, dead));
+        match runs.last_mut() {
+            Some((last, run)) if *last == group => run.end = place + 1,
+            _ => runs.push((group, place..place + 1)),
+        }
+    }
+    runs.sort_by(|(a, _), (b, _)| a.cmp(b));
+    runs.into_iter().flat_map(|(_, run)| settlements.get(run).unwrap_or_default()).copied().collect()
 }
 
 /// Each group of a part that is in groups, with the first of its settlements.
