@@ -213,7 +213,7 @@ async fn end_in(runner: &TestRunner, topic: &str) -> JobView {
             .records()
             .into_iter()
             .find(|record| record.verdict.is_final() && record.claim.lease.topic.topic.as_str() == topic);
-        last.map(|record| record.claim.lease.job)
+        last.map(|record| record.claim.lease.job.clone())
     });
     runner.end_of(&id.await).await
 }

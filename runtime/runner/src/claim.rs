@@ -166,19 +166,24 @@ impl Claimer {
             memory.hot.remove(&topic);
             memory.refused.insert(topic, arrived + AFTER_DAMAGE);
         }
-        let controls = self.context.in_flight.take(&claimed.claims);
-        let mut for_guests = Vec::with_capacity(claimed.claims.len());
-        for (claim, control) in claimed.claims.into_iter().zip(controls) {
-            let topic = &claim.job.spec.topic;
-            let slot = self.slots.enter(memory.topic_slots(topic, &self.context.metrics, self.slots.threads));
-            let clock_offset_ms = offset_ms(&claim, host_now);
-            let entry = registry.get(topic).map(|entry| Arc::clone(entry.of_job(&claim.job.spec)));
-            let is_native = entry.as_deref().and_then(|entry| entry.handler.as_ref()).is_some_and(Handler::is_native);
-            let work = Work { entry, slot, arrived, clock_offset_ms, control, claim };
-            if is_native {
-                tokio::spawn(execute(work, Arc::clone(&self.executor)));
-            } else {
-                for_guests.push(work);
+        let taken = self.context.in_flight.take(claimed.claims);
+        let (mut for_guests, mut taken) = (Vec::with_capacity(taken.len()), taken.into_iter().peekable());
+        // What belongs to a topic is looked up once for the jobs of it that stand together.
+        while let Some((first, _)) = taken.peek() {
+            let topic = first.job.spec.topic.clone();
+            let slots = memory.topic_slots(&topic, &self.context.metrics, &self.slots);
+            let entry = registry.get(&topic);
+            while let Some((claim, control)) = taken.next_if(|(claim, _)| claim.job.spec.topic == topic) {
+                let (slot, clock_offset_ms) = (slots.enter(), offset_ms(&claim, host_now));
+                let entry = entry.map(|entry| Arc::clone(entry.of_job(&claim.job.spec)));
+                let handler = entry.as_deref().and_then(|entry| entry.handler.as_ref());
+                let is_native = handler.is_some_and(Handler::is_native);
+                let work = Work { entry, slot, arrived, clock_offset_ms, control, claim };
+                if is_native {
+                    tokio::spawn(execute(work, Arc::clone(&self.executor)));
+                } else {
+                    for_guests.push(work);
+                }
             }
         }
         self.guests.hand_over(for_guests);
@@ -258,11 +263,11 @@ impl Memory {
         self.hot.plan(registry, &self.topic_slots, free)
     }
 
-    fn topic_slots(&mut self, topic: &TopicId, metrics: &Metrics, threads: usize) -> &Arc<TopicSlots> {
+    fn topic_slots(&mut self, topic: &TopicId, metrics: &Metrics, slots: &Arc<Slots>) -> &Arc<TopicSlots> {
         match self.topic_slots.entry(topic.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                new.insert(TopicSlots::new(metrics.topic(topic), self.hot.usage(&topic.tenant), threads))
+                new.insert(TopicSlots::new(slots, metrics.topic(topic), self.hot.usage(&topic.tenant)))
             }
         }
     }
@@ -322,9 +327,9 @@ mod tests {
             stored: Arc::default(),
             registry: context.registry.clone(),
             finished: mpsc::unbounded_channel().0,
-            checkpoints: mpsc::channel(1).0,
+            checkpoints: Arc::new(mpsc::channel(1).0),
             states: gristmill_sandbox::StateReader(mpsc::channel(1).0),
-            ending: context.stop.clone(),
+            ending: Arc::new(context.stop.clone()),
             abort: context.stop.clone(),
             metrics: Arc::default(),
             keeps_logs: false,
@@ -343,7 +348,7 @@ mod tests {
         let (busy, fresh): (TopicId, TopicId) = ("busy".parse().unwrap(), "fresh".parse().unwrap());
         let mut memory = Memory { hot: ready([&busy]), ..Memory::default() };
         let mut taken: Vec<_> =
-            (0..8).map(|_| claimer.slots.enter(memory.topic_slots(&busy, &claimer.context.metrics, 1))).collect();
+            (0..8).map(|_| memory.topic_slots(&busy, &claimer.context.metrics, &claimer.slots).enter()).collect();
         let ended = claimer.slots.ended();
         // One of eight: it waits for three more.
         drop(taken.pop());

@@ -31,7 +31,7 @@ use gristmill_store::{Settlement, StateWrite, Store, before_start};
 /// A claimed job on its way to a guest.
 #[derive(Debug)]
 pub(super) struct Work {
-    pub(super) claim: Claim,
+    pub(super) claim: Arc<Claim>,
     /// None: the topic went away between plan and claim.
     pub(super) entry: Option<Arc<TopicHandler>>,
     pub(super) slot: Slot,
@@ -49,10 +49,10 @@ pub(super) struct ExecutorContext {
     pub(super) stored: Arc<Stored>,
     pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
     pub(super) finished: mpsc::UnboundedSender<Finished>,
-    pub(super) checkpoints: mpsc::Sender<CheckpointRequest>,
+    pub(super) checkpoints: Arc<mpsc::Sender<CheckpointRequest>>,
     pub(super) states: StateReader,
     /// The runner is shutting down: guests may ask and finish early.
-    pub(super) ending: CancellationToken,
+    pub(super) ending: Arc<CancellationToken>,
     /// The grace is over: what still runs is given back.
     pub(super) abort: CancellationToken,
     pub(super) metrics: Arc<Metrics>,
@@ -66,7 +66,7 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let Work { claim, entry, mut slot, arrived, clock_offset_ms, control } = work;
     let started = Instant::now();
     slot.start(started);
-    let cancellation = Cancellation { ending: context.ending.clone(), control: Arc::clone(&control) };
+    let cancellation = Cancellation { ending: Arc::clone(&context.ending), control: Arc::clone(&control) };
     let trace = context.traces.as_ref().map(|traces| traces.begin(&claim));
     let requests = trace.filter(|_| may_send(entry.as_deref())).map(RequestTrace::new);
     let traced = (trace, requests.clone());
@@ -123,7 +123,7 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
 }
 
 async fn run(
-    claim: &Claim,
+    claim: &Arc<Claim>,
     entry: Option<&TopicHandler>,
     clock_offset_ms: i64,
     cancellation: Cancellation,
@@ -134,8 +134,8 @@ async fn run(
     if let Some(outcome) = admission::before_attempt(claim, entry.map(|entry| &entry.topic)) {
         return Report::without_running(outcome);
     }
-    let registry = context.registry.borrow().clone();
-    let may_learn = |of: &Name| registry.may_learn(&claim.lease.topic, of);
+    // Asked of jobs that wait for others: only these look at the registry.
+    let may_learn = |of: &Name| context.registry.borrow().may_learn(&claim.lease.topic, of);
     let job = match before_start(&*context.store, claim, &may_learn).await {
         Ok(job) => job.unwrap_or_else(|| Arc::clone(&claim.job)),
         Err(outcome) => return Report::without_running(outcome),
@@ -148,8 +148,8 @@ async fn run(
             record::log_start(claim, handler);
             context.metrics.emit(|| record::start_event(claim, handler));
             let control = Arc::clone(&cancellation.control);
-            let attempt =
-                Attempt { trace, requests, job, logs, ..attempt(claim, entry, clock_offset_ms, context, cancellation) };
+            let attempt = attempt(claim, entry, clock_offset_ms, context, cancellation);
+            let attempt = Arc::new(Attempt { trace, requests, job, logs, ..attempt });
             tokio::select! {
                 biased;
                 report = invoke(entry, handler, attempt) => report,
@@ -181,7 +181,7 @@ fn state_write(claim: &Claim, topic: Option<&Topic>, change: Option<StateChange>
 }
 
 /// Runs the handler: a native function, a component in a fresh instance, or a component in an instance that its topic reuses.
-async fn invoke(entry: &TopicHandler, handler: &Handler, attempt: Attempt) -> Report {
+async fn invoke(entry: &TopicHandler, handler: &Handler, attempt: Arc<Attempt>) -> Report {
     match (&handler.code, &entry.instances) {
         (Code::Component(component), None) => component.invoke(attempt).await,
         // In boxes: the usual attempt does not carry the others around.
@@ -191,7 +191,7 @@ async fn invoke(entry: &TopicHandler, handler: &Handler, attempt: Attempt) -> Re
 }
 
 fn attempt(
-    claim: &Claim,
+    claim: &Arc<Claim>,
     entry: &TopicHandler,
     clock_offset_ms: i64,
     context: &ExecutorContext,
@@ -209,7 +209,7 @@ fn attempt(
         targets: Arc::clone(&entry.targets),
         clock_offset_ms,
         cancellation,
-        checkpoints: Some(CheckpointSender { lease: claim.lease.clone(), requests: context.checkpoints.clone() }),
+        checkpoints: Some(CheckpointSender { claim: Arc::clone(claim), requests: Arc::clone(&context.checkpoints) }),
         states: topic.grants.has(Capability::State).then(|| context.states.clone()),
         logs: LogSink::Trace,
         trace: None,

@@ -87,8 +87,8 @@ impl Guests {
         self.0.unfinished.fetch_add(jobs, Ordering::AcqRel);
         self.0.change(jobs, |turns| {
             for work in work {
-                let topic = work.claim.lease.topic.clone();
-                turns.join(&topic, work);
+                let claim = Arc::clone(&work.claim);
+                turns.join(&claim.lease.topic, work);
             }
         });
         self.0.watch.notify_one();
@@ -220,7 +220,12 @@ fn warn(thread: usize, entry: &TopicHandler, seconds: u32) {
 impl Thread {
     /// An attempt of this topic has the thread, until the answer is dropped.
     fn begin_turn(&self, topic: &Option<Arc<TopicHandler>>) -> HeldThread<'_> {
-        self.topic.lock().clone_from(topic);
+        let mut current = self.topic.lock();
+        // Mostly it is the one that had it before: threads that count its references take turns for its memory.
+        if current.as_ref().map(Arc::as_ptr) != topic.as_ref().map(Arc::as_ptr) {
+            current.clone_from(topic);
+        }
+        drop(current);
         self.turns.fetch_add(1, Ordering::Release);
         HeldThread(self)
     }

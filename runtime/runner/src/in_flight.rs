@@ -1,6 +1,5 @@
 //! What this worker has in hand: claimed, and not settled yet.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +16,10 @@ use tokio::sync::Notify;
 /// The jobs in hand, locked once a batch. What the store counts as this worker's and is not in here was claimed by a call
 /// whose reply was lost: left alone, it would wait for its lease to run out although its worker lives.
 ///
-/// By job the delivery: one that is settled may be claimed again by this worker before the settled one is put down.
+/// By tenant and job the delivery: one that is settled may be claimed again by this worker before the settled one is put down.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
-    jobs: Mutex<HashMap<(Name, JobId), Delivery>>,
+    jobs: Mutex<HashMap<Name, HashMap<JobId, Delivery>>>,
     taken: Notify,
     /// Notified when an attempt has made progress.
     progressed: Arc<Notify>,
@@ -28,28 +27,31 @@ pub(super) struct InFlight {
 
 #[derive(Debug)]
 struct Delivery {
-    lease: Lease,
+    claim: Arc<Claim>,
     control: Arc<AttemptControl>,
     extend_at: Instant,
 }
 
 impl InFlight {
     /// Takes jobs up, and gives each what says whether it is still wanted.
-    pub(super) fn take(&self, claims: &[Claim]) -> Vec<Arc<AttemptControl>> {
+    pub(super) fn take(&self, claims: Vec<Claim>) -> Vec<(Arc<Claim>, Arc<AttemptControl>)> {
         let now = Instant::now();
+        let control = || Arc::new(AttemptControl::heard_by(Arc::clone(&self.progressed)));
+        let taken: Vec<_> = claims.into_iter().map(|claim| (Arc::new(claim), control())).collect();
         let mut jobs = self.jobs.lock();
-        let take = |claim: &Claim| {
-            let control = Arc::new(AttemptControl::heard_by(Arc::clone(&self.progressed)));
-            let extend_at = now + claim.lease_until.since(claim.claimed_at) / 3;
-            jobs.insert(
-                key(&claim.lease),
-                Delivery { lease: claim.lease.clone(), control: Arc::clone(&control), extend_at },
-            );
-            control
-        };
-        let controls = claims.iter().map(take).collect();
+        for of_tenant in taken.chunk_by(|(a, _), (b, _)| a.lease.topic.tenant == b.lease.topic.tenant) {
+            let Some((first, _)) = of_tenant.first() else { continue };
+            jobs.entry(first.lease.topic.tenant.clone()).or_default().extend(of_tenant.iter().map(
+                |(claim, control)| {
+                    let extend_at = now + claim.lease_until.since(claim.claimed_at) / 3;
+                    let delivery = Delivery { claim: Arc::clone(claim), control: Arc::clone(control), extend_at };
+                    (claim.lease.job.clone(), delivery)
+                },
+            ));
+        }
+        drop(jobs);
         self.taken.notify_one();
-        controls
+        taken
     }
 
     /// Waits until there is a job in hand. For one caller at a time. Cancel-safe.
@@ -67,70 +69,79 @@ impl InFlight {
     /// The progress that attempts have made since this was asked before.
     pub(super) fn progress(&self) -> Vec<(Lease, Progress)> {
         let jobs = self.jobs.lock();
-        let news = jobs.values().filter_map(|held| Some((held.lease.clone(), held.control.take_progress()?)));
-        news.collect()
+        let jobs = jobs.values().flat_map(HashMap::values);
+        jobs.filter_map(|held| Some((held.claim.lease.clone(), held.control.take_progress()?))).collect()
     }
 
     pub(super) fn put_down(&self, settlements: &[Settlement]) {
         let mut jobs = self.jobs.lock();
-        for Settlement { lease, .. } in settlements {
-            if let Entry::Occupied(held) = jobs.entry(key(lease))
-                && held.get().lease.delivery == lease.delivery
-            {
-                held.remove();
+        for of_tenant in settlements.chunk_by(|a, b| a.lease.topic.tenant == b.lease.topic.tenant) {
+            let Some(tenant) = of_tenant.first().map(|first| &first.lease.topic.tenant) else { continue };
+            let Some(held) = jobs.get_mut(tenant) else { continue };
+            for Settlement { lease, .. } in of_tenant {
+                if let Some((job, other)) = held.remove_entry(&lease.job)
+                    && other.claim.lease.delivery != lease.delivery
+                {
+                    held.insert(job, other);
+                }
+            }
+            if held.is_empty() {
+                jobs.remove(tenant);
             }
         }
     }
 
     /// Signals the attempt at a job that it is cancelled. Does nothing if the job is not in hand.
     pub(super) fn cancel(&self, tenant: &Name, job: &JobId) {
-        if let Some(held) = self.jobs.lock().get(&(tenant.clone(), job.clone())) {
-            held.control.cancel();
-        }
+        self.with(tenant, job, |held| held.control.cancel());
     }
 
     pub(super) fn has(&self, tenant: &Name, job: &JobId) -> bool {
-        self.jobs.lock().contains_key(&(tenant.clone(), job.clone()))
+        self.with(tenant, job, |_| ()).is_some()
     }
 
     /// Ends the attempt at a job now. Does nothing if the delivery is not in hand.
     pub(super) fn kill(&self, tenant: &Name, job: &JobId, delivery: u64) {
-        if let Some(held) = self.jobs.lock().get(&(tenant.clone(), job.clone()))
-            && held.lease.delivery == delivery
-        {
-            held.control.kill();
-        }
+        self.with(tenant, job, |held| {
+            if held.claim.lease.delivery == delivery {
+                held.control.kill();
+            }
+        });
     }
 
     /// The leases of which a third is over. Not of attempts that have ended: what the store does not settle comes back.
     pub(super) fn to_extend(&self, now: Instant) -> Vec<Lease> {
         let mut jobs = self.jobs.lock();
-        let due = jobs.values_mut().filter(|held| held.extend_at <= now && Arc::strong_count(&held.control) > 1);
+        let jobs = jobs.values_mut().flat_map(HashMap::values_mut);
+        let due = jobs.filter(|held| held.extend_at <= now && Arc::strong_count(&held.control) > 1);
         due.map(|held| {
             held.extend_at = now + lease::LONGEST / 3;
-            held.lease.clone()
+            held.claim.lease.clone()
         })
         .collect()
     }
 
     /// Ends the attempt whose lease is lost.
     pub(super) fn lose(&self, lease: &Lease) {
-        if let Some(held) = self.jobs.lock().get(&key(lease)).filter(|held| held.lease.delivery == lease.delivery) {
-            held.control.lose_lease();
-        }
+        self.with(&lease.topic.tenant, &lease.job, |held| {
+            if held.claim.lease.delivery == lease.delivery {
+                held.control.lose_lease();
+            }
+        });
     }
 
     pub(super) fn leases(&self) -> Vec<Lease> {
-        self.jobs.lock().values().map(|held| held.lease.clone()).collect()
+        self.jobs.lock().values().flat_map(HashMap::values).map(|held| held.claim.lease.clone()).collect()
     }
 
     fn of(&self, tenant: &Name) -> HashSet<JobId> {
-        self.jobs.lock().keys().filter(|(whose, _)| whose == tenant).map(|(_, job)| job.clone()).collect()
+        self.jobs.lock().get(tenant).map(|jobs| jobs.keys().cloned().collect()).unwrap_or_default()
     }
-}
 
-fn key(lease: &Lease) -> (Name, JobId) {
-    (lease.topic.tenant.clone(), lease.job.clone())
+    /// `None` if the job is not in hand.
+    fn with<T>(&self, tenant: &Name, job: &JobId, look: impl FnOnce(&Delivery) -> T) -> Option<T> {
+        self.jobs.lock().get(tenant)?.get(job).map(look)
+    }
 }
 
 /// Gives back what the store counts as this worker's and is not in hand; uses up no attempt.
@@ -184,16 +195,16 @@ mod tests {
     #[tokio::test]
     async fn what_waits_for_a_job_in_hand_learns_of_the_first_one() {
         let (in_flight, spec) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
-        let claim = [claim(&spec, 1)];
+        let claim = claim(&spec, 1);
         // A job that came and went leaves nothing to learn of.
-        in_flight.take(&claim);
-        in_flight.put_down(&[Settlement::new(claim[0].lease.clone(), Verdict::Ack(None))]);
+        in_flight.take(vec![claim.clone()]);
+        in_flight.put_down(&[Settlement::new(claim.lease.clone(), Verdict::Ack(None))]);
         tokio::select! {
             biased;
             () = in_flight.until_some() => panic!("there is no job"),
             () = std::future::ready(()) => {}
         }
-        in_flight.take(&claim);
+        in_flight.take(vec![claim]);
         in_flight.until_some().await;
     }
 
@@ -202,8 +213,8 @@ mod tests {
         let (in_flight, spec) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
         let [first, second] = [claim(&spec, 1), claim(&spec, 2)];
         let settled = |claim: &Claim| [Settlement::new(claim.lease.clone(), Verdict::Ack(None))];
-        in_flight.take(std::slice::from_ref(&first));
-        in_flight.take(std::slice::from_ref(&second));
+        in_flight.take(vec![first.clone()]);
+        in_flight.take(vec![second.clone()]);
         in_flight.put_down(&settled(&first));
         assert!(in_flight.of(&spec.topic.tenant).contains(&spec.id));
         in_flight.put_down(&settled(&second));
@@ -214,7 +225,8 @@ mod tests {
     fn a_lease_is_extended_from_the_claim_to_the_end_of_the_attempt() {
         let (in_flight, spec) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
         let claim = Claim { lease_until: Timestamp::from_millis(9_000), ..claim(&spec, 1) };
-        let control = in_flight.take(std::slice::from_ref(&claim));
+        let mut taken = in_flight.take(vec![claim.clone()]);
+        let control = taken.pop().unwrap().1;
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let count = |after| in_flight.to_extend(now + after).len();
         let third = lease::LONGEST / 3;
@@ -223,9 +235,9 @@ mod tests {
             [0, 1, 0, 1]
         );
         in_flight.lose(&Lease { delivery: 2, ..claim.lease.clone() });
-        assert!(!control[0].is_unwanted());
+        assert!(!control.is_unwanted());
         in_flight.lose(&claim.lease);
-        assert!(control[0].is_unwanted());
+        assert!(control.is_unwanted());
         drop(control);
         assert_eq!(count(3 * third), 0);
     }
@@ -234,10 +246,10 @@ mod tests {
     fn a_cancelled_job_is_signalled_and_not_its_namesake_of_another_tenant() {
         let (in_flight, ours) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
         let theirs = JobSpec { topic: "acme/t".parse::<TopicId>().unwrap(), ..ours.clone() };
-        let controls = in_flight.take(&[claim(&ours, 1), claim(&theirs, 1)]);
+        let taken = in_flight.take(vec![claim(&ours, 1), claim(&theirs, 1)]);
         in_flight.cancel(&theirs.topic.tenant, &theirs.id);
         in_flight.cancel(&theirs.topic.tenant, &"unknown".parse().unwrap());
-        let told = || controls.iter().map(|control| (control.is_unwanted(), control.is_killed())).collect::<Vec<_>>();
+        let told = || taken.iter().map(|(_, control)| (control.is_unwanted(), control.is_killed())).collect::<Vec<_>>();
         assert_eq!(told(), [(false, false), (true, false)]);
         in_flight.kill(&ours.topic.tenant, &ours.id, 2);
         assert_eq!(told(), [(false, false), (true, false)]);

@@ -1,5 +1,6 @@
 //! Sends this worker's heartbeats, and takes back the jobs of dead workers and overrun leases.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -244,12 +245,11 @@ fn outcome(overdue: &Overdue) -> Outcome {
 /// What is known of an attempt whose worker was lost.
 fn record(overdue: Overdue, settlement: Settlement) -> AttemptRecord {
     let (outcome, settled) = (outcome(&overdue).kind(), Some(Settled::Done));
-    AttemptRecord { claim: overdue.claim, run: None, outcome, verdict: settlement.verdict, settled }
+    AttemptRecord { claim: Arc::new(overdue.claim), run: None, outcome, verdict: settlement.verdict, settled }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use gristmill_core::job::{Due, JobSpec, NewJob, Payload};
     use gristmill_store::embedded::EmbeddedStore;
@@ -267,7 +267,7 @@ mod tests {
         let from = [ClaimFrom::new(spec.topic.clone(), 1, Duration::from_secs(10))];
         store.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();
         let claimed = store.claim(&reaper.context.worker, &from).await.unwrap();
-        reaper.context.in_flight.take(&claimed.claims);
+        reaper.context.in_flight.take(claimed.claims);
         clock.pass(60_000);
 
         let tenants = [from[0].topic.tenant.clone()];

@@ -24,7 +24,7 @@ pub type Observer = Arc<dyn Fn(&AttemptRecord) + Send + Sync>;
 #[derive(Debug, Clone)]
 pub struct AttemptRecord {
     /// The job, which attempt at it this was, and the worker that made it.
-    pub claim: Claim,
+    pub claim: Arc<Claim>,
     /// `None`: the worker was lost and this runner took the job back; how the attempt ran is not known.
     pub run: Option<Run>,
     /// How the attempt ended.

@@ -25,7 +25,7 @@ const AT_ONCE: usize = 256;
 /// An attempt that has ended.
 #[derive(Debug)]
 pub(super) struct Finished {
-    pub(super) claim: Claim,
+    pub(super) claim: Arc<Claim>,
     pub(super) run: Run,
     /// The requests of the handler, if the attempt is traced.
     pub(super) requests: Option<RequestTrace>,

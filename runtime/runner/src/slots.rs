@@ -37,18 +37,26 @@ pub(super) struct Slots {
 /// A topic in this runner: found once, then handed on with every job.
 #[derive(Debug)]
 pub(super) struct TopicSlots {
+    slots: Arc<Slots>,
     running: AtomicUsize,
     /// Of these, how many compute for long.
     computing: AtomicUsize,
-    threads: usize,
     meter: Arc<TopicMeter>,
     usage: Arc<TenantUse>,
 }
 
 impl TopicSlots {
-    /// `threads`: those that guests run on.
-    pub(super) fn new(meter: Arc<TopicMeter>, usage: Arc<TenantUse>, threads: usize) -> Arc<Self> {
-        Arc::new(Self { running: AtomicUsize::new(0), computing: AtomicUsize::new(0), threads, meter, usage })
+    pub(super) fn new(slots: &Arc<Slots>, meter: Arc<TopicMeter>, usage: Arc<TenantUse>) -> Arc<Self> {
+        let (slots, none) = (Arc::clone(slots), || AtomicUsize::new(0));
+        Arc::new(Self { slots, running: none(), computing: none(), meter, usage })
+    }
+
+    /// Takes a slot; dropping it gives it back. The claimer alone enters, after asking [`Slots::free`].
+    pub(super) fn enter(self: &Arc<Self>) -> Slot {
+        self.slots.running.fetch_add(1, Ordering::AcqRel);
+        self.running.fetch_add(1, Ordering::AcqRel);
+        self.usage.begin();
+        Slot { topic: Arc::clone(self), started: None, is_charged: false }
     }
 
     /// Attempts in flight.
@@ -58,13 +66,16 @@ impl TopicSlots {
 
     /// Whether another guest may begin. If enough guests compute for long already, it would only wait for them, with memory of its own.
     pub(super) fn may_begin(&self) -> bool {
-        self.computing.load(Ordering::Acquire) < COMPUTING_PER_THREAD * self.threads
+        self.computing.load(Ordering::Acquire) < COMPUTING_PER_THREAD * self.slots.threads
     }
 
     /// How many more attempts are worth claiming. While no more may begin, few: other runners may have a thread for them.
     pub(super) fn room(&self, concurrency: usize) -> usize {
-        let most =
-            if self.may_begin() { concurrency } else { concurrency.min((COMPUTING_PER_THREAD + 1) * self.threads) };
+        let most = if self.may_begin() {
+            concurrency
+        } else {
+            concurrency.min((COMPUTING_PER_THREAD + 1) * self.slots.threads)
+        };
         most.saturating_sub(self.running())
     }
 
@@ -100,14 +111,6 @@ impl Slots {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Takes a slot; dropping it gives it back. The claimer alone enters, after asking [`Self::free`].
-    pub(super) fn enter(self: &Arc<Self>, topic: &Arc<TopicSlots>) -> Slot {
-        self.running.fetch_add(1, Ordering::AcqRel);
-        topic.running.fetch_add(1, Ordering::AcqRel);
-        topic.usage.begin();
-        Slot { slots: Arc::clone(self), topic: Arc::clone(topic), started: None, is_charged: false }
-    }
-
     /// How many attempts have ended since the runner began.
     pub(super) fn ended(&self) -> u64 {
         self.ended.load(Ordering::Acquire)
@@ -138,7 +141,6 @@ impl Slots {
 /// One attempt's slot, in the runner and in its topic.
 #[derive(Debug)]
 pub(super) struct Slot {
-    slots: Arc<Slots>,
     topic: Arc<TopicSlots>,
     started: Option<Instant>,
     is_charged: bool,
@@ -156,14 +158,14 @@ impl Slot {
 
     /// The attempt starts. From now on its slot counts against its tenant's share.
     pub(super) fn start(&mut self, at: Instant) {
-        self.topic.usage.start(at, self.slots.thread_per_slot);
+        self.topic.usage.start(at, self.topic.slots.thread_per_slot);
         self.started = Some(at);
     }
 
     /// Counts what the attempt used against its tenant's share. It has ended, though it is still to be settled.
     pub(super) fn charge(&mut self, fuel: u64, duration: Duration) {
         self.end();
-        self.topic.usage.charge(fuel, duration, self.slots.thread_per_slot);
+        self.topic.usage.charge(fuel, duration, self.topic.slots.thread_per_slot);
     }
 
     fn end(&mut self) {
@@ -177,7 +179,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         self.topic.running.fetch_sub(1, Ordering::AcqRel);
         self.end();
-        self.slots.leave();
+        self.topic.slots.leave();
     }
 }
 
@@ -188,7 +190,8 @@ mod tests {
 
     #[test]
     fn a_topic_whose_guests_compute_begins_no_more_and_claims_few() {
-        let topic = TopicSlots::new(Metrics::default().topic(&"t".parse().unwrap()), Arc::default(), 2);
+        let topic =
+            TopicSlots::new(&Slots::new(32, 2), Metrics::default().topic(&"t".parse().unwrap()), Arc::default());
         (0..3).for_each(|_| topic.begin_computing());
         assert_eq!((topic.may_begin(), topic.room(32)), (true, 32));
         topic.begin_computing();
@@ -200,8 +203,8 @@ mod tests {
     #[tokio::test]
     async fn wakes_when_as_many_have_ended_as_were_waited_for() {
         let slots = Slots::new(3, 1);
-        let topic = TopicSlots::new(Metrics::default().topic(&"t".parse().unwrap()), Arc::default(), 1);
-        let taken = [slots.enter(&topic), slots.enter(&topic), slots.enter(&topic)];
+        let topic = TopicSlots::new(&slots, Metrics::default().topic(&"t".parse().unwrap()), Arc::default());
+        let taken = [topic.enter(), topic.enter(), topic.enter()];
         assert_eq!((slots.free().all, topic.running()), (0, 3));
 
         let waiter = tokio::spawn({

@@ -14,7 +14,7 @@ use super::log_tail::LogTail;
 use super::recording::{Record, Recording};
 use super::request_trace::RequestTrace;
 use gristmill_core::admission::Targets;
-use gristmill_core::job::{Job, JobSpec, Lease, NewJob, Progress};
+use gristmill_core::job::{Claim, Job, JobSpec, Lease, NewJob, Progress};
 use gristmill_core::outcome::{Outcome, StateChange};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Adapter, Grants, Limits};
@@ -97,8 +97,8 @@ pub(super) fn store_time(offset_ms: i64) -> Timestamp {
 /// Whether an attempt is still wanted, for a guest that asks.
 #[derive(Debug, Clone, Default)]
 pub struct Cancellation {
-    /// The runner is shutting down. Shared by all attempts.
-    pub ending: CancellationToken,
+    /// The runner is shutting down. Shared by all attempts; a clone of the token itself would take its lock.
+    pub ending: Arc<CancellationToken>,
     /// What the runner asks of this attempt.
     pub control: Arc<AttemptControl>,
 }
@@ -217,16 +217,16 @@ impl AttemptControl {
 #[derive(Debug, Clone)]
 pub struct CheckpointSender {
     /// The claim that may save.
-    pub lease: Lease,
+    pub claim: Arc<Claim>,
     /// Where requests go.
-    pub requests: mpsc::Sender<CheckpointRequest>,
+    pub requests: Arc<mpsc::Sender<CheckpointRequest>>,
 }
 
 impl CheckpointSender {
     /// Returns once `state` is durable, or with the reason why it is not.
     pub async fn save(&self, state: Vec<u8>) -> Result<(), String> {
         let (reply, saved) = oneshot::channel();
-        let request = CheckpointRequest { lease: self.lease.clone(), state, reply };
+        let request = CheckpointRequest { lease: self.claim.lease.clone(), state, reply };
         let ending = || "the runner is shutting down".to_owned();
         self.requests.send(request).await.map_err(|_| ending())?;
         saved.await.unwrap_or_else(|_| Err(ending()))

@@ -27,6 +27,10 @@ impl<'a> AttemptTime<'a> {
         Self { control, started: Instant::now(), waited: control.waited(), timeout }
     }
 
+    pub(super) fn started(&self) -> Instant {
+        self.started
+    }
+
     fn left(&self) -> Duration {
         let waited = self.control.waited().saturating_sub(self.waited);
         self.timeout.saturating_sub(self.started.elapsed().saturating_sub(waited))

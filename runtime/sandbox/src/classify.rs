@@ -39,7 +39,7 @@ pub(super) fn bytes_per_call(limits: &Limits, grants: &Grants) -> u64 {
 /// Only what the guest cannot bring about counts as a fault of the host, since that costs a job no attempt: whatever
 /// else goes wrong while a guest runs is put down to the guest.
 pub(super) fn stopped(stopped: &Stopped, state: &State, lines: Option<&SourceLines>) -> Outcome {
-    let limits = &state.limits;
+    let limits = &state.attempt.limits;
     let (error, running) = match stopped {
         Stopped::Deadline => return Outcome::TimedOut { limit: limits.timeout },
         Stopped::Killed => return Outcome::Killed,
@@ -79,9 +79,12 @@ fn is_host_call_fuel(error: &wasmtime::Error) -> bool {
 
 /// With guest frames on the stack it was calling us; without, it was returning.
 fn too_many_bytes(error: &wasmtime::Error, state: &State) -> Outcome {
-    let limits = &state.limits;
+    let limits = &state.attempt.limits;
     if error.is::<WasmBacktrace>() {
-        Outcome::LimitExceeded { limit: LimitName::HostCallBytes, allowed: bytes_per_call(limits, &state.grants) }
+        Outcome::LimitExceeded {
+            limit: LimitName::HostCallBytes,
+            allowed: bytes_per_call(limits, &state.attempt.grants),
+        }
     } else {
         Outcome::LimitExceeded { limit: LimitName::Output, allowed: limits.output_bytes }
     }

@@ -1,13 +1,13 @@
 //! The log lines of a handler: bounded, and forwarded with the attempt that they belong to.
 
 use std::mem;
+use std::sync::Arc;
 
 use tracing::Level;
 
-use super::attempt::{Attempt, LogLine, LogSink, Version, store_time};
+use super::attempt::{Attempt, LogLine, LogSink, Version};
 use super::recording::boundary::Boundary;
 use gristmill_core::topic::Limits;
-use gristmill_core::trace::TraceId;
 
 /// A guest's last text on standard error, kept for the message of a trap. Bytes.
 const LAST_WORDS_BYTES: usize = 1 << 10;
@@ -30,9 +30,10 @@ const READ_WHEN_FULL: usize = 2 * LAST_WORDS_BYTES;
 /// The log of one attempt. What is over the limit is dropped and counted, never an error of the guest.
 #[derive(Debug)]
 pub struct GuestLog {
-    sink: LogSink,
-    clock_offset_ms: i64,
-    attempt: AttemptName,
+    /// Which attempt a line belongs to, and where it goes.
+    attempt: Arc<Attempt>,
+    /// None: the handler is no component.
+    version: Option<Version>,
     bytes_left: u64,
     dropped: u64,
     /// Bytes that passed through standard streams, and that the guest was not charged for yet.
@@ -54,33 +55,12 @@ pub(super) enum Stream {
 /// The line that a stream has begun. Never longer than [`LINE_BYTES_MAX`].
 type PartialLine = Vec<u8>;
 
-/// Which attempt a line belongs to.
-#[derive(Debug)]
-struct AttemptName {
-    tenant: gristmill_core::job::Name,
-    topic: gristmill_core::job::Name,
-    job: gristmill_core::job::JobId,
-    attempt: u32,
-    /// None: the handler is no component.
-    version: Option<Version>,
-    trace_id: Option<TraceId>,
-}
-
 impl GuestLog {
     /// Empty, with the limit of the attempt's topic. `version` is that of the component, if it is one that logs.
-    pub fn new(attempt: &Attempt, version: Option<Version>) -> Self {
-        let spec = &attempt.job.spec;
+    pub fn new(attempt: &Arc<Attempt>, version: Option<Version>) -> Self {
         Self {
-            sink: attempt.logs.clone(),
-            clock_offset_ms: attempt.clock_offset_ms,
-            attempt: AttemptName {
-                tenant: spec.topic.tenant.clone(),
-                topic: spec.topic.topic.clone(),
-                job: spec.id.clone(),
-                attempt: attempt.attempt,
-                version,
-                trace_id: attempt.trace.map(|trace| trace.trace_id()),
-            },
+            attempt: Arc::clone(attempt),
+            version,
             bytes_left: attempt.limits.log_bytes,
             dropped: 0,
             passed: 0,
@@ -94,7 +74,7 @@ impl GuestLog {
 
     /// Whether a line of this level would be kept.
     pub(super) fn keeps(&self, level: Level) -> bool {
-        match self.sink {
+        match self.attempt.logs {
             LogSink::Trace => enabled_in_tracing(level),
             LogSink::TraceAndKeep(_) => level <= Level::INFO || enabled_in_tracing(level),
             LogSink::Keep(_) => level <= Level::INFO,
@@ -242,14 +222,14 @@ impl GuestLog {
     }
 
     fn forward(&self, line: LogLine) {
-        match &self.sink {
+        match &self.attempt.logs {
             LogSink::Trace => self.trace(&line),
             LogSink::TraceAndKeep(tail) | LogSink::Keep(tail) => {
-                if matches!(self.sink, LogSink::TraceAndKeep(_)) {
+                if matches!(self.attempt.logs, LogSink::TraceAndKeep(_)) {
                     self.trace(&line);
                 }
                 if self.keeps(line.level) {
-                    tail.lock().push(store_time(self.clock_offset_ms), line);
+                    tail.lock().push(self.attempt.now(), line);
                 }
             }
             LogSink::Collect(lines) => lines.lock().push(line),
@@ -259,7 +239,9 @@ impl GuestLog {
     fn trace(&self, line: &LogLine) {
         let fields = (!line.fields.is_empty()).then(|| line.fields_in_words());
         let fields = fields.as_ref().map(tracing::field::display);
-        let version = self.attempt.version.as_ref().map(tracing::field::display);
+        let version = self.version.as_ref().map(tracing::field::display);
+        let (job, attempt) = (&self.attempt.job.spec, self.attempt.attempt);
+        let trace_id = self.attempt.trace.map(|trace| tracing::field::display(trace.trace_id()));
         // `log` is the usual source, so it is left out.
         let source = (line.source != "log").then(|| tracing::field::display(line.source));
         // The level of an event is part of its call site, hence one site for each.
@@ -269,12 +251,12 @@ impl GuestLog {
                     target: "gristmill::guest",
                     $level,
                     fields,
-                    tenant = %self.attempt.tenant,
-                    topic = %self.attempt.topic,
-                    job = %self.attempt.job,
-                    attempt = self.attempt.attempt,
+                    tenant = %job.topic.tenant,
+                    topic = %job.topic.topic,
+                    job = %job.id,
+                    attempt,
                     version,
-                    trace_id = self.attempt.trace_id.map(tracing::field::display),
+                    trace_id,
                     source,
                     "{}", line.message
                 )
@@ -330,7 +312,7 @@ mod tests {
     fn empty_lines_cost_the_log_a_byte_each_and_leave_the_last_words_alone() {
         let mut attempt = super::super::tests::attempt("");
         attempt.limits.log_bytes = 3000;
-        let mut log = GuestLog::new(&attempt, None);
+        let mut log = GuestLog::new(&Arc::new(attempt), None);
         log.print(Stream::Error, b"out of cheese\n");
         log.print(Stream::Error, &[b'\n'; 2000]);
         assert_eq!((log.bytes_left, log.last_words()), (3000 - 13 - 2000, "out of cheese"));
@@ -340,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_fields_of_an_error_are_last_words_too() {
-        let mut log = GuestLog::new(&super::super::tests::attempt(""), None);
+        let mut log = GuestLog::new(&Arc::new(super::super::tests::attempt("")), None);
         let fields = [("cause", "index out of bounds"), ("at", "handler.zig:12")];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let line = |level| LogLine { level, source: "log", message: "panic".into(), fields: fields.clone() };

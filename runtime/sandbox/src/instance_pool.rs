@@ -59,7 +59,8 @@ impl Component {
     ///
     /// Ends at the timeout of the attempt's limits, [without what it waited](super::AttemptControl::note_wait); until then it yields about every 0.1 ms while the guest computes.
     /// Needs a tokio runtime with time enabled. Cancel-safe: dropping the future stops the guest and frees everything.
-    pub async fn invoke(&self, attempt: Attempt) -> Report {
+    pub async fn invoke(&self, attempt: impl Into<Arc<Attempt>>) -> Report {
+        let attempt = attempt.into();
         if let Some(outcome) = refuse(&attempt) {
             return Report::without_running(outcome);
         }
@@ -88,7 +89,8 @@ impl InstancePool {
     /// dropped log lines of both are added up.
     ///
     /// Cancel-safe: dropping the future frees the instance.
-    pub async fn invoke(&self, component: &Component, attempt: Attempt) -> Report {
+    pub async fn invoke(&self, component: &Component, attempt: impl Into<Arc<Attempt>>) -> Report {
+        let attempt = attempt.into();
         if let Some(outcome) = refuse(&attempt) {
             return Report::without_running(outcome);
         }
@@ -140,7 +142,7 @@ impl Drop for InstancePool {
 /// One attempt, in whatever instances.
 pub(super) struct Run<'a> {
     code: &'a Code,
-    attempt: &'a Attempt,
+    attempt: &'a Arc<Attempt>,
     started: Instant,
     time: AttemptTime<'a>,
     /// By the store's clock. The attempt may go on for longer, by what it waits for a thread.
@@ -148,13 +150,13 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn begin(code: &'a Code, attempt: &'a Attempt) -> Self {
+    pub(super) fn begin(code: &'a Code, attempt: &'a Arc<Attempt>) -> Self {
         let deadline = match &attempt.record {
             Record::Replay(recording) => recording.deadline(),
             _ => attempt.now().plus(attempt.limits.timeout),
         };
         let time = AttemptTime::start(&attempt.cancellation.control, attempt.limits.timeout);
-        Self { code, attempt, started: Instant::now(), time, deadline }
+        Self { code, attempt, started: time.started(), time, deadline }
     }
 
     pub(super) fn fresh(&self) -> GuestInstance {
@@ -203,7 +205,7 @@ impl GuestInstance {
 
     pub(super) fn report(&mut self, run: &Run<'_>, ended: Result<Outcome, Stopped>) -> Report {
         let mut report = report(&mut self.store, run.started, |state| match ended {
-            Ok(outcome) => outcome.within(state.limits.output_bytes),
+            Ok(outcome) => outcome.within(run.attempt.limits.output_bytes),
             Err(stopped) => classify::stopped(&stopped, state, run.code.lines.as_ref()),
         });
         let state = self.store.data();
@@ -239,7 +241,7 @@ impl GuestInstance {
 
     /// Fuel used since it was started or renewed.
     pub(super) fn fuel(&self) -> u64 {
-        self.store.data().limits.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0))
+        self.store.data().attempt.limits.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0))
     }
 
     /// Whether an end could be due to what earlier jobs left behind. Not so fuel, time and numbers of calls, which count anew
@@ -256,8 +258,8 @@ impl GuestInstance {
     /// Whether it returned normally, holds no requests or answers, and the next job finds at least half of its memory unused.
     fn is_sound_after(&mut self, outcome: &Outcome) -> bool {
         let state = self.store.data_mut();
-        let State { memory, limits, .. } = &*state;
-        let is_sound = outcome.is_decided() && !memory.denied() && memory.in_use() <= limits.memory_bytes / 2;
+        let State { memory, attempt, .. } = &*state;
+        let is_sound = outcome.is_decided() && !memory.denied() && memory.in_use() <= attempt.limits.memory_bytes / 2;
         is_sound && state.held_by_handles() <= KEPT_FOR_HANDLES
     }
 }

@@ -1,5 +1,6 @@
 //! The steps of an attempt: a store, an instance, a call within limits, and the report.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, Lift, Lower};
@@ -20,7 +21,7 @@ const HANDLES_MAX: usize = 1_000;
 
 impl Code {
     /// For an attempt that started at this time, and whose time is over at `deadline`, by the store's clock.
-    pub(super) fn store(&self, attempt: &Attempt, started: Instant, deadline: Timestamp) -> Store<State> {
+    pub(super) fn store(&self, attempt: &Arc<Attempt>, started: Instant, deadline: Timestamp) -> Store<State> {
         let mut store = Store::new(self.pre.engine(), State::new(attempt, self.version, started, deadline));
         store.limiter(|state| &mut state.memory);
         if self.is_composed {
@@ -51,7 +52,7 @@ impl Code {
 
     /// Fuel counts from here on: a guest's initialisation is its own expense.
     pub(super) async fn start(&self, store: &mut Store<State>) -> wasmtime::Result<Instance> {
-        let fuel = store.data().limits.fuel;
+        let fuel = store.data().attempt.limits.fuel;
         meter::set_fuel(&mut *store, fuel, FUEL_PER_YIELD)?;
         loop {
             match self.pre.instantiate_async(&mut *store).await {
@@ -81,16 +82,16 @@ pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnO
         _ => Vec::new(),
     };
     let changed = match outcome {
-        Outcome::Complete(_) => state.keyed.as_mut().and_then(|keyed| keyed.take_change()),
+        Outcome::Complete(_) => state.take_state_change(),
         _ => None,
     };
-    let log_bytes = state.guest_log().used(&state.limits);
+    let log_bytes = state.guest_log().used(&state.attempt.limits);
     let log_lines_dropped = state.guest_log().close();
     Report {
         outcome,
         follow_ups,
         state: changed,
-        fuel: state.limits.fuel.saturating_sub(fuel_left),
+        fuel: state.attempt.limits.fuel.saturating_sub(fuel_left),
         memory_peak: state.memory.peak().saturating_add(state.host_memory.peak()),
         requests: state.http_requests.into(),
         host_calls: state.meter.host_calls(),

@@ -87,14 +87,14 @@ impl State {
     }
 
     fn check_calls(&self) -> wasmtime::Result<()> {
-        let allowed = self.limits.host_calls;
+        let allowed = self.attempt.limits.host_calls;
         if self.meter.host_calls > allowed { Err(HostCallsUsedUp(allowed).into()) } else { Ok(()) }
     }
 
     fn check_deadline(&mut self, now: Instant) -> wasmtime::Result<()> {
-        let waited = self.cancellation.control.waited().saturating_sub(self.meter.waited);
+        let waited = self.attempt.cancellation.control.waited().saturating_sub(self.meter.waited);
         let took = now.saturating_duration_since(self.meter.started).saturating_sub(waited);
-        self.meter.late_calls = if took < self.limits.timeout { 0 } else { self.meter.late_calls + 1 };
+        self.meter.late_calls = if took < self.attempt.limits.timeout { 0 } else { self.meter.late_calls + 1 };
         if self.meter.late_calls >= LATE_CALLS { Err(DeadlinePassed.into()) } else { Ok(()) }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Both run its code, which may do anything that a guest does: on a thread of its own, since the caller's has others to serve.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::runtime;
@@ -137,7 +138,8 @@ async fn apart<T: Send + 'static>(trial: impl Future<Output = T> + Send + 'stati
 
 fn store(code: &Code, limits: &Limits) -> Result<Store<State>, Outcome> {
     let attempt = attempt(limits)?;
-    Ok(code.store(&attempt, Instant::now(), attempt.now().plus(limits.timeout)))
+    let deadline = attempt.now().plus(limits.timeout);
+    Ok(code.store(&Arc::new(attempt), Instant::now(), deadline))
 }
 
 /// An attempt at a job that does not exist.

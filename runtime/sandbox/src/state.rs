@@ -7,7 +7,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use wasmtime::component::ResourceTable;
 
-use super::attempt::{Attempt, Cancellation, CheckpointSender, LogLine, Version, store_time};
+use super::attempt::{Attempt, LogLine, Version};
 use super::classify::bytes_per_call;
 use super::guest_http::WasiHttpState;
 use super::guest_log::GuestLog;
@@ -20,10 +20,10 @@ use super::outbound::{Egress, RequestKeys};
 use super::placeholders::Placeholders;
 use super::program_streams::ProgramStreams;
 use super::recording::Record;
-use gristmill_core::admission::{FollowUps, Targets};
-use gristmill_core::job::{Job, TopicId};
+use gristmill_core::admission::FollowUps;
+use gristmill_core::job::TopicId;
+use gristmill_core::outcome::StateChange;
 use gristmill_core::time::Timestamp;
-use gristmill_core::topic::{Grants, Limits};
 
 /// Resources (streams, pollables) that a guest may hold at once.
 const RESOURCES_MAX: usize = 1_000;
@@ -31,17 +31,9 @@ const RESOURCES_MAX: usize = 1_000;
 /// The data of a store. Nothing of it outlives the attempt but what [`super::invoke`] takes out, and in an instance that
 /// is kept what [`State::renew`] names.
 pub(super) struct State {
-    pub(super) topic: TopicId,
-    /// As the guest sees it.
-    pub(super) job: Arc<Job>,
-    pub(super) limits: Limits,
-    pub(super) grants: Arc<Grants>,
-    pub(super) targets: Arc<Targets>,
-    pub(super) clock_offset_ms: i64,
-    pub(super) cancellation: Cancellation,
-    pub(super) checkpoints: Option<CheckpointSender>,
-    /// None if the topic keeps no states.
-    pub(super) keyed: Option<Box<KeyedState>>,
+    pub(super) attempt: Arc<Attempt>,
+    /// Made when the guest first asks for it.
+    keyed: Option<Box<KeyedState>>,
     pub(super) memory: MemoryLimiter,
     /// What the host keeps beside it.
     pub(super) host_memory: HostMemory,
@@ -65,21 +57,14 @@ pub(super) struct State {
 
 impl State {
     /// Of an attempt that started at this time, and whose time is over at `deadline`, by the store's clock.
-    pub(super) fn new(attempt: &Attempt, version: Version, started: Instant, deadline: Timestamp) -> Self {
+    pub(super) fn new(attempt: &Arc<Attempt>, version: Version, started: Instant, deadline: Timestamp) -> Self {
         let mut resources = ResourceTable::new();
         resources.set_max_capacity(RESOURCES_MAX);
         let guest_log = Arc::new(Mutex::new(GuestLog::new(attempt, Some(version))));
         let egress = egress(attempt);
         Self {
-            topic: attempt.job.spec.topic.clone(),
-            job: Arc::clone(&attempt.job),
-            limits: attempt.limits,
-            grants: Arc::clone(&attempt.grants),
-            targets: Arc::clone(&attempt.targets),
-            clock_offset_ms: attempt.clock_offset_ms,
-            cancellation: attempt.cancellation.clone(),
-            checkpoints: attempt.checkpoints.clone(),
-            keyed: KeyedState::of(attempt).map(Box::new),
+            attempt: Arc::clone(attempt),
+            keyed: None,
             memory: MemoryLimiter::new(attempt.limits.memory_bytes),
             host_memory: HostMemory::default(),
             follow_ups: FollowUps::default(),
@@ -97,14 +82,14 @@ impl State {
 
     /// Makes the state of a used instance another attempt's. The guest goes on with what it holds: its memories, and its
     /// handles to streams and clocks. Whatever is not named here is as in [`State::new`].
-    pub(super) fn renew(&mut self, attempt: &Attempt, version: Version, started: Instant, deadline: Timestamp) {
+    pub(super) fn renew(&mut self, attempt: &Arc<Attempt>, version: Version, started: Instant, deadline: Timestamp) {
         let used = mem::replace(self, Self::new(attempt, version, started, deadline));
         // The streams lead to the old guest_log's place: the new content moves in there.
         mem::swap(&mut *self.guest_log(), &mut *used.guest_log());
         self.guest_log = used.guest_log;
         self.memory = MemoryLimiter::new(attempt.limits.memory_bytes).holding(&used.memory);
         self.resources = used.resources;
-        if used.egress.placeholders.as_ref().is_some_and(|known| known.are_of(&self.grants)) {
+        if used.egress.placeholders.as_ref().is_some_and(|known| known.are_of(&self.attempt.grants)) {
             // The guest may have kept them, and its environment has them.
             self.egress.placeholders = used.egress.placeholders;
         }
@@ -113,7 +98,24 @@ impl State {
 
     /// The instance could not be made, and will be made again.
     pub(super) fn forget_memories(&mut self) {
-        self.memory = MemoryLimiter::new(self.limits.memory_bytes);
+        self.memory = MemoryLimiter::new(self.attempt.limits.memory_bytes);
+    }
+
+    pub(super) fn topic(&self) -> &TopicId {
+        &self.attempt.job.spec.topic
+    }
+
+    /// The state of the job's key; none if the topic keeps no states.
+    pub(super) fn keyed(&mut self) -> Option<&mut KeyedState> {
+        if self.keyed.is_none() {
+            self.keyed = KeyedState::of(&self.attempt).map(Box::new);
+        }
+        self.keyed.as_deref_mut()
+    }
+
+    /// What becomes of it.
+    pub(super) fn take_state_change(&mut self) -> Option<StateChange> {
+        self.keyed.as_mut()?.take_change()
     }
 
     pub(super) fn placeholders(&self) -> Option<&Placeholders> {
@@ -122,7 +124,7 @@ impl State {
 
     /// The store's clock.
     pub(super) fn now(&self) -> Timestamp {
-        store_time(self.clock_offset_ms)
+        self.attempt.now()
     }
 
     pub(super) fn log(&self, line: LogLine) {
@@ -131,7 +133,7 @@ impl State {
 
     /// A function is called that may make a handle lead to more. The meter ends the guest if that is too much.
     pub(super) fn note_handles(&mut self) {
-        let per_call = bytes_per_call(&self.limits, &self.grants);
+        let per_call = bytes_per_call(&self.attempt.limits, &self.attempt.grants);
         let entries = self.host_memory.note_call(&mut self.resources, per_call);
         self.charge_bytes(entries);
     }
@@ -169,7 +171,7 @@ mod tests {
     use super::super::attempt::LogSink;
     use super::super::tests::attempt;
     use super::*;
-    use gristmill_core::admission::{FollowUpRules, Rules};
+    use gristmill_core::admission::{FollowUpRules, Rules, Targets};
     use gristmill_core::job::{Due, NewJob};
     use gristmill_core::trace::TraceContext;
 
@@ -187,19 +189,13 @@ mod tests {
         Arc::make_mut(&mut next.grants).config.insert("a".into(), "new".into());
         next.clock_offset_ms = 7;
         next.limits.host_calls = 1;
+        let next = Arc::new(next);
         state.renew(&next, version, Instant::now(), next.now());
 
         assert!(state.charge(0).is_ok() && state.charge(0).is_err());
         state.log(line("to the new attempt"));
         let State {
-            topic,
-            job,
-            limits,
-            grants,
-            targets,
-            clock_offset_ms,
-            cancellation,
-            checkpoints,
+            attempt,
             keyed,
             memory,
             host_memory,
@@ -214,10 +210,7 @@ mod tests {
             program,
             wasi,
         } = state;
-        assert_eq!((topic.topic.as_str(), limits, clock_offset_ms), ("other", next.limits, 7));
-        assert!(Arc::ptr_eq(&job, &next.job));
-        assert!(Arc::ptr_eq(&grants, &next.grants) && Arc::ptr_eq(&targets, &next.targets));
-        assert!(!cancellation.is_cancelled() && checkpoints.is_none() && keyed.is_none());
+        assert!(Arc::ptr_eq(&attempt, &next) && keyed.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
         assert_eq!((host_memory.peak(), is_recorded), (0, false));
         assert_eq!((follow_ups.is_empty(), http_requests, egress.trace.is_none()), (true, 0, true));
@@ -233,10 +226,10 @@ mod tests {
     fn spoilt(version: Version) -> State {
         let mut first = attempt("first");
         (first.limits.log_bytes, first.limits.host_calls, first.limits.memory_bytes) = (0, 0, 10);
-        first.cancellation.control.cancel();
+        let first = granted(first);
         let mut state = State::new(&first, version, Instant::now(), first.now());
         state.log(line("dropped"));
-        assert!(state.charge(0).is_err() && state.cancellation.is_cancelled());
+        assert!(state.charge(0).is_err() && state.keyed().is_some());
         assert!(state.memory.memory_growing(0, 10, None).unwrap());
         assert!(!state.memory.memory_growing(10, 11, None).unwrap());
         let follow_up = NewJob { spec: first.job.spec.clone(), due: Due::Now };
@@ -245,7 +238,6 @@ mod tests {
         let rules = FollowUpRules { tenant, grants: &first.grants, targets: &targets, count: 1, near: None };
         state.follow_ups.add(follow_up, &rules).unwrap();
         state.http_requests = 3;
-        state.keyed = granted(&first);
         let context = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
         state.egress.trace = context.map(crate::RequestTrace::new);
         state.resources.push(()).unwrap();
@@ -253,10 +245,9 @@ mod tests {
         state
     }
 
-    fn granted(attempt: &Attempt) -> Option<Box<KeyedState>> {
-        let mut attempt = attempt.clone();
+    fn granted(mut attempt: Attempt) -> Arc<Attempt> {
         Arc::make_mut(&mut attempt.grants).switches.insert(gristmill_core::topic::Capability::State);
-        KeyedState::of(&attempt).map(Box::new)
+        Arc::new(attempt)
     }
 
     fn line(message: &str) -> LogLine {

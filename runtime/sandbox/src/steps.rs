@@ -1,5 +1,6 @@
 //! What an instance costs step by step, for `bench`.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::attempt::{Attempt, Report};
@@ -39,7 +40,7 @@ impl Component {
     /// How the instance ended, if it did not return normally.
     pub async fn step_through(&self, attempt: &Attempt, again: usize) -> Result<Steps, Outcome> {
         let again = if attempt.adapter.can_call_again() { again } else { 0 };
-        let code = self.code().await?;
+        let (code, attempt) = (self.code().await?, &Arc::new(attempt.clone()));
         let begun = Instant::now();
         let run = Run::begin(&code, attempt);
         let mut instance = run.fresh();

@@ -63,13 +63,13 @@ pub(crate) fn record(job: &str) -> AttemptRecord {
     };
     let result = Payload { data: vec![0; 7], content_type: None };
     let (outcome, verdict) = (OutcomeKind::Complete, Verdict::Ack(Some(result)));
-    AttemptRecord { claim, run: Some(run), outcome, verdict, settled: Some(Settled::Done) }
+    AttemptRecord { claim: Arc::new(claim), run: Some(run), outcome, verdict, settled: Some(Settled::Done) }
 }
 
 /// The record of an attempt whose worker was lost.
 fn lost(worker: &str) -> AttemptRecord {
     let mut lost = AttemptRecord { run: None, outcome: OutcomeKind::WorkerDied, ..record("j") };
-    lost.claim.lease.worker = WorkerId::new(worker);
+    Arc::make_mut(&mut lost.claim).lease.worker = WorkerId::new(worker);
     lost
 }
 

@@ -110,7 +110,7 @@ pub enum CheckpointError {
 /// One attempt at a job, as a native handler gets it.
 #[derive(Debug)]
 pub struct NativeJob {
-    attempt: Attempt,
+    attempt: Arc<Attempt>,
     follow_ups: Arc<Mutex<FollowUps>>,
     /// None if the topic keeps no states.
     keyed: Option<Arc<Mutex<KeyedState>>>,
@@ -221,7 +221,7 @@ impl NativeJob {
     /// [`NoFollowUp`]: the target does not exist, is of another tenant, or is not granted; its links contradict those of other follow-ups; or
     /// a limit is reached.
     pub fn enqueue(&self, job: NewJob) -> Result<JobId, NoFollowUp> {
-        let Attempt { grants, targets, limits, .. } = &self.attempt;
+        let Attempt { grants, targets, limits, .. } = &*self.attempt;
         // A program's own function may name any job of the tenant.
         let (tenant, count) = (&self.spec().topic.tenant, limits.follow_ups);
         let rules = FollowUpRules { tenant, grants, targets, count, near: None };
@@ -248,7 +248,8 @@ impl NativeHandler {
     }
 
     /// Does one attempt, in a task of its own so that a panic ends nothing else. Dropping it aborts the task.
-    pub async fn invoke(&self, attempt: Attempt) -> Report {
+    pub async fn invoke(&self, attempt: impl Into<Arc<Attempt>>) -> Report {
+        let attempt = attempt.into();
         let (begun, limits) = (Instant::now(), attempt.limits);
         let control = Arc::clone(&attempt.cancellation.control);
         let follow_ups = Arc::<Mutex<FollowUps>>::default();

@@ -50,9 +50,9 @@ impl<'a> BusyRunner<'a> {
         let metrics = Metrics::default();
         for ClaimFrom { topic, max, .. } in self.ready.plan(self.registry, &self.in_hand, self.slots.free()) {
             let usage = self.ready.usage(&topic.tenant);
-            let new = || TopicSlots::new(metrics.topic(&topic), usage, 1);
+            let new = || TopicSlots::new(&self.slots, metrics.topic(&topic), usage);
             let own = self.in_hand.entry(topic.clone()).or_insert_with(new);
-            self.running.extend((0..max).map(|_| (topic.clone(), self.slots.enter(own))));
+            self.running.extend((0..max).map(|_| (topic.clone(), own.enter())));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which of many attempts are kept, and which are dropped for which tenant.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Settled, Verdict};
@@ -10,7 +11,7 @@ use crate::journal::tests::record;
 /// An attempt of this tenant that was acked, or failed with a message of this many bytes.
 fn attempt(tenant: &str, job: &str, failed: Option<usize>) -> AttemptRecord {
     let mut record = record(job);
-    record.claim.lease.topic.tenant = tenant.parse().unwrap();
+    Arc::make_mut(&mut record.claim).lease.topic.tenant = tenant.parse().unwrap();
     if let Some(bytes) = failed {
         let detail = FailureDetail { code: "c".into(), message: "m".repeat(bytes), context: None };
         let failure = Failure::new(Reason::Failed, detail);
@@ -63,7 +64,7 @@ fn attempts_are_shown_the_latest_first_as_wanted() {
     recent.note(1, &attempt("acme", "a", None));
     recent.note(2, &attempt("acme", "b", Some(9)));
     let mut other = attempt("acme", "a", Some(9));
-    other.claim.lease.topic.topic = "mail".parse().unwrap();
+    Arc::make_mut(&mut other.claim).lease.topic.topic = "mail".parse().unwrap();
     recent.note(3, &other);
     recent.note(4, &AttemptRecord { settled: Some(Settled::LeaseLost), ..attempt("acme", "late", None) });
     recent.note(5, &attempt("other", "a", None));

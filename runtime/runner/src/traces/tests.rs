@@ -74,7 +74,7 @@ fn run() -> Run {
 /// An attempt that was acked.
 fn record(spec: JobSpec) -> AttemptRecord {
     let (outcome, verdict) = (OutcomeKind::Complete, Verdict::Ack(None));
-    AttemptRecord { claim: claim(spec), run: Some(run()), outcome, verdict, settled: Some(Settled::Done) }
+    AttemptRecord { claim: Arc::new(claim(spec)), run: Some(run()), outcome, verdict, settled: Some(Settled::Done) }
 }
 
 fn trapped(spec: JobSpec) -> AttemptRecord {
@@ -138,7 +138,7 @@ fn what_people_look_for_is_kept() {
     assert!(keeps(&plain, Run { duration: Duration::from_millis(1001), ..run() }), "it was slow");
     assert!(keeps(&AttemptRecord { settled: Some(Settled::LeaseLost), ..plain.clone() }, run()));
     let mut again = plain;
-    again.claim.attempt = 2;
+    Arc::make_mut(&mut again.claim).attempt = 2;
     assert!(keeps(&again, run()), "the attempt before it failed");
 }
 

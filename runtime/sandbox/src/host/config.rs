@@ -7,7 +7,7 @@ impl Host for State {
     fn get(&mut self, name: String) -> wasmtime::Result<Option<String>> {
         self.charge(name.len())?;
         let asked = self.question("config.get", &name, &name);
-        let value = self.ask(&asked, |state| Ok(state.grants.config.get(&name).cloned()))?;
+        let value = self.ask(&asked, |state| Ok(state.attempt.grants.config.get(&name).cloned()))?;
         self.charge_bytes(value.as_ref().map_or(0, String::len));
         Ok(value)
     }
@@ -18,7 +18,7 @@ impl Host for State {
         let placeholder = self.placeholders().and_then(|all| all.secret(&name)).map(|text| text.as_bytes().to_vec());
         let value = match placeholder {
             Some(placeholder) => self.ask(&asked, |_| Ok(Some(placeholder)))?,
-            None => self.ask_sealed(&asked, |state| Ok(state.grants.secrets.get(&name).cloned()))?,
+            None => self.ask_sealed(&asked, |state| Ok(state.attempt.grants.secrets.get(&name).cloned()))?,
         };
         self.charge_bytes(value.as_ref().map_or(0, Vec::len));
         Ok(value)

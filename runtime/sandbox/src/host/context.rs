@@ -29,12 +29,12 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     context.func_wrap("is-cancelled", |mut store: StoreContextMut<'_, State>, (): ()| {
         store.data_mut().charge(0)?;
         let asked = store.data().question("context.is-cancelled", "", &());
-        Ok((store.data_mut().ask(&asked, |state| Ok(state.cancellation.is_cancelled()))?,))
+        Ok((store.data_mut().ask(&asked, |state| Ok(state.attempt.cancellation.is_cancelled()))?,))
     })?;
     context.func_wrap_async("checkpoint", |mut store: StoreContextMut<'_, State>, (state,): (Vec<u8>,)| {
         Box::new(async move {
             store.data_mut().charge(state.len())?;
-            let limit = store.data().limits.checkpoint_bytes;
+            let limit = store.data().attempt.limits.checkpoint_bytes;
             if state.len() as u64 > limit {
                 return Ok((Err(CheckpointError::TooLarge(limit)),));
             }
@@ -42,7 +42,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
             let saved = match store.data_mut().told::<Result<(), String>>(&asked)? {
                 Some(saved) => saved,
                 None => {
-                    let saved = checkpoint(state, store.data().checkpoints.as_ref()).await;
+                    let saved = checkpoint(state, store.data().attempt.checkpoints.as_ref()).await;
                     store.data_mut().keep(&asked, &saved);
                     saved
                 }
@@ -54,7 +54,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         let reported = Progress::reported(progress.0, progress.1.as_deref().unwrap_or_default());
         let line = progress_line(progress);
         store.data_mut().charge(line.bytes())?;
-        store.data().cancellation.control.report(reported);
+        store.data().attempt.cancellation.control.report(reported);
         store.data().log(line);
         Ok(())
     })

@@ -49,7 +49,7 @@ async fn send(
         return Ok(answer.map(response).map_err(HttpError::from));
     }
     let sent = match allowance(state) {
-        Ok((grant, left)) => outbound.send(&state.topic, &grant, request, left, state.egress.clone()).await,
+        Ok((grant, left)) => outbound.send(state.topic(), &grant, request, left, state.egress.clone()).await,
         Err(error) => Sent { answer: Err(error), requests: 0 },
     };
     state.http_requests += sent.requests;
@@ -71,7 +71,7 @@ pub(super) fn about(method: &str, url: &str) -> String {
 /// # Errors
 /// It may send none.
 pub(super) fn allowance(state: &State) -> Result<(Arc<HttpGrant>, u32), HttpError> {
-    let Some(grant) = state.grants.http.as_ref().map(Arc::clone) else {
+    let Some(grant) = state.attempt.grants.http.as_ref().map(Arc::clone) else {
         return Err(HttpError::Denied("this topic may send no requests: grant it [topics.NAME.http]".to_owned()));
     };
     match grant.requests.saturating_sub(state.http_requests) {

@@ -91,10 +91,10 @@ impl WasiView for State {
     /// Each function of WASI begins with this. None of them can refuse a call: the meter does, when they return.
     fn ctx(&mut self) -> WasiCtxView<'_> {
         self.charge(0).ok();
-        let Self { wasi, resources, guest_log, grants, egress, clock_offset_ms, program, .. } = self;
+        let Self { wasi, resources, guest_log, attempt, egress, program, .. } = self;
         let wasi = wasi.get_or_insert_with(|| {
             let placeholders = egress.placeholders.as_deref();
-            GuestWasi::new(guest_log, grants, placeholders, *clock_offset_ms, program.as_deref())
+            GuestWasi::new(guest_log, &attempt.grants, placeholders, attempt.clock_offset_ms, program.as_deref())
         });
         WasiCtxView { ctx: wasi.context(), table: resources }
     }

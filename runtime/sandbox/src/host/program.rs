@@ -45,7 +45,7 @@ fn environment(state: &State) -> Texts {
         Some(program) => joined(texts_of(program.environment()).map(variable)),
         None => {
             let placeholders = state.placeholders().into_iter().flat_map(Placeholders::variables);
-            joined(texts_of(&state.grants.env).chain(placeholders).map(variable))
+            joined(texts_of(&state.attempt.grants.env).chain(placeholders).map(variable))
         }
     }
 }

@@ -62,19 +62,20 @@ impl State {
     }
 
     fn accept_now(&mut self, request: Request, links: Links) -> Result<String, LinkedError> {
-        let is_limited = self.grants.enqueue.is_some();
+        let is_limited = self.attempt.grants.enqueue.is_some();
         let no_name = |_| if is_limited { LinkedError::Denied } else { LinkedError::UnknownTopic };
-        let topic = TopicId { tenant: self.topic.tenant.clone(), topic: request.topic.parse().map_err(no_name)? };
+        let topic = TopicId { tenant: self.topic().tenant.clone(), topic: request.topic.parse().map_err(no_name)? };
         let job = new_job(topic, request, links);
         let id = job.spec.id.as_str().to_owned();
+        let Self { attempt, follow_ups, .. } = self;
         let rules = FollowUpRules {
-            tenant: &self.topic.tenant,
-            grants: &self.grants,
-            targets: &self.targets,
-            count: self.limits.follow_ups,
-            near: Some(&self.job.spec),
+            tenant: &attempt.job.spec.topic.tenant,
+            grants: &attempt.grants,
+            targets: &attempt.targets,
+            count: attempt.limits.follow_ups,
+            near: Some(&attempt.job.spec),
         };
-        self.follow_ups.add(job, &rules).map_err(|no| match no {
+        follow_ups.add(job, &rules).map_err(|no| match no {
             NoFollowUp::Denied(_) => LinkedError::Denied,
             NoFollowUp::UnknownTopic(_) => LinkedError::UnknownTopic,
             NoFollowUp::Links(_)

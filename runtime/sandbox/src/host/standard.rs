@@ -38,13 +38,13 @@ type Answer<T> = wasmtime::Result<(Result<T, ConfigError>,)>;
 fn get(mut store: StoreContextMut<'_, State>, (name,): (String,)) -> Answer<Option<String>> {
     store.data_mut().charge(name.len())?;
     let asked = store.data().question("config.get", &name, &name);
-    let value = store.data_mut().ask(&asked, |state| Ok(state.grants.config.get(&name).cloned()))?;
+    let value = store.data_mut().ask(&asked, |state| Ok(state.attempt.grants.config.get(&name).cloned()))?;
     store.data_mut().charge_bytes(value.as_ref().map_or(0, String::len));
     Ok((Ok(value),))
 }
 
 fn get_all(mut store: StoreContextMut<'_, State>, (): ()) -> Answer<Vec<(String, String)>> {
-    let all = |state: &mut State| Ok(state.grants.config.clone().into_iter().collect());
+    let all = |state: &mut State| Ok(state.attempt.grants.config.clone().into_iter().collect());
     let asked = store.data().question("config.get-all", "", &());
     let settings: Vec<(String, String)> = store.data_mut().ask(&asked, all)?;
     store.data_mut().charge(settings.iter().map(|(name, value)| name.len() + value.len()).sum())?;

@@ -36,7 +36,7 @@ pub(super) async fn read(
     if let Some(told) = state.told::<Told>(&asked)? {
         return Ok(told.map(|found| found.map(ByteBuf::into_vec)).map_err(StateError::from));
     }
-    let found = match state.keyed.as_mut() {
+    let found = match state.keyed() {
         Some(keyed) => keyed.get().await,
         None => Err(StateError::not_granted()),
     };
@@ -49,7 +49,7 @@ pub(super) async fn read(
 pub(super) fn set(state: &mut State, value: Option<Vec<u8>>) -> wasmtime::Result<Result<(), StateError>> {
     let asked = state.question("state.set", "", &value.as_ref().map(|value| Bytes::new(value)));
     let told = state.ask(&asked, |state| {
-        let keyed = state.keyed.as_mut().ok_or_else(StateError::not_granted);
+        let keyed = state.keyed().ok_or_else(StateError::not_granted);
         Ok(keyed.and_then(|keyed| keyed.set(value)).map_err(|error| Fault::from(&error)))
     })?;
     Ok(told.map_err(StateError::from))

@@ -62,11 +62,11 @@ fn handle(
         return Ok(Err(in_kind(&state.guest_log, refused.into())));
     }
     // A replay sends nothing.
-    let grant = state.grants.http.clone().unwrap_or_else(|| Arc::new(HttpGrant::of(Vec::new())));
+    let grant = state.attempt.grants.http.clone().unwrap_or_else(|| Arc::new(HttpGrant::of(Vec::new())));
     state.http_requests += 1;
     let sending = Sending {
         outbound: outbound.clone(),
-        topic: state.topic.clone(),
+        topic: state.topic().clone(),
         grant,
         egress: state.egress.clone(),
         number: state.http_requests,

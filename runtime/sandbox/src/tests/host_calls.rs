@@ -10,14 +10,16 @@ use super::guest::{handler, handler_of};
 use super::{attempt, limited, listen, load};
 use crate::{Attempt, AttemptControl, Cancellation, CheckpointRequest, CheckpointSender, Component, Report};
 use gristmill_core::admission::Rules;
-use gristmill_core::job::{AfterFailed, Due, Lease, Links, Priority, Progress, Unique, WorkerId};
+use gristmill_core::job::{AfterFailed, Claim, Due, Lease, Links, Priority, Progress, Unique, WorkerId};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::Grants;
 
-pub(super) fn lease(attempt: &Attempt) -> Lease {
-    let spec = &attempt.job.spec;
-    Lease { job: spec.id.clone(), topic: spec.topic.clone(), worker: WorkerId::new("w"), delivery: 1, batch: None }
+pub(super) fn claim(attempt: &Attempt) -> Arc<Claim> {
+    let (job, now) = (Arc::clone(&attempt.job), attempt.now());
+    let (id, topic) = (job.spec.id.clone(), job.spec.topic.clone());
+    let lease = Lease { job: id, topic, worker: WorkerId::new("w"), delivery: 1, batch: None };
+    Arc::new(Claim { job, lease, attempt: 1, claimed_at: now, lease_until: now, previous: None, checkpoint: None })
 }
 
 fn result(report: Report) -> Vec<u8> {
@@ -117,8 +119,9 @@ async fn a_checkpoint_is_kept_before_the_guest_goes_on() {
     });
     let component = saver().await;
     let mut attempt = limited("state", |limits| limits.checkpoint_bytes = 5);
-    let lease = lease(&attempt);
-    attempt.checkpoints = Some(CheckpointSender { lease: lease.clone(), requests });
+    let claim = claim(&attempt);
+    let (lease, requests) = (claim.lease.clone(), Arc::new(requests));
+    attempt.checkpoints = Some(CheckpointSender { claim, requests });
     assert_eq!(result(component.invoke(attempt.clone()).await)[0], 0);
     assert_eq!(result(component.invoke(attempt.clone()).await), [1, 1], "unavailable");
     drop(attempt);

@@ -1,5 +1,6 @@
 //! An attempt from its beginning to each of its ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::guest::{handler, handler_in};
@@ -126,10 +127,11 @@ async fn a_full_pool_is_no_fault_of_the_job() {
     let wasm = handler("", "(call $checkpoint (i32.const 0) (i32.const 1) (i32.const 4000)) (call $done)");
     let component = sandbox(cache.path()).load(&wasm).await.unwrap();
     let (requests, _kept_open) = tokio::sync::mpsc::channel(100);
+    let requests = Arc::new(requests);
     let waiting = || {
         let mut attempt = attempt("");
-        let lease = super::host_calls::lease(&attempt);
-        attempt.checkpoints = Some(CheckpointSender { lease, requests: requests.clone() });
+        let claim = super::host_calls::claim(&attempt);
+        attempt.checkpoints = Some(CheckpointSender { claim, requests: Arc::clone(&requests) });
         Box::pin(component.invoke(attempt))
     };
     let mut running = Vec::new();

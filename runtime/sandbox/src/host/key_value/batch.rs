@@ -38,7 +38,7 @@ pub(super) fn add_to_linker(instance: &mut LinkerInstance<'_, State>) -> wasmtim
 /// Refuses an answer that is larger than a whole state may be: a key that is asked for often would otherwise take memory of the host.
 async fn get_many(store: &mut Store<'_>, keys: Vec<String>) -> Answer<Vec<Option<Pair>>> {
     let values = read(store, bytes(&keys)).await?;
-    let limit = store.data().limits.state_bytes;
+    let limit = store.data().attempt.limits.state_bytes;
     Ok((values.and_then(|values| found(&values, keys, limit)),))
 }
 
