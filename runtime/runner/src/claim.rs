@@ -180,7 +180,8 @@ impl Claimer {
                 let is_native = handler.is_some_and(Handler::is_native);
                 let work = Work { entry, slot, arrived, clock_offset_ms, control, claim };
                 if is_native {
-                    tokio::spawn(execute(work, Arc::clone(&self.executor)));
+                    let context = Arc::clone(&self.executor);
+                    tokio::spawn(async move { context.finished.send(execute(work, Arc::clone(&context)).await).ok() });
                 } else {
                     for_guests.push(work);
                 }

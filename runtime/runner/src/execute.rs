@@ -11,7 +11,7 @@ use super::decide::decide;
 use super::full::hold_to_limits;
 use super::record::{self, Run};
 use super::recordings::{self, Recorded};
-use super::settle::Finished;
+use super::settle::{Finished, FinishedAttempt};
 use super::slots::Slot;
 use super::stored::Stored;
 use super::traces::Traces;
@@ -61,8 +61,8 @@ pub(super) struct ExecutorContext {
     pub(super) traces: Option<Traces>,
 }
 
-/// One attempt: run it, decide what follows, pass that on to be settled.
-pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
+/// One attempt: run it, and decide what follows, which is still to be settled.
+pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) -> Finished {
     let Work { claim, entry, mut slot, arrived, clock_offset_ms, control } = work;
     let started = Instant::now();
     slot.start(started);
@@ -118,8 +118,7 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) {
     let log = log.map(|log| std::mem::take(&mut *log.lock()));
     let recording = report.recording.zip(topic).map(|(recording, topic)| Recorded::of(&claim, topic, recording));
     let pause_after = topic.map_or(0, |topic| topic.pause_after_traps);
-    let finished = Finished { claim, run, requests, outcome, settlement, log, recording, pause_after, slot };
-    context.finished.send(finished).ok();
+    Box::new(FinishedAttempt { claim, run, requests, outcome, settlement, log, recording, pause_after, slot })
 }
 
 async fn run(

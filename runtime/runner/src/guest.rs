@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::guests::Shared;
+use super::settle::Finished;
 use super::slots::TopicSlots;
 use super::turns::FIRST;
 use crate::handlers::TopicHandler;
@@ -23,11 +24,14 @@ const READY: u8 = 1;
 /// It has a thread.
 const RUNNING: u8 = 2;
 
+/// Runs an attempt, up to what is to be settled.
+pub(super) type AttemptFuture = Pin<Box<dyn Future<Output = Finished> + Send>>;
+
 /// An attempt that has begun. One thread at a time has it.
 pub(super) struct Guest {
     shared: Arc<Shared>,
     /// None once it has ended.
-    attempt: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    attempt: Mutex<Option<AttemptFuture>>,
     state: AtomicU8,
     /// What it has computed, in nanoseconds.
     used: AtomicU64,
@@ -57,7 +61,7 @@ impl Guest {
         entry: Option<Arc<TopicHandler>>,
         slots: Arc<TopicSlots>,
         control: Arc<AttemptControl>,
-        attempt: Pin<Box<dyn Future<Output = ()> + Send>>,
+        attempt: AttemptFuture,
     ) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
@@ -117,8 +121,9 @@ impl Guest {
         self.state.store(READY, Ordering::Release);
     }
 
-    /// A turn, until it yields or waits. An attempt that panics ends without a settlement; its job comes back when its lease has run out.
-    pub(super) fn turn(self: &Arc<Self>) -> TurnEnd {
+    /// A turn, until it yields or waits. What came of it is added to `finished` once it has ended. An attempt that panics ends without a
+    /// settlement; its job comes back when its lease has run out.
+    pub(super) fn turn(self: &Arc<Self>, finished: &mut Vec<Finished>) -> TurnEnd {
         self.state.swap(RUNNING, Ordering::AcqRel);
         if let Some(since) = self.waits_since.lock().take() {
             self.control.note_wait(since.elapsed());
@@ -127,12 +132,17 @@ impl Guest {
         let mut attempt = self.attempt.lock();
         let Some(future) = attempt.as_mut() else { return TurnEnd::Ended };
         let turn = || future.as_mut().poll(&mut Context::from_waker(&waker));
-        match catch_unwind(AssertUnwindSafe(turn)) {
-            Ok(Poll::Pending) => {}
-            Ok(Poll::Ready(())) | Err(_) => {
-                *attempt = None;
-                return TurnEnd::Ended;
+        let ended = match catch_unwind(AssertUnwindSafe(turn)) {
+            Ok(Poll::Pending) => false,
+            Ok(Poll::Ready(what_came)) => {
+                finished.push(what_came);
+                true
             }
+            Err(_) => true,
+        };
+        if ended {
+            *attempt = None;
+            return TurnEnd::Ended;
         }
         drop(attempt);
         match self.state.compare_exchange(RUNNING, WAITING, Ordering::AcqRel, Ordering::Acquire) {

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::execute::{ExecutorContext, Work, execute};
 use super::guest::{Guest, TurnEnd};
 use super::processor_clock::ProcessorClock;
+use super::settle::Finished;
 use super::slots::Slots;
 use super::turns::{RunOrder, SLICE, Turn};
 use crate::handlers::TopicHandler;
@@ -26,6 +27,10 @@ const TURNS_BEFORE_NEWS: u32 = 4;
 
 /// Guests that a thread takes at once, at most: few, so that what comes into line meanwhile is not behind them all.
 const SHARE_MAX: usize = 8;
+
+/// Guests that have a thread one after the other, at most, until its runtime looks at timers and sockets though no guest is known to wait for
+/// them: to look takes a system call.
+const GUESTS_BEFORE_NEWS: usize = 32;
 
 /// A guest that keeps its thread for this long is named in the log. Guests yield after milliseconds.
 const STANDS_STILL: Duration = Duration::from_secs(1);
@@ -42,6 +47,10 @@ pub(super) struct Shared {
     unfinished: AtomicUsize,
     /// A guest that computes for long should leave its thread.
     is_urgent: AtomicBool,
+    /// Some that compute for long are in line: their time may run out meanwhile.
+    has_long: AtomicBool,
+    /// How many wait for something. Below zero while one is woken that has just begun to wait.
+    waiting: AtomicIsize,
     ended: AtomicBool,
     threads: Vec<Arc<Thread>>,
     /// Which thread is asked first.
@@ -70,6 +79,8 @@ impl Guests {
             turns: Mutex::default(),
             unfinished: AtomicUsize::new(0),
             is_urgent: AtomicBool::new(false),
+            has_long: AtomicBool::new(false),
+            waiting: AtomicIsize::new(0),
             ended: AtomicBool::new(false),
             threads: (0..count).map(|_| Arc::default()).collect(),
             turn: AtomicUsize::new(0),
@@ -141,6 +152,7 @@ impl Shared {
         let mut turns = self.turns.lock();
         let answer = change(&mut turns);
         self.is_urgent.store(turns.is_urgent(), Ordering::Relaxed);
+        self.has_long.store(turns.has_long(), Ordering::Relaxed);
         drop(turns);
         if more > 0 {
             self.call(more);
@@ -150,6 +162,7 @@ impl Shared {
 
     /// A guest waits no longer.
     pub(super) fn wake(&self, guest: Arc<Guest>) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
         self.change(1, |turns| turns.wake(guest));
     }
 
@@ -195,8 +208,14 @@ impl Shared {
         })
     }
 
-    fn finish(&self) {
-        let is_last = self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1;
+    /// Whether a guest may wait for a timer or a socket.
+    fn awaits_news(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0 || self.has_long.load(Ordering::Relaxed)
+    }
+
+    /// This many have ended.
+    fn finish(&self, ended: usize) {
+        let is_last = self.unfinished.fetch_sub(ended, Ordering::AcqRel) == ended;
         if is_last && self.ended.load(Ordering::Acquire) {
             self.threads.iter().for_each(|thread| thread.called.notify_one());
         }
@@ -279,18 +298,22 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
 }
 
 async fn serve(shared: &Arc<Shared>, thread: &Thread, context: Arc<ExecutorContext>) {
-    let mut server = GuestServer { shared, thread, clock: ProcessorClock::start(), others_used: Duration::ZERO };
-    let mut share = 1;
+    let (clock, others_used, finished) = (ProcessorClock::start(), Duration::ZERO, Vec::with_capacity(2 * SHARE_MAX));
+    let mut server = GuestServer { shared, thread, context: &context, clock, others_used, finished, ended: 0 };
+    let (mut share, mut since_news) = (1, 0);
     loop {
         let turns = shared.next(share, std::mem::take(&mut server.others_used));
         if turns.is_empty() {
+            server.pass_on();
             if shared.has_ended() {
                 return;
             }
             thread.called.notified().await;
             server.clock = ProcessorClock::start();
+            since_news = 0;
             continue;
         }
+        since_news += turns.len();
         let mut took_turns = false;
         for turn in turns {
             took_turns |= match turn {
@@ -299,7 +322,13 @@ async fn serve(shared: &Arc<Shared>, thread: &Thread, context: Arc<ExecutorConte
                 Turn::Slice(guest) => server.run(guest, true).await,
             };
         }
-        tokio::task::yield_now().await;
+        if server.finished.len() >= SHARE_MAX {
+            server.pass_on();
+        }
+        if took_turns || since_news >= GUESTS_BEFORE_NEWS || shared.awaits_news() {
+            tokio::task::yield_now().await;
+            since_news = 0;
+        }
         server.others_used += server.clock.lap().used;
         // More each time, as long as guests do not compute.
         share = if took_turns { 1 } else { (share * 2).min(SHARE_MAX) };
@@ -317,9 +346,14 @@ fn begin(shared: &Arc<Shared>, work: Work, context: &Arc<ExecutorContext>) -> Ar
 struct GuestServer<'a> {
     shared: &'a Shared,
     thread: &'a Thread,
+    context: &'a ExecutorContext,
     clock: ProcessorClock,
     /// What guests have computed that do not compute for long.
     others_used: Duration,
+    /// What is still to be passed on to be settled: together, because each call of the store and each thread that is woken costs more than a job.
+    finished: Vec<Finished>,
+    /// How many have ended since then, with or without something to settle.
+    ended: usize,
 }
 
 impl GuestServer<'_> {
@@ -328,6 +362,9 @@ impl GuestServer<'_> {
         let (mut turns, mut slice) = (0_u32, Duration::ZERO);
         loop {
             let end = self.turn(&guest);
+            if end == TurnEnd::Computes {
+                self.pass_on();
+            }
             turns += u32::from(end == TurnEnd::Computes);
             let has_news = end == TurnEnd::Computes && (turns == 1 || turns.is_multiple_of(TURNS_BEFORE_NEWS));
             if has_news {
@@ -363,14 +400,22 @@ impl GuestServer<'_> {
     /// Offers the processor to other threads whenever the guest yields: with fewer processors than busy threads, a store's answer would
     /// wait behind a guest that computes until the kernel ends its slice, some milliseconds. Costs a guest that computes less than a
     /// hundredth, and others nothing.
-    fn turn(&self, guest: &Arc<Guest>) -> TurnEnd {
+    fn turn(&mut self, guest: &Arc<Guest>) -> TurnEnd {
         let turn = self.thread.begin_turn(&guest.entry);
-        let end = guest.turn();
+        let end = guest.turn(&mut self.finished);
         drop(turn);
         if end == TurnEnd::Computes {
             std::thread::yield_now();
         }
         end
+    }
+
+    /// Has settled what has ended.
+    fn pass_on(&mut self) {
+        self.shared.finish(std::mem::take(&mut self.ended));
+        for finished in self.finished.drain(..) {
+            self.context.finished.send(finished).ok();
+        }
     }
 
     /// Notes what a guest has computed since this was done last, and returns what of it counts as computing for long. A guest that ends in
@@ -390,12 +435,14 @@ impl GuestServer<'_> {
     }
 
     /// A guest does not compute any more.
-    fn leave(&self, guest: &Guest, end: TurnEnd, slice: Duration) {
+    fn leave(&mut self, guest: &Guest, end: TurnEnd, slice: Duration) {
         if guest.stop_computing() {
             self.shared.make_room(guest, slice);
         }
-        if end == TurnEnd::Ended {
-            self.shared.finish();
+        match end {
+            TurnEnd::Ended => self.ended += 1,
+            TurnEnd::Waits => _ = self.shared.waiting.fetch_add(1, Ordering::Relaxed),
+            TurnEnd::Computes => {}
         }
     }
 }

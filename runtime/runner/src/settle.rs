@@ -22,9 +22,11 @@ use gristmill_store::{Settled, Settlement, Store, StoreError};
 /// Settlements in one call: enough that the round trip does not matter, few enough that Redis is not held up.
 const AT_ONCE: usize = 256;
 
-/// An attempt that has ended.
+/// An attempt that has ended. In a box: it is large, and passes through several hands.
+pub(super) type Finished = Box<FinishedAttempt>;
+
 #[derive(Debug)]
-pub(super) struct Finished {
+pub(super) struct FinishedAttempt {
     pub(super) claim: Arc<Claim>,
     pub(super) run: Run,
     /// The requests of the handler, if the attempt is traced.
@@ -97,7 +99,18 @@ impl Settler {
         while finished.recv_many(&mut batch, AT_ONCE).await > 0 {
             let (settlements, others): (Vec<_>, Vec<_>) = batch
                 .drain(..)
-                .map(|Finished { claim, run, requests, outcome, settlement, log, recording, pause_after, slot }| {
+                .map(|finished| {
+                    let FinishedAttempt {
+                        claim,
+                        run,
+                        requests,
+                        outcome,
+                        settlement,
+                        log,
+                        recording,
+                        pause_after,
+                        slot,
+                    } = *finished;
                     (settlement, (claim, run, requests, outcome, log, recording, pause_after, slot))
                 })
                 .unzip();

@@ -77,7 +77,7 @@ impl<W, G> RunOrder<W, G> {
 
     /// Guests that do not compute for long had the thread for this time.
     pub(super) fn note_others(&mut self, used: Duration) {
-        self.lead = if self.long.len() > 0 { self.lead + used } else { Duration::ZERO };
+        self.lead = if self.has_long() { self.lead + used } else { Duration::ZERO };
     }
 
     /// A guest that computes for long did so.
@@ -92,7 +92,12 @@ impl<W, G> RunOrder<W, G> {
 
     /// Whether a guest that computes for long should leave its thread at the end of its slice.
     pub(super) fn is_awaited(&self) -> bool {
-        self.long.len() > 0 || self.has_others()
+        self.has_long() || self.has_others()
+    }
+
+    /// Whether a guest that computes for long is in line.
+    pub(super) fn has_long(&self) -> bool {
+        self.long.len() > 0
     }
 
     fn has_others(&self) -> bool {
