@@ -159,7 +159,7 @@ function wellFormed(key, value) {
 /** @param {HandlerFunction} work */
 export function handle(work) {
   if (typeof work !== 'function') throw new TypeError(`handle(${describe(work)}): give it the function that does the jobs`);
-  return host.exported((job) => attempt(work, new Job(job)), failed);
+  return host.exported((job) => attempt(work, new Job(job)), failed, work);
 }
 
 /** @typedef {Payload | Snooze | Failure | null} Ending */

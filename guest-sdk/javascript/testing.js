@@ -73,8 +73,8 @@ let current = new Host();
 
 // What `index.js` finds under `#host` outside a component.
 
-/** @param {(job: WireJob) => Ending | Promise<Ending>} attempt @param {(error: unknown) => Failure} _failed */
-export const exported = (attempt, _failed) => ({ handle: attempt });
+/** @param {(job: WireJob) => Ending | Promise<Ending>} attempt @param {(error: unknown) => Failure} _failed @param {unknown} _work */
+export const exported = (attempt, _failed, _work) => ({ handle: attempt });
 /** @param {Error} error */
 export const traced = ({ stack = '' }) => ({ stack: stack.slice(stack.indexOf('\n') + 1), place: '' });
 /** @param {string} name @returns {string | undefined} */

@@ -1,7 +1,7 @@
 // What the tests of all languages ask for, by the body: a batch of jobs, a request over HTTP, the state of a key and bad ends. A body of JSON
 // asks for what a handler may do beside the contract: `tests/it/languages/javascript.rs` says what each of these comes to.
 import 'gristmill-guest/clock';
-import { checkpoint, enqueue, handle, log, progress, Reject, Retry, state } from 'gristmill-guest';
+import { checkpoint, config, enqueue, handle, isCancelled, log, now, progress, Reject, Retry, state } from 'gristmill-guest';
 
 const sleep = (millis) => new Promise((done) => setTimeout(done, millis));
 const atBuildTime = (async () => {
@@ -196,6 +196,22 @@ async function request(body) {
   return `${answer.status} ${answer.headers.get('X-A') ?? ''} ${await answer.text()}`;
 }
 
+// Asks all that a recording answers, and fails with what it was answered.
+async function recall(job, url) {
+  const began = Date.now();
+  const seen = state.json() ?? 0;
+  state.setJson(seen + 1);
+  log.info('asking', { flour: config.get('flour'), key: config.secret('key')?.length, at: new Date().toISOString(), now: now() });
+  const answer = await fetch(url, { method: 'POST', headers: { 'X-Seen': String(seen) }, body: 'hello', signal: AbortSignal.timeout(20_000) });
+  const book = await answer.text();
+  console.log(answer.status, book);
+  await sleep(2);
+  checkpoint('asked');
+  const id = enqueue({ topic: job.topic, body: 'later', after: 60_000, unique: 'ann' });
+  log.info('asked', { id, isCancelled: isCancelled() });
+  throw new RangeError(`${began}: ${book}`);
+}
+
 const recurse = (calls) => recurse(calls + 1) + 1;
 
 // Counts the jobs of a key in its state.
@@ -217,6 +233,7 @@ export const handler = handle((job) => {
     const { mode, ...given } = job.json();
     return modes[mode](given);
   }
+  if (body.startsWith('recall ')) return recall(job, body.slice(7));
   if (['fan', 'gather', 'wrong', 'bad', 'good'].includes(body)) return link(job, body);
   return body.includes(' ') ? request(body) : keep(job, body);
 });

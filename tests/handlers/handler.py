@@ -1,20 +1,21 @@
 """What the tests of all languages ask for, by the body: a batch of jobs, a request over HTTP, the state of a key and bad ends.
 
-`urllib http://…` and the like send with an ordinary library.
+`urllib http://…` and the like send with an ordinary library; `recall http://…` asks all that a recording answers.
 """
 
 import smtplib
 import socket
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from http.client import HTTPConnection, HTTPSConnection
 from typing import Optional
 
 import requests
 
-from gristmill_guest import Job, Reject, Retry, checkpoint, enqueue, handler, http, progress, state
+from gristmill_guest import Job, Reject, Retry, checkpoint, config, enqueue, handler, http, is_cancelled, log, now, progress, state
 
 HEADERS = {"X-Kept": "1"}
 
@@ -26,6 +27,8 @@ def handle(job: Job) -> Optional[str]:
         return link(job, body)
     if body == "sockets":
         return "\n".join(without_sockets())
+    if body.startswith("recall "):
+        return recall(job, body.removeprefix("recall "))
     if " " in body:
         method, _, url = body.partition(" ")
         return request(method, url) if method.isupper() else by_library(method, url)
@@ -69,6 +72,20 @@ def by_library(library: str, url: str) -> str:
     with requests.Session() as session:
         answer = session.post(url, "hello", headers=HEADERS, timeout=20)
         return f"{answer.status_code} {answer.headers.get('x-a', '')} {answer.text}"
+
+
+def recall(job: Job, url: str) -> str:
+    """Fails with what it was answered, and logs the rest."""
+    began, seen = time.time_ns(), state.json(0)
+    state.set_json(seen + 1)
+    log.info("asking", flour=config.get("flour"), key=len(config.secret("key")), at=str(datetime.now(timezone.utc)), now=now())
+    book = http.send("GET", url, headers={"X-Seen": str(seen)}).text()
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        print(answer.status, answer.read().decode())
+    checkpoint(b"asked")
+    follow_up = enqueue(job.topic, "later", after=timedelta(minutes=1), unique="ann")
+    log.info("asked", follow_up=follow_up, is_cancelled=is_cancelled(), second=time.strftime("%S"))
+    raise LookupError(f"{began}: {book}")
 
 
 def without_sockets():

@@ -24,6 +24,7 @@ mod linker;
 mod packages;
 mod programs;
 mod python;
+mod replay;
 mod requests;
 mod starlingmonkey;
 

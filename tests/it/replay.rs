@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gristmill::job::{Due, JobId, JobSpec, TopicId};
-use gristmill::sandbox::{LogSink, Recording, ReplayInput, ReplayVerdict};
+use gristmill::sandbox::{LogSink, NativeReplay, NativeRequest, Recording, Refusal, ReplayInput, ReplayVerdict};
 use gristmill_tests::guests;
 use gristmill_tests::server::{Answer, Server};
 use gristmill_tests::test_project::TestProject;
@@ -56,6 +56,7 @@ const GUESTS: [(&str, &str); 7] = [
 on_both_stores! {
     attempts_of_all_kinds_of_guests_end_the_same_when_they_are_replayed
     a_job_that_completes_leaves_no_recording_unless_all_are_kept
+    an_answer_by_the_standards_interface_is_put_together_for_a_native_handler
 }
 
 async fn runner(on: On) -> TestRunner {
@@ -137,6 +138,28 @@ async fn a_job_that_completes_leaves_no_recording_unless_all_are_kept(runner: Te
     assert_eq!(none, json!({ "id": quiet, "recorded": null }));
     let unknown = runner.client().get("/v1/tenants/default/jobs/nowhere/recording").await;
     assert_eq!((unknown.status, unknown.json()["code"].as_str()), (404, Some("job-unknown")));
+}
+
+async fn an_answer_by_the_standards_interface_is_put_together_for_a_native_handler(runner: TestRunner) {
+    let text = "all is well ".repeat(5_000);
+    let answered = text.clone();
+    let server = Server::start(move |_| Answer::ok(&answered)).await;
+    for (url, status) in [(server.url("/there"), Ok(200)), ("http://127.0.0.1:1/".to_owned(), Err("unreachable"))] {
+        let id = runner.push("wasi-client", url.as_bytes()).await;
+        runner.end_of(&id).await;
+        let recording = recording(&runner, "wasi-client", &id).await;
+        let (body, logs) = (url.as_bytes().to_vec(), LogSink::Trace);
+        let input = ReplayInput { body, secrets: Default::default(), env: Default::default(), logs };
+        let mut replay = NativeReplay::new(&recording, input).unwrap();
+        let (method, headers) = ("GET".to_owned(), Vec::new());
+        let request =
+            NativeRequest { method, url, headers, body: None, timeout: None, redirects: 0, is_by_library: false };
+        match replay.send(&request) {
+            Ok(answer) => assert_eq!((Ok(answer.status), answer.body.data), (status, text.clone().into_bytes())),
+            Err(refusal) => assert_eq!(Err(refusal.code), status),
+        }
+        assert_eq!(replay.send(&request).unwrap_err().code, Refusal::ASKS_ELSE);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 /**
  * The runner's side of `index.js` on plain Node.js. Runner and process talk over two pipes, one JSON document a line: the runner sends a job, and what
- * the process says until the end of that is a log line, or a question, which is answered with one line.
+ * the process says until the end of that is a log line, or a question, which is answered with one line. Under `gristmill replay --native` it is the recording
+ * of an attempt that answers.
  */
 import { randomBytes } from 'node:crypto';
 import { read, readSync, writeSync } from 'node:fs';
@@ -17,19 +18,23 @@ const PROJECT = `${process.cwd()}/`;
 let given = null;
 /** The store's clock minus this machine's, in milliseconds. */
 let clockOffset = 0;
+/** The machine's, in whatever `replay.js` has others find. */
+const machineTime = Date.now;
+/** When a debugger takes over in a replay: `off`, `terminal` or `first`. Undefined: this is none. */
+export const replays = process.env.GRISTMILL_REPLAY;
 
-/** @param {(job: WireJob) => any} attempt @param {(error: unknown) => any} failed */
-export const exported = (attempt, failed) => ({ handle: attempt, failed });
+/** @param {(job: WireJob) => any} attempt @param {(error: unknown) => any} failed @param {unknown} work which `attempt` calls */
+export const exported = (attempt, failed, work) => ({ handle: attempt, failed, work });
 /** @param {string} name */
-export const get = (name) => given?.config[name];
+export const get = (name) => (replays && given ? ask('config', { name }, plain) : given?.config[name]);
 /** @param {string} name */
-export const secret = (name) => bytes(given?.secrets[name]) ?? undefined;
-export const now = () => Date.now() + clockOffset;
+export const secret = (name) => bytes(replays && given ? ask('secret', { name }, plain) : given?.secrets[name]) ?? undefined;
+export const now = () => (replays ? Date.now() : machineTime() + clockOffset);
 /** Nothing counts it here. */
 export const fuelRemaining = () => Number.MAX_SAFE_INTEGER;
-export const isCancelled = () => ask('is-cancelled', {}, (_code, message) => new Error(message));
-/** @param {Level} _level */
-export const enabled = (_level) => true;
+export const isCancelled = () => ask('is-cancelled', {}, plain);
+/** @param {Level} level */
+export const enabled = (level) => (replays && given ? ask('enabled', { level }, plain) : true);
 /** @param {number} basisPoints @param {string | null} note */
 export const progress = (basisPoints, note) => write('info', 'progress', note ?? '', [['basis-points', String(basisPoints)]]);
 /** @param {Level} level @param {string} message @param {[string, string][]} fields */
@@ -37,6 +42,24 @@ export const emit = (level, message, fields) => write(level, 'log', message, fie
 export const getState = () => bytes(ask('state', {}, ofState));
 /** @param {Uint8Array | null} value */
 export const setState = (value) => ask('set-state', { value: value && payload(value) }, ofState);
+
+/** The time of day in a replay, in milliseconds; null between jobs. @returns {number | null} */
+export function recordedTime() {
+  if (!given) return null;
+  const [seconds, nanoseconds] = ask('time', {}, plain);
+  return seconds * 1000 + Math.floor(nanoseconds / 1e6);
+}
+
+/**
+ * The recorded answer to a request, in a replay. Throws as the contract's function does.
+ *
+ * @param {{ method: string, url: string, headers: [string, string][], body: Uint8Array | null, timeout: number | null, redirects: number }} request
+ */
+export function send({ body, ...request }) {
+  const failed = (/** @type {string} */ tag, /** @type {string} */ val) => Object.assign(new Error(val || tag), { payload: { tag, val } });
+  const answer = ask('http', { request: { ...request, body: body && payload(body), is_by_library: false } }, failed);
+  return { ...answer, body: bytes(answer.body) };
+}
 
 /** @param {Uint8Array} state */
 export function checkpoint(state) {
@@ -72,7 +95,7 @@ export function traced({ stack = '' }) {
   const frames = stack.split('\n').filter((line) => /^ +at /.test(line)).map((line) => line.replace(/^ +at /, ''));
   const own = frames.map(sourced).filter((frame) => !/node:|gristmill-guest\//.test(frame));
   const places = own.map((frame) => frame.match(/([^\s(]+:\d+)\)?$/)?.[1] ?? '');
-  return { stack: own.join('\n'), place: places.find((place) => place && !/^[./]|node_modules/.test(place)) ?? '' };
+  return { stack: own.map((frame) => `    at ${frame}`).join('\n'), place: places.find((place) => place && !/^[./]|node_modules/.test(place)) ?? '' };
 }
 
 /** A frame with the place in it as `handler.ts:7`. @param {string} frame */
@@ -85,8 +108,8 @@ export function loaded() {
   for (const level of /** @type {Level[]} */ (['trace', 'debug', 'info', 'warn', 'error'])) console[level] = printer(level);
   console.log = printer('info');
   const { fetch } = globalThis;
-  globalThis.fetch = (...request) => fetch(...request).catch(unanswered);
-  say('loaded');
+  if (!replays) globalThis.fetch = (...request) => fetch(...request).catch(unanswered);
+  say('loaded', replays ? { replays: true } : undefined);
 }
 
 /** The runner's next job; null when it has no more. @returns {Promise<WireJob | null>} */
@@ -97,7 +120,7 @@ export async function next() {
     if (!received.add(bytesRead)) return null;
   }
   given = JSON.parse(line);
-  clockOffset = given.now_ms - Date.now();
+  clockOffset = given.now_ms - machineTime();
   const { spec, enqueued_at_ms: enqueuedAt, due_at_ms: dueAt } = given.job;
   return {
     ...{ id: spec.id, tenant: spec.tenant, topic: spec.topic, metadata: spec.metadata, key: spec.key ?? null },
@@ -128,6 +151,7 @@ function ask(question, what, failed) {
     if (!received.add(readSync(FROM_RUNNER, received.room))) process.exit(1);
   }
   const answer = JSON.parse(line);
+  if (answer.code === 'asks-else') throw Object.assign(new Error(answer.message), { name: 'AsksElse' });
   if (!('ok' in answer)) throw failed(answer.code, answer.message);
   return answer.ok;
 }
@@ -169,8 +193,11 @@ function write(level, source, message, fields) {
 /** @param {Level} level @returns {(...values: unknown[]) => void} */
 const printer = (level) => (...values) => emit(level, values.map(describe).join(' '), []);
 
+/** @param {string} _code @param {string} message */
+const plain = (_code, message) => new Error(message);
+
 /** @param {string} code @param {string} message */
-const ofState = (code, message) => new (code === 'state-unavailable' ? Retry : Reject)(code, message);
+const ofState = (code, message) => (code === 'state-unavailable' ? new Retry(code, `the state cannot be read now: ${message}`) : new Reject(code, message));
 
 /** Gives the error of a request its reason, which Node.js keeps in the cause, and the code that it has in a component. @param {any} error @returns {never} */
 function unanswered(error) {
@@ -194,6 +221,6 @@ function bytes(payload) {
 
 /** A ULID. */
 function newId() {
-  const number = (BigInt(now()) << 80n) | BigInt(`0x${randomBytes(10).toString('hex')}`);
+  const number = (BigInt(machineTime() + clockOffset) << 80n) | BigInt(`0x${randomBytes(10).toString('hex')}`);
   return Array.from({ length: 26 }, (_each, at) => '0123456789ABCDEFGHJKMNPQRSTVWXYZ'[Number((number >> BigInt(5 * (25 - at))) & 31n)]).join('');
 }

@@ -3,13 +3,17 @@ import { existsSync, renameSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
-import { end, loaded, next } from './host.js';
+import { end, loaded, next, replays } from './host.js';
 import { Retry } from '../index.js';
 
 const file = ['handler.ts', 'handler.js'].find(existsSync) ?? fail(`there is no handler.js and no handler.ts in ${process.cwd()}`);
-const { handler } = await import(pathToFileURL(await bundle()).href);
+const { href } = pathToFileURL(await bundle());
+// It is checked for no types: with it comes all of `web`, which is written for another engine.
+const replay = replays && (await import(/** @type {string} */ ('./replay.js')));
+if (replay) replay.begin();
+const { handler } = await import(href);
 if (typeof handler?.handle !== 'function') fail(`\`handler\` in ${file} cannot be called: write \`export const handler = handle(yourFunction)\``);
-await serve(handler);
+await serve(replay && replays === 'first' ? { ...handler, handle: replay.held(handler.work) } : handler);
 
 /** @param {string} problem @returns {never} */
 function fail(problem) {

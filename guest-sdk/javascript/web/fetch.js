@@ -1,7 +1,7 @@
 /**
  * `fetch`, by the contract's `http`: a request at a time, whole. A component that mentions `fetch` runs only in topics that grant requests.
  */
-import { send } from 'gristmill:job/http@0.1.0';
+import { send } from '#http';
 import { timedOut } from './events.js';
 import { URL, URLSearchParams } from './url.js';
 

@@ -26,13 +26,15 @@ def attempt(function: Function, job: Job) -> Union[Payload, Snooze, Failure, Non
 
     An exception of any other kind is a retry, its traceback logged and kept; a request that the runner refused is a reject.
     """
+    # In a replay on plain CPython.
+    debugger = getattr(_host.current, "debugger", None)
     try:
-        result = function(job)
+        result = debugger.call(function, job) if debugger and debugger.call else function(job)
         return result if isinstance(result, Snooze) else payload(result)
-    except Failure as failure:
-        return failure
     except BaseException as error:  # SystemExit too: the instance must answer, or its last words are lost
-        return _request_refused(error) or _exception(error)
+        if debugger:
+            debugger.post_mortem(error)
+        return error if isinstance(error, Failure) else _request_refused(error) or _exception(error)
 
 
 def _request_refused(error: BaseException) -> Optional[Reject]:

@@ -1,7 +1,8 @@
 """The runner's side on plain CPython, for `gristmill dev --native`. No component has it.
 
 The runner starts `python -m gristmill_guest.native handler`, and talks to it over standard input and output: one JSON document a line. It sends a job;
-what this process says until the end of that is a log line, or a question, which is answered with one line.
+what this process says until the end of that is a log line, or a question, which is answered with one line. Under `gristmill replay --native` it is the
+recording of an attempt that answers (`_replay`).
 """
 
 from __future__ import annotations
@@ -125,8 +126,14 @@ def _ask(question: str, failed: Callable[[str, str], Exception], **given: Any) -
     if answer is None:
         os._exit(1)  # the runner is gone, and whoever waits for this job knows
     if "ok" not in answer:
-        raise failed(answer["code"], answer["message"])
+        raise _not_recorded(answer["message"]) if answer["code"] == "asks-else" else failed(answer["code"], answer["message"])
     return answer["ok"]
+
+
+def _not_recorded(message: str) -> BaseException:
+    from ._replay import AsksElse
+
+    return AsksElse(message)
 
 
 def _say(what: str, **given: Any) -> None:
@@ -198,12 +205,12 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 def _new_id() -> str:
     """A ULID."""
-    number = now() << 80 | int.from_bytes(os.urandom(10), "big")
+    number = _machine_time() + _clock_offset << 80 | int.from_bytes(os.urandom(10), "big")
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
 
 
-def _machine_time() -> int:
-    return time.time_ns() // 1_000_000
+def _machine_time(time_ns: Callable[[], int] = time.time_ns) -> int:
+    return time_ns() // 1_000_000
 
 
 def _jobs() -> Iterator[Any]:
@@ -284,9 +291,14 @@ def main(name: str) -> None:
     os.register_at_fork(after_in_child=_leave_pipes)
     # Before the author's modules, as in a component: there `logging.basicConfig` changes nothing then.
     logging.basicConfig(level=logging.DEBUG, format="%(message)s", handlers=[_ToHost()])
+    replays = os.environ.get("GRISTMILL_REPLAY")
+    if replays:
+        from . import _replay
+
+        _replay.begin(replays)
     attempt = _load(name)
     sys.stdout, sys.stderr = _Lines("stdout", "info"), _Lines("stderr", "warn")
-    _say("loaded")
+    _say("loaded", **({"replays": True} if replays else {}))
     for job in _jobs():
         _end(attempt(job))
 

@@ -75,8 +75,8 @@ pub use log_tail::LogTail;
 pub use private_folder::{FolderLimits, PrivateFolder};
 pub use producers::Producers;
 pub use recording::{
-    BadRecording, Divergence, RECORDING_BYTES_MAX, Record, RecordedCall, RecordedEnd, RecordedLine, Recording,
-    RecordingHead, ReplayInput, ReplayRefused, ReplayVerdict, Replayed,
+    BadRecording, Divergence, NativeReplay, NativeRequest, NativeResponse, RECORDING_BYTES_MAX, Record, RecordedCall,
+    RecordedEnd, RecordedLine, Recording, RecordingHead, Refusal, ReplayInput, ReplayRefused, ReplayVerdict, Replayed,
 };
 pub use request_trace::{RequestTrace, SentRequest, SentRequests};
 pub use sandbox::{Prepared, Sandbox};

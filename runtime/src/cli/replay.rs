@@ -13,13 +13,13 @@ use super::exit::{Exit, Usage};
 use super::global::{Global, tenant_of};
 use super::store::Served;
 use super::table::{Table, facts};
-use super::{invoke, replay_steps, sandbox, screen};
+use super::{invoke, replay_native, replay_steps, sandbox, screen};
 use gristmill_config::{Manifest, units};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::json::Base64;
 use gristmill_core::outcome::Outcome;
 use gristmill_sandbox::{
-    Component, Divergence, LogLine, LogSink, Recording, ReplayInput, ReplayVerdict, Replayed, Sandbox, Version,
+    Component, LogLine, LogSink, Recording, ReplayInput, ReplayVerdict, Replayed, Sandbox, Version,
 };
 use gristmill_store::look_up;
 
@@ -39,6 +39,7 @@ Examples:
   gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
   gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --component build/mail.wasm
   gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --step
+  gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --native --debug
   gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --export failed.json
   gristmill replay failed.json
   gristmill replay --against 'state:dead topic:mail' --component build/mail.wasm")]
@@ -57,6 +58,16 @@ pub(super) struct Args {
     /// At a terminal it waits for Enter after each call, and q ends it.
     #[arg(long, conflicts_with_all = ["export", "against"])]
     step: bool,
+    /// Have the project in this folder do it natively, in CPython or Node.js, with no component [default: the folder here]
+    ///
+    /// Nothing is sent: requests, times, states and settings are answered from the recording, call by call. At a terminal, `breakpoint()` in Python and the
+    /// exception that ends the attempt open pdb. A native run has no fuel, no limits, and random numbers of its own.
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
+    #[arg(conflicts_with_all = ["export", "against", "component"])]
+    native: Option<PathBuf>,
+    /// Stop before the handler's first line, in pdb here, or in a debugger that attaches to Node.js
+    #[arg(long, requires = "native")]
+    debug: bool,
     /// Write the job and its recording into a file instead of running it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["component", "against"])]
     export: Option<PathBuf>,
@@ -99,6 +110,9 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
     let recorded = Recorded::of(&exported)?;
     let topic = recorded.topic()?;
+    if let Some(project) = &args.native {
+        return natively(global, &manifest, &recorded, &topic, project, &args).await;
+    }
     let is_another = args.component.is_some();
     let path = args.component.unwrap_or_else(|| component_of(&manifest, &topic));
     let component = load(&sandbox::small(&manifest, sandbox::compiler(&manifest)?)?, &path).await?;
@@ -112,14 +126,33 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         );
     }
     let (replayed, lines) = recorded.replay(&component, &manifest, &topic).await?;
-    let is_stepped = args.step && !global.json;
-    if is_stepped {
-        replay_steps::walk(replayed.again.as_deref().unwrap_or(&recorded.recording))?;
-    }
-    show(global, &recorded.recording, &replayed, if is_stepped { &[] } else { &lines })?;
+    let shown = Shown { is_stepped: args.step && !global.json, notes: None };
+    show(global, &recorded.recording, &replayed, &lines, &shown)?;
     Ok(match is_good(&replayed, component.version().0 == head.component) {
         true => Exit::Done,
         false => Exit::Failed,
+    })
+}
+
+/// The attempt again, by the handler in a project's folder.
+async fn natively(
+    global: &Global,
+    manifest: &Manifest,
+    recorded: &Recorded,
+    topic: &TopicId,
+    project: &Path,
+    args: &Args,
+) -> anyhow::Result<Exit> {
+    let (input, lines) = recorded.input(manifest, topic);
+    let handler = manifest.topics.get(topic).map(|topic| &topic.handler);
+    let debugger = replay_native::debugger(args.debug, !global.json);
+    let (replayed, notes) = replay_native::replay(&recorded.recording, input, project, handler, debugger).await?;
+    let lines = std::mem::take(&mut *lines.lock());
+    let shown = Shown { is_stepped: args.step && !global.json, notes: Some(notes) };
+    show(global, &recorded.recording, &replayed, &lines, &shown)?;
+    Ok(match &replayed.verdict {
+        ReplayVerdict::Same => Exit::Done,
+        ReplayVerdict::Differs(_) | ReplayVerdict::AsksElse(_) => Exit::Failed,
     })
 }
 
@@ -191,6 +224,14 @@ impl Recorded {
         manifest: &Manifest,
         topic: &TopicId,
     ) -> anyhow::Result<(Replayed, Vec<LogLine>)> {
+        let (input, lines) = self.input(manifest, topic);
+        let replayed = component.replay(&self.recording, input).await?;
+        let lines = std::mem::take(&mut *lines.lock());
+        Ok((replayed, lines))
+    }
+
+    /// What the recording does not have, and where the log lines go.
+    fn input(&self, manifest: &Manifest, topic: &TopicId) -> (ReplayInput, Arc<Mutex<Vec<LogLine>>>) {
         let grants = manifest.topics.get(topic).map(|topic| Arc::clone(&topic.grants)).unwrap_or_default();
         let lines = Arc::<Mutex<Vec<LogLine>>>::default();
         let input = ReplayInput {
@@ -203,14 +244,29 @@ impl Recorded {
             env: grants.all_env().into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             logs: LogSink::Collect(Arc::clone(&lines)),
         };
-        let replayed = component.replay(&self.recording, input).await?;
-        let lines = std::mem::take(&mut *lines.lock());
-        Ok((replayed, lines))
+        (input, lines)
     }
 }
 
-fn show(global: &Global, recording: &Recording, replayed: &Replayed, lines: &[LogLine]) -> anyhow::Result<()> {
-    let (report, head) = (&replayed.report, &recording.head);
+/// How a replay is shown.
+struct Shown {
+    /// The calls go before the rest, with the log lines.
+    is_stepped: bool,
+    /// Of a native replay: what is to be said beside the verdict.
+    notes: Option<Vec<String>>,
+}
+
+fn show(
+    global: &Global,
+    recording: &Recording,
+    replayed: &Replayed,
+    lines: &[LogLine],
+    shown: &Shown,
+) -> anyhow::Result<()> {
+    let (report, head, is_native) = (&replayed.report, &recording.head, shown.notes.is_some());
+    if shown.is_stepped {
+        replay_steps::walk(replayed.again.as_deref().unwrap_or(recording))?;
+    }
     if global.json {
         return screen::document(&json!({
             "job": head.job,
@@ -219,7 +275,9 @@ fn show(global: &Global, recording: &Recording, replayed: &Replayed, lines: &[Lo
             "detail": details(&replayed.verdict),
             "recorded": { "outcome": recording.end.outcome, "fuel": recording.end.fuel },
             "outcome": report.outcome.kind(),
-            "fuel": report.fuel,
+            "fuel": (!is_native).then_some(report.fuel),
+            "native": is_native,
+            "notes": shown.notes,
             "calls": recording.calls().collect::<Vec<_>>(),
             "log": lines.iter().map(invoke::log_line).collect::<Vec<_>>(),
         }));
@@ -230,12 +288,18 @@ fn show(global: &Global, recording: &Recording, replayed: &Replayed, lines: &[Lo
     ];
     if !matches!(replayed.verdict, ReplayVerdict::AsksElse(_)) {
         about.push(("outcome", invoke::outcome(&report.outcome)));
-        about.push(("fuel", units::COUNT.about(report.fuel)));
+        if !is_native {
+            about.push(("fuel", units::COUNT.about(report.fuel)));
+        }
     }
-    if !lines.is_empty() {
+    if !lines.is_empty() && !shown.is_stepped {
         about.push(("log", lines.iter().map(invoke::log_line).collect::<Vec<_>>().join("\n")));
     }
-    about.push(("verdict", [vec![said(&replayed.verdict).to_owned()], details(&replayed.verdict)].concat().join("\n")));
+    if let Some(notes) = shown.notes.as_ref().filter(|notes| !notes.is_empty()) {
+        about.push(("note", notes.join("\n")));
+    }
+    let said = said(&replayed.verdict, is_native).to_owned();
+    about.push(("verdict", [vec![said], details(&replayed.verdict)].concat().join("\n")));
     screen::note(&facts(&about));
     match &report.outcome {
         Outcome::Complete(Some(output)) => screen::result(&output.data),
@@ -251,8 +315,9 @@ fn word(verdict: &ReplayVerdict) -> &'static str {
     }
 }
 
-fn said(verdict: &ReplayVerdict) -> &'static str {
+fn said(verdict: &ReplayVerdict, is_native: bool) -> &'static str {
     match verdict {
+        ReplayVerdict::Same if is_native => "same as recorded: outcome, output and log; no fuel is counted natively",
         ReplayVerdict::Same => "same as recorded: outcome, output, log and fuel",
         ReplayVerdict::Differs(_) => "it ends in another way than recorded",
         ReplayVerdict::AsksElse(_) => "it asks something else of the host than was recorded",
@@ -263,17 +328,7 @@ fn details(verdict: &ReplayVerdict) -> Vec<String> {
     match verdict {
         ReplayVerdict::Same => Vec::new(),
         ReplayVerdict::Differs(differences) => differences.clone(),
-        ReplayVerdict::AsksElse(diverged) => vec![diverged_in_words(diverged)],
-    }
-}
-
-fn diverged_in_words(Divergence { number, recorded, asked, is_sealed }: &Divergence) -> String {
-    match recorded {
-        _ if *is_sealed => format!(
-            "call {number} is {asked}, and the value here is another: it must be in the manifest here as it was there"
-        ),
-        Some(recorded) => format!("call {number} was {recorded}, and is now {asked}"),
-        None => format!("call {number} is {asked}, and the recording ends before it"),
+        ReplayVerdict::AsksElse(diverged) => vec![diverged.to_string()],
     }
 }
 
@@ -355,7 +410,7 @@ async fn judge_one(
     let topic = recorded.topic()?;
     let (replayed, _) = recorded.replay(component, manifest, &topic).await?;
     Ok(match &replayed.verdict {
-        ReplayVerdict::AsksElse(diverged) => ("asks something else", diverged_in_words(diverged)),
+        ReplayVerdict::AsksElse(diverged) => ("asks something else", diverged.to_string()),
         _ if is_good(&replayed, false) => ("mended", String::new()),
         _ => ("still fails", invoke::outcome(&replayed.report.outcome).lines().next().unwrap_or_default().to_owned()),
     })

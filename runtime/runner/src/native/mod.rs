@@ -287,7 +287,8 @@ impl NativeHandler {
     }
 }
 
-fn outcome(answer: Result<Output, HandlerError>) -> Outcome {
+/// What an answer is to the runner, before limits.
+pub fn outcome(answer: Result<Output, HandlerError>) -> Outcome {
     match answer {
         Ok(Output::Complete(result)) => Outcome::Complete(result),
         Ok(Output::Snooze(after)) => Outcome::Snooze(after),

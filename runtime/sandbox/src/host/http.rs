@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use serde_bytes::Bytes;
-use url::Url;
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
 use super::super::bindings::http::{HttpError, Request, Response};
 use super::super::outbound::{Outbound, Sent};
-use super::super::recording::answers::{Answered, Fault, answered, response};
+use super::super::recording::answers::{Fault, Told, about_request, answered, request_question, response};
 use super::super::state::State;
 use gristmill_core::http_grant::HttpGrant;
 
@@ -32,18 +30,18 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>, outbound: &Outbound) -> 
     })
 }
 
-/// The answer, and how many requests it took, redirects included.
-type Told = (Result<Answered, Fault>, u32);
-
 async fn send(
     state: &mut State,
     outbound: &Outbound,
     request: Request,
 ) -> wasmtime::Result<Result<Response, HttpError>> {
-    let about = about(&request.method, &request.url);
     let Request { method, url, headers, body, timeout, redirects } = &request;
-    let question = (method, url, headers, body.as_ref().map(|body| Bytes::new(body)), timeout, redirects);
-    let asked = state.question("http.send", &about, &question);
+    let about = about_request(method, url);
+    let asked = state.question(
+        "http.send",
+        &about,
+        &request_question(method, url, headers, body.as_deref(), *timeout, *redirects),
+    );
     if let Some((answer, requests)) = state.told::<Told>(&asked)? {
         state.http_requests += requests;
         return Ok(answer.map(response).map_err(HttpError::from));
@@ -58,12 +56,6 @@ async fn send(
         state.keep(&asked, &told);
     }
     Ok(sent.answer)
-}
-
-/// What a person may read of a request: method and origin. Paths and queries carry secrets.
-pub(super) fn about(method: &str, url: &str) -> String {
-    let origin = Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
-    format!("{method} {origin}")
 }
 
 /// What the topic may reach, and how many requests the attempt may still send: at least one.

@@ -8,7 +8,7 @@ use super::super::attempt::LogLine;
 use super::super::bindings::queue::{
     self as wit, EnqueueError, Host, LinkedError, NewJob as Request, Priority as Asked,
 };
-use super::super::recording::answers::Fault;
+use super::super::recording::answers::{Fault, FollowUpQuestion};
 use super::super::state::State;
 use gristmill_core::admission::{FOLLOW_UPS_BYTES, FollowUpRules, NoFollowUp, Refused};
 use gristmill_core::job::{AfterFailed, Due, JobId, JobSpec, Links, NewJob, Payload, Priority, TopicId, Unique};
@@ -51,11 +51,18 @@ impl State {
         links: Links,
     ) -> wasmtime::Result<Result<String, LinkedError>> {
         let Request { topic, body, metadata, key, priority, not_before, unique, unique_window } = &request;
-        let payload = (Bytes::new(&body.data), &body.content_type);
-        let links_of = (&links.after, links.after_failed, &links.batch, links.open);
-        let question = (topic, payload, metadata, key, *priority as u8, not_before, unique, unique_window, links_of);
-        // Only the names of topics are short.
-        let about = topic.get(..topic.floor_char_boundary(64)).unwrap_or_default().to_owned();
+        let question = FollowUpQuestion {
+            topic,
+            payload: (Bytes::new(&body.data), &body.content_type),
+            metadata,
+            key,
+            priority: *priority as u8,
+            not_before: *not_before,
+            unique,
+            unique_window: *unique_window,
+            links: (&links.after, links.after_failed, &links.batch, links.open),
+        };
+        let about = question.about().to_owned();
         let asked = self.question(name, &about, &question);
         let accepted = |state: &mut Self| Ok(state.accept_now(request, links).map_err(|error| Fault::from(&error)));
         Ok(self.ask(&asked, accepted)?.map_err(LinkedError::from))

@@ -1,11 +1,34 @@
-//! Answers whose types come from the contract, in a form that can be written down.
+//! Answers whose types come from the contract, in a form that can be written down, and the questions that have several parts.
 
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
+use serde_bytes::{ByteBuf, Bytes};
+use url::Url;
 
 use crate::bindings::http::{HttpError, Response};
 use crate::bindings::queue::LinkedError;
 use crate::keyed_state::StateError;
+use gristmill_core::job::{AfterFailed, JobId};
+
+/// What a handler asks with a follow-up. The order of the fields is part of the form of recordings.
+#[derive(Serialize)]
+pub(crate) struct FollowUpQuestion<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) payload: (&'a Bytes, &'a Option<String>),
+    pub(crate) metadata: &'a [(String, String)],
+    pub(crate) key: &'a Option<String>,
+    pub(crate) priority: u8,
+    pub(crate) not_before: Option<u64>,
+    pub(crate) unique: &'a Option<String>,
+    pub(crate) unique_window: Option<u64>,
+    pub(crate) links: (&'a [JobId], AfterFailed, &'a Option<JobId>, bool),
+}
+
+impl FollowUpQuestion<'_> {
+    /// What a person may read of it. Only the names of topics are short.
+    pub(crate) fn about(&self) -> &str {
+        self.topic.get(..self.topic.floor_char_boundary(64)).unwrap_or_default()
+    }
+}
 
 /// An error: which one, and what it says. The numbers are part of the form of recordings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +40,27 @@ pub(crate) struct Fault {
 
 /// Status, headers, body, and the URL that it is from.
 pub(crate) type Answered = (u16, Vec<(String, String)>, ByteBuf, String);
+
+/// The answer, and how many requests it took, redirects included.
+pub(crate) type Told = (Result<Answered, Fault>, u32);
+
+/// What a handler asks with a request of `http`.
+pub(crate) fn request_question<'a>(
+    method: &'a str,
+    url: &'a str,
+    headers: &'a [(String, String)],
+    body: Option<&'a [u8]>,
+    timeout: Option<u64>,
+    redirects: u32,
+) -> impl Serialize + 'a {
+    (method, url, headers, body.map(Bytes::new), timeout, redirects)
+}
+
+/// What a person may read of a request: method and origin. Paths and queries carry secrets.
+pub(crate) fn about_request(method: &str, url: &str) -> String {
+    let origin = Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
+    format!("{method} {origin}")
+}
 
 pub(crate) fn answered(response: &Response) -> Answered {
     let Response { status, headers, body, url } = response;
@@ -32,6 +76,7 @@ impl Fault {
         Self { kind, text: text.to_owned(), number }
     }
 
+    /// Which error, what it says, and its number.
     pub(super) fn parts(&self) -> (u8, &str, u64) {
         (self.kind, &self.text, self.number)
     }

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
+use super::native::is_asked_natively;
 use super::{BodyPart, Call, Divergence, KeptAnswer, RECORDING_BYTES_MAX, Record, Recording, digest, words};
 use crate::attempt::LogLine;
 
@@ -33,6 +34,21 @@ pub(crate) struct Log {
 struct Script {
     recording: Arc<Recording>,
     next: usize,
+    /// The handler has no component around it: what only components ask is passed over.
+    is_native: bool,
+}
+
+impl Script {
+    fn pass_over(&mut self) {
+        while self.is_native && self.waits_at(|name| !is_asked_natively(name)) {
+            self.next += 1;
+        }
+    }
+
+    /// Whether a call comes next whose name is such a one.
+    fn waits_at(&self, is_such: impl Fn(&str) -> bool) -> bool {
+        self.recording.calls.get(self.next).is_some_and(|call| is_such(self.recording.name(call)))
+    }
 }
 
 /// A replayed guest asked something else than was recorded. Ends the guest.
@@ -44,11 +60,11 @@ pub(crate) struct Diverged;
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     /// Of the call.
-    name: &'static str,
+    pub(super) name: &'static str,
     /// What a person may read of it.
-    about: &'a str,
+    pub(super) about: &'a str,
     /// Enough to tell questions apart, and none of what they say. Zeros if nothing is recorded.
-    digest: [u8; 8],
+    pub(super) digest: [u8; 8],
 }
 
 impl Boundary {
@@ -61,7 +77,9 @@ impl Boundary {
         let replay = match record {
             Record::Off => return Self(None),
             Record::Failures | Record::All => None,
-            Record::Replay(recording) => Some(Box::new(Script { recording: Arc::clone(recording), next: 0 })),
+            Record::Replay(recording) => {
+                Some(Box::new(Script { recording: Arc::clone(recording), next: 0, is_native: false }))
+            }
         };
         Self(Some(Log { replay, ..Log::default() }))
     }
@@ -206,6 +224,7 @@ impl Log {
             return Err(Diverged);
         }
         let Some(script) = &mut self.replay else { return Ok(None) };
+        script.pass_over();
         let recording = &script.recording;
         let found = recording.calls.get(script.next);
         script.next += 1;
@@ -221,7 +240,47 @@ impl Log {
         }
     }
 
-    fn diverge(&mut self, asked: &Asked<'_>, recorded: Option<String>, is_sealed: bool) -> Diverged {
+    /// From now on a native handler asks.
+    pub(super) fn ask_natively(&mut self) {
+        if let Some(script) = &mut self.replay {
+            script.is_native = true;
+        }
+    }
+
+    /// What is recorded for the next question, in a replay: the call's name, what a person may read of it, and its digest.
+    pub(super) fn expected(&mut self) -> Option<(&str, &str, [u8; 8])> {
+        let script = self.replay.as_mut()?;
+        script.pass_over();
+        let recording = &script.recording;
+        let call = recording.calls.get(script.next)?;
+        Some((recording.name(call), &call.about, call.asked))
+    }
+
+    /// The number of the next call in the recording, from 1.
+    pub(super) fn number(&self) -> usize {
+        self.replay.as_ref().map_or(0, |script| script.next + 1)
+    }
+
+    /// The next time of day that is recorded before the next question of a native handler, with the seconds' nanoseconds.
+    pub(super) fn next_time(&mut self) -> Option<(u64, u32)> {
+        let script = self.replay.as_mut()?;
+        while script.waits_at(|name| !is_asked_natively(name)) {
+            let call = script.recording.calls.get(script.next)?;
+            let bytes = script.recording.bytes_of(&call.answer);
+            let time = match script.recording.name(call) {
+                "wall-clock.now" => bytes.and_then(|bytes| postcard::from_bytes(bytes).ok()),
+                "context.now" => bytes.and_then(|bytes| postcard::from_bytes::<u64>(bytes).ok()).map(of_millis),
+                _ => None,
+            };
+            script.next += 1;
+            if time.is_some() {
+                return time;
+            }
+        }
+        None
+    }
+
+    pub(super) fn diverge(&mut self, asked: &Asked<'_>, recorded: Option<String>, is_sealed: bool) -> Diverged {
         let number = self.replay.as_ref().map_or(0, |script| script.next);
         self.diverged = Some(Divergence { number, recorded, asked: asked.in_words(), is_sealed });
         Diverged
@@ -239,9 +298,14 @@ impl<'a> Asked<'a> {
         Self { name, about, digest }
     }
 
-    fn in_words(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         words(self.name, self.about)
     }
+}
+
+/// Seconds, and the nanoseconds that are left.
+pub(super) const fn of_millis(millis: u64) -> (u64, u32) {
+    (millis / 1000, (millis % 1000) as u32 * 1_000_000)
 }
 
 fn bytes_of(value: &impl Serialize) -> Vec<u8> {

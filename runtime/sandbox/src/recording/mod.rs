@@ -2,12 +2,15 @@
 //!
 //! A guest has no other way to learn anything, so a component with the same job, limits and answers ends in the same way, to the bit.
 //! [`boundary`] writes the log while a guest runs and answers from it in a replay, [`replay`] runs a component again, [`seal`] keeps secrets
-//! out, [`answers`] has answers whose types cannot be written down as they are, [`calls`] says in words what was asked and answered.
+//! out, [`answers`] has answers whose types cannot be written down as they are, [`calls`] says in words what was asked and answered, [`native`]
+//! answers a handler that has no component around it, and [`native_end`] compares how that ended.
 
 pub(super) mod answers;
 pub(super) mod boundary;
 mod calls;
 mod head;
+mod native;
+mod native_end;
 mod replay;
 mod seal;
 
@@ -21,6 +24,7 @@ use sha2::{Digest, Sha256};
 use crate::placeholders::KeptPlaceholder;
 pub use calls::RecordedCall;
 pub use head::RecordingHead;
+pub use native::{NativeReplay, NativeRequest, NativeResponse, Refusal};
 pub use replay::{ReplayInput, ReplayRefused, ReplayVerdict, Replayed};
 
 /// What is recorded of an attempt.
@@ -123,6 +127,23 @@ pub struct Divergence {
     pub asked: String,
     /// The question is the same; the answer is a secret, and another value than the recorded one is at hand.
     pub is_sealed: bool,
+}
+
+impl std::fmt::Display for Divergence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { number, recorded, asked, is_sealed } = self;
+        match recorded {
+            _ if *is_sealed => write!(
+                f,
+                "call {number} is {asked}, and the value here is another: it must be in the manifest here as it was there"
+            ),
+            Some(recorded) if recorded == asked => {
+                write!(f, "call {number} is {asked} as recorded, but with other contents")
+            }
+            Some(recorded) => write!(f, "call {number} was {recorded}, and is now {asked}"),
+            None => write!(f, "call {number} is {asked}, and the recording ends before it"),
+        }
+    }
 }
 
 /// A log line of a recorded attempt.

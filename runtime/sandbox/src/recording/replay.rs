@@ -80,12 +80,7 @@ impl Component {
     /// [`ReplayRefused`]: there is no way to know how it would end.
     pub async fn replay(&self, recording: &Arc<Recording>, input: ReplayInput) -> Result<Replayed, ReplayRefused> {
         let head = &recording.head;
-        if let Some(reason) = &recording.incomplete {
-            return Err(ReplayRefused::Incomplete(reason.clone()));
-        }
-        if digest(&input.body) != head.body {
-            return Err(ReplayRefused::OtherBody);
-        }
+        recording.check(&input.body)?;
         if self.version().0 == head.component && head.engine != ENGINE {
             return Err(ReplayRefused::OtherEngine(head.engine.clone()));
         }
@@ -102,8 +97,17 @@ impl Component {
 }
 
 impl Recording {
+    /// Whether it can be replayed with this body.
+    pub(super) fn check(&self, body: &[u8]) -> Result<(), ReplayRefused> {
+        match &self.incomplete {
+            Some(reason) => Err(ReplayRefused::Incomplete(reason.clone())),
+            None if digest(body) != self.head.body => Err(ReplayRefused::OtherBody),
+            None => Ok(()),
+        }
+    }
+
     /// The same attempt.
-    fn attempt(self: &Arc<Self>, input: ReplayInput) -> Option<Attempt> {
+    pub(super) fn attempt(self: &Arc<Self>, input: ReplayInput) -> Option<Attempt> {
         let head = &self.head;
         let mut limits = head.limits;
         limits.timeout = limits.timeout.max(TIMEOUT_MIN);

@@ -13,6 +13,7 @@ mod key_value;
 mod limits;
 mod lives;
 mod mapped;
+mod native_replay;
 mod recording;
 mod refusals;
 mod secrets;

@@ -45,13 +45,13 @@ const ASK: &str = r#"
           (then (call $emit (i32.const 2) (i32.load (i32.const 4420)) (i32.load (i32.const 4424)) (i32.const 0) (i32.const 0)))))
 "#;
 
-async fn asking(end: &str) -> Component {
+pub(super) async fn asking(end: &str) -> Component {
     let handle = format!("(call $ask (local.get $job)) {end}");
     load(&handler_in(&[], "gristmill:job/job-handler-all", ASK, &handle)).await
 }
 
 /// Ends with all that it was answered as its result.
-const RETURN: &str = "(call $return (i32.const 4000) (i32.const 500))";
+pub(super) const RETURN: &str = "(call $return (i32.const 4000) (i32.const 500))";
 
 fn grants(url: &str) -> Grants {
     let mut http = HttpGrant::of(vec![url.parse().unwrap()]);
@@ -94,7 +94,11 @@ fn states(value: &'static [u8]) -> StateReader {
     StateReader(requests)
 }
 
-async fn recorded(component: &Component, record: Record, body: &'static str) -> (Report, Vec<LogLine>, String) {
+pub(super) async fn recorded(
+    component: &Component,
+    record: Record,
+    body: &'static str,
+) -> (Report, Vec<LogLine>, String) {
     let url = server(body).await;
     let mut attempt = Attempt { record, grants: Arc::new(grants(&url)), ..attempt(url.as_str()) };
     Arc::make_mut(&mut attempt.job).spec.key = Some("ann".into());
@@ -106,7 +110,7 @@ async fn recorded(component: &Component, record: Record, body: &'static str) -> 
     (report, lines, url)
 }
 
-fn input(body: &str) -> (ReplayInput, Arc<Mutex<Vec<LogLine>>>) {
+pub(super) fn input(body: &str) -> (ReplayInput, Arc<Mutex<Vec<LogLine>>>) {
     let lines = Arc::default();
     let secrets = [("token".to_owned(), SECRET.to_vec())].into();
     let logs = LogSink::Collect(Arc::clone(&lines));
@@ -114,7 +118,7 @@ fn input(body: &str) -> (ReplayInput, Arc<Mutex<Vec<LogLine>>>) {
 }
 
 /// By way of its bytes, as a recording travels.
-fn carried(report: &mut Report) -> Arc<Recording> {
+pub(super) fn carried(report: &mut Report) -> Arc<Recording> {
     let bytes = report.recording.take().expect("it is recorded").to_bytes().unwrap();
     Arc::new(Recording::parse(&bytes).unwrap())
 }

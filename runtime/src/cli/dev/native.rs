@@ -3,8 +3,6 @@
 //! The runner keeps all its rules, as the jobs are those of a native handler: leases, retries, follow-up jobs, states. What a component has
 //! besides, its sandbox, is not there.
 
-mod process;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use parking_lot::Mutex;
 
-use self::process::Process;
 use super::super::exit::Usage;
+use super::super::native::{Mode, Process};
 use super::super::project::{self, NativeProject};
 use super::super::screen;
 use super::jobs;
@@ -117,7 +115,7 @@ impl Processes {
         let native = project::native(&self.project)?.context("handler.toml has no key `native` any more")?;
         ensure!(native.name == self.name, "the handler is now called `{}`: start `gristmill dev` again", native.name);
         project::set_up(&self.project).await?;
-        let start = Process::start(&native.line, &self.project);
+        let start = Process::start(&native.line, &self.project, Mode::Jobs);
         let process = tokio::time::timeout(PATIENCE, start).await.context("the handler is still not imported")??;
         let mut state = self.state.lock();
         let (line, version) = (native.line.clone(), state.version + 1);
@@ -128,9 +126,9 @@ impl Processes {
         Ok(native)
     }
 
-    async fn attempt(self: Arc<Self>, job: NativeJob) -> Result<Output, HandlerError> {
+    async fn attempt(self: Arc<Self>, mut job: NativeJob) -> Result<Output, HandlerError> {
         let Some((version, mut process)) = self.take() else { return Ok(Output::Snooze(NOT_YET)) };
-        match process.attempt(&job).await {
+        match process.attempt(&mut job).await {
             Ok(ending) => {
                 let mut state = self.state.lock();
                 if state.version == version {
@@ -158,7 +156,7 @@ impl Processes {
     }
 
     async fn start_another(self: Arc<Self>, version: u64, line: String) {
-        let started = tokio::time::timeout(PATIENCE, Process::start(&line, &self.project)).await;
+        let started = tokio::time::timeout(PATIENCE, Process::start(&line, &self.project, Mode::Jobs)).await;
         let mut state = self.state.lock();
         if state.version != version {
             return;

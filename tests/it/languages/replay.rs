@@ -1,0 +1,139 @@
+//! A job that failed in a component is done again natively, from its recording: by the CPython and Node.js of this machine, with nothing sent.
+
+use std::path::PathBuf;
+
+use gristmill_tests::server::{Answer, Server};
+use gristmill_tests::test_project::{Said, TestProject};
+use gristmill_tests::wait::{SOON, until};
+use tempfile::TempDir;
+
+use super::{GRANTS, Language, language, unbuilt_project};
+
+/// Below [`GRANTS`].
+const MORE: &str = r#"
+attempts = 1
+[topics.welcome.config]
+flour = "rye"
+[topics.welcome.secrets]
+key = { file = "key" }
+[topics.welcome.http]
+allow = ["http://127.0.0.1:*"]
+networks = ["127.0.0.1"]
+"#;
+
+/// With a python that is there already.
+const PYTHON: &str = r#"
+name = "welcome"
+language = "python"
+native = "PYTHONPATH=gristmill-guest python3 -B -m gristmill_guest.native handler"
+build = ["false"]
+component = "build/welcome.wasm"
+"#;
+
+/// A project of a handler, and a recorded failure of its component.
+struct Failed {
+    project: TestProject,
+    recording: String,
+    sources: TempDir,
+    language: &'static Language,
+}
+
+impl Failed {
+    async fn new(name: &str) -> Self {
+        let language = language(name);
+        let project = TestProject::new(&format!("{GRANTS}{MORE}"), &[]).await;
+        let beside = |file: &str| project.manifest().with_file_name(file);
+        std::fs::write(beside("key"), "correct horse").unwrap();
+        project.drop_in("welcome", language.component());
+        let runner = project.serve().await;
+        let server = Server::start(|_| Answer::ok(r#"{"name": "Ann"}"#)).await;
+        let body = format!("recall {}", server.url("/book?of=ann"));
+        project.pipe(body.as_bytes(), &["push", "welcome", "--key", "ann", "--id", "odd", "--wait"]).ended(4);
+        let recording = beside("odd.json").to_str().unwrap().to_owned();
+        let exported = async || (project.run(&["replay", "odd", "--export", &recording]).code == 0).then_some(());
+        until("the recording", SOON, exported).await;
+        // Who asks the world from now on is not answered.
+        drop((runner, server));
+        let failed = Self { project, recording, sources: unbuilt_project(name), language };
+        if name == "python" {
+            std::fs::write(failed.folder().join("handler.toml"), PYTHON).unwrap();
+        }
+        failed
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.sources.path().join("welcome")
+    }
+
+    /// Replays with something in the handler replaced.
+    fn replay(&self, from: &str, to: &str, options: &[&str]) -> Said {
+        let source = self.language.source();
+        assert!(source.contains(from), "no {from:?}");
+        // A package that this machine need not have.
+        let source = source.replacen(from, to, 1).replace("\nimport requests\n", "\n");
+        std::fs::write(self.folder().join(self.language.file), source).unwrap();
+        let native = format!("--native={}", self.folder().display());
+        self.project.run(&[&["replay", &self.recording, &native], options].concat())
+    }
+}
+
+#[track_caller]
+fn says(said: &Said, code: i32, texts: &[&str]) {
+    for text in texts {
+        assert!(said.ended(code).err.contains(text), "no {text:?} in\n{}", said.err);
+    }
+}
+
+async fn ends_the_same_or_says_why_not(name: &str, checkpoint: (&str, &str), end: (&str, &str)) {
+    let failed = Failed::new(name).await;
+    let same = failed.replay("", "", &[]);
+    says(&same, 0, &["recorded as retry", "same as recorded: outcome, output and log", "asking", r#"{"name": "Ann"}"#]);
+    assert!(!same.err.contains("fuel    "), "{}", same.err);
+    let document = failed.replay("", "", &["--json"]).ended(0).document();
+    assert_eq!((document["verdict"].as_str(), document["native"].as_bool()), (Some("same"), Some(true)), "{document}");
+    assert!(document["fuel"].is_null() && document["calls"].as_array().unwrap().len() > 10, "{document}");
+
+    let (saves, asks) = checkpoint;
+    let other = failed.replay(saves, asks, &[]);
+    says(&other, 1, &["it asks something else", " was context.checkpoint, and is now config.get (other)"]);
+    let again = failed.replay(saves, &saves.replace("asked", "saved"), &[]);
+    says(&again, 1, &["is context.checkpoint as recorded, but with other contents"]);
+    let missing = failed.replay(saves, "", &[]);
+    says(&missing, 1, &[" was context.checkpoint, and is now queue.enqueue-linked (welcome)"]);
+
+    let (raises, returns) = end;
+    let complete = failed.replay(raises, returns, &[]);
+    says(&complete, 1, &["outcome: retry was recorded, now it is complete", "log: line "]);
+    std::fs::write(failed.project.manifest().with_file_name("key"), "another horse").unwrap();
+    says(&failed.replay("", "", &[]), 1, &["config.secret (key), and the value here is another"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_in_python_ends_the_same_in_cpython_or_it_is_said_why_not() {
+    let checkpoint = ("checkpoint(b\"asked\")", "config.get(\"other\")");
+    ends_the_same_or_says_why_not("python", checkpoint, ("raise LookupError", "return str")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_in_javascript_ends_the_same_in_node_or_it_is_said_why_not() {
+    let checkpoint = ("checkpoint('asked')", "config.get('other')");
+    ends_the_same_or_says_why_not("javascript", checkpoint, ("throw new RangeError", "return String")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_that_cannot_replay_a_job_natively_is_refused() {
+    let failed = Failed::new("javascript").await;
+    let folder = failed.folder();
+    let settings = std::fs::read_to_string(folder.join("handler.toml")).unwrap();
+    let with = |settings: &str| {
+        std::fs::write(folder.join("handler.toml"), settings).unwrap();
+        failed.replay("", "", &[])
+    };
+    says(&with(&settings.replace("native = ", "#")), 2, &["has no key `native`"]);
+    let other = with(&settings.replace("name = \"welcome\"", "name = \"other\""));
+    says(&other, 2, &["the job is one of the handler `welcome`", "makes `other`"]);
+    // As an SDK of before would answer.
+    let old = r#"native = "sh -c 'echo {\\\"say\\\":\\\"loaded\\\"}; cat'" #"#;
+    says(&with(&settings.replace("native = ", old)), 1, &["cannot replay", "gristmill update"]);
+    says(&failed.project.run(&["replay", &failed.recording, "--debug"]), 2, &["--native"]);
+}
