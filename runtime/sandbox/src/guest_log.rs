@@ -285,7 +285,7 @@ impl LogLine {
     }
 }
 
-fn in_words(fields: &[(String, String)]) -> String {
+pub(super) fn in_words(fields: &[(String, String)]) -> String {
     let is_word =
         |value: &str| !value.is_empty() && !value.contains([' ', '"', '=']) && !value.contains(char::is_control);
     let in_words = fields

@@ -20,7 +20,7 @@ mod project;
 mod push;
 mod run;
 mod server;
-mod terminal;
+pub(crate) mod terminal;
 mod wait;
 mod why;
 

@@ -24,7 +24,7 @@ fn in_terminal(project: &TestProject, arguments: &[&str]) -> String {
 }
 
 /// The same with what a person types.
-fn typed_in_terminal(project: &TestProject, arguments: &[&str], typed: &str) -> String {
+pub(crate) fn typed_in_terminal(project: &TestProject, arguments: &[&str], typed: &str) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let program = program();
     let manifest = project.manifest();

@@ -8,6 +8,7 @@ use gristmill_tests::wait::{SOON, until};
 use tempfile::TempDir;
 
 use super::{GRANTS, Language, language, unbuilt_project};
+use crate::cli::terminal::typed_in_terminal;
 
 /// Below [`GRANTS`].
 const MORE: &str = r#"
@@ -65,15 +66,23 @@ impl Failed {
         self.sources.path().join("welcome")
     }
 
-    /// Replays with something in the handler replaced.
-    fn replay(&self, from: &str, to: &str, options: &[&str]) -> Said {
+    /// The handler, with something in it replaced.
+    fn save(&self, from: &str, to: &str) {
         let source = self.language.source();
         assert!(source.contains(from), "no {from:?}");
         // A package that this machine need not have.
-        let source = source.replacen(from, to, 1).replace("\nimport requests\n", "\n");
+        let source = source.replacen(from, to, 1).replace("\nimport requests\n", "\n\n");
         std::fs::write(self.folder().join(self.language.file), source).unwrap();
-        let native = format!("--native={}", self.folder().display());
-        self.project.run(&[&["replay", &self.recording, &native], options].concat())
+    }
+
+    /// Replays that.
+    fn replay(&self, from: &str, to: &str, options: &[&str]) -> Said {
+        self.save(from, to);
+        self.project.run(&[&["replay", &self.recording, &self.native()], options].concat())
+    }
+
+    fn native(&self) -> String {
+        format!("--native={}", self.folder().display())
     }
 }
 
@@ -84,8 +93,7 @@ fn says(said: &Said, code: i32, texts: &[&str]) {
     }
 }
 
-async fn ends_the_same_or_says_why_not(name: &str, checkpoint: (&str, &str), end: (&str, &str)) {
-    let failed = Failed::new(name).await;
+fn ends_the_same_or_says_why_not(failed: &Failed, checkpoint: (&str, &str), end: (&str, &str)) {
     let same = failed.replay("", "", &[]);
     says(&same, 0, &["recorded as retry", "same as recorded: outcome, output and log", "asking", r#"{"name": "Ann"}"#]);
     assert!(!same.err.contains("fuel    "), "{}", same.err);
@@ -103,7 +111,7 @@ async fn ends_the_same_or_says_why_not(name: &str, checkpoint: (&str, &str), end
 
     let (raises, returns) = end;
     let complete = failed.replay(raises, returns, &[]);
-    says(&complete, 1, &["outcome: retry was recorded, now it is complete", "log: line "]);
+    says(&complete, 1, &["outcome: retry was recorded, now it is complete", "is now no line"]);
     std::fs::write(failed.project.manifest().with_file_name("key"), "another horse").unwrap();
     says(&failed.replay("", "", &[]), 1, &["config.secret (key), and the value here is another"]);
 }
@@ -111,13 +119,21 @@ async fn ends_the_same_or_says_why_not(name: &str, checkpoint: (&str, &str), end
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_in_python_ends_the_same_in_cpython_or_it_is_said_why_not() {
     let checkpoint = ("checkpoint(b\"asked\")", "config.get(\"other\")");
-    ends_the_same_or_says_why_not("python", checkpoint, ("raise LookupError", "return str")).await;
+    let failed = Failed::new("python").await;
+    failed.save("", "");
+    let typed = "p seen, book\nq\n";
+    let shown = typed_in_terminal(&failed.project, &["replay", &failed.recording, &failed.native()], typed);
+    for text in ["the attempt ends with it", "(0, '{\"name\": \"Ann\"}')", "same as recorded"] {
+        assert!(shown.contains(text), "no {text:?} in\n{shown}");
+    }
+    ends_the_same_or_says_why_not(&failed, checkpoint, ("raise LookupError(", "return str("));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_in_javascript_ends_the_same_in_node_or_it_is_said_why_not() {
     let checkpoint = ("checkpoint('asked')", "config.get('other')");
-    ends_the_same_or_says_why_not("javascript", checkpoint, ("throw new RangeError", "return String")).await;
+    let failed = Failed::new("javascript").await;
+    ends_the_same_or_says_why_not(&failed, checkpoint, ("throw new RangeError(`", "return String(`"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

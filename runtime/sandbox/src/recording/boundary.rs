@@ -8,9 +8,28 @@ use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
-use super::native::is_asked_natively;
 use super::{BodyPart, Call, Divergence, KeptAnswer, RECORDING_BYTES_MAX, Record, Recording, digest, words};
 use crate::attempt::LogLine;
+
+/// What the SDKs ask, for which a native handler has no other way.
+const ASKED_NATIVELY: [&str; 11] = [
+    "config.get",
+    "config.secret",
+    "context.checkpoint",
+    "context.is-cancelled",
+    "http.handle",
+    "http.send",
+    "log.enabled",
+    "queue.enqueue",
+    "queue.enqueue-linked",
+    "state.get",
+    "state.set",
+];
+
+/// Whether a native handler makes this call, too.
+pub(super) fn is_asked_natively(name: &str) -> bool {
+    ASKED_NATIVELY.contains(&name)
+}
 
 /// What an attempt has asked so far. Takes no memory until something is asked or logged.
 #[derive(Debug, Default)]

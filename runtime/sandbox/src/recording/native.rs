@@ -23,25 +23,6 @@ use gristmill_core::job::{Due, NewJob, Payload};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
 
-const ASKED: [&str; 11] = [
-    "config.get",
-    "config.secret",
-    "context.checkpoint",
-    "context.is-cancelled",
-    "http.handle",
-    "http.send",
-    "log.enabled",
-    "queue.enqueue",
-    "queue.enqueue-linked",
-    "state.get",
-    "state.set",
-];
-
-/// Whether a native handler makes this call, too.
-pub(super) fn is_asked_natively(name: &str) -> bool {
-    ASKED.contains(&name)
-}
-
 /// A recorded attempt that a native handler does again. It asks nothing of the world.
 #[derive(Debug)]
 pub struct NativeReplay {

@@ -1,8 +1,9 @@
 //! How the end of a native replay compares with the recorded one: by its outcome, its output, and its log lines, but no fuel. Where each engine has its own
 //! words, as for an exception that nothing caught, its name and its place have to be the same.
 
-use super::native::is_asked_natively;
+use super::boundary::is_asked_natively;
 use super::{RecordedLine, Recording, ReplayVerdict};
+use crate::guest_log::in_words;
 
 /// As the SDKs of Python, JavaScript and TypeScript log an exception that ends an attempt, with a field for each of its texts.
 const UNCAUGHT: &str = "uncaught exception";
@@ -53,9 +54,20 @@ fn first_other(
         (None, Some(_)) => !is_cut,
         _ => true,
     })?;
-    let shown = |line: Option<&RecordedLine>| line.map_or("no line".to_owned(), |line| format!("{:?}", line.message));
     let (number, before, now) = (place + 1, shown(before.get(place)), shown(now.get(place)));
     Some(format!("log: line {number} was {before}, and is now {now}"))
+}
+
+fn shown(line: Option<&RecordedLine>) -> String {
+    let Some(RecordedLine { message, fields, .. }) = line else { return "no line".to_owned() };
+    match fields.first() {
+        Some((_, text)) if message == UNCAUGHT => {
+            let Thrown { words, place } = Thrown::of(text);
+            format!("{words:?} at {}", place.unwrap_or_else(|| "no place that is known".to_owned()))
+        }
+        Some(_) => format!("{message:?} with {}", in_words(fields)),
+        None => format!("{message:?}"),
+    }
 }
 
 /// A native handler makes fewer calls, so that how many came before a line says nothing.
