@@ -41,11 +41,12 @@ operations! {
 
         /// The recording of the latest attempt at a job of the topic that was recorded; `None` if none is kept.
         async fn recording(&self, topic: &TopicId, job: &JobId) -> Result<Option<Vec<u8>>, StoreError>
-            [ask topic: first];
+            [partitions current; ask topic: first];
 
-        /// Forgets the recordings of jobs. [`DeadJobs::delete_dead`](crate::DeadJobs::delete_dead) does so, too.
+        /// Forgets the recordings of jobs. So does what ends jobs in another way than their attempts: that they are cancelled, swept, or
+        /// deleted when they are dead.
         async fn forget_recordings(&self, topic: &TopicId, jobs: &[JobId]) -> Result<(), StoreError>
-            [ask topic: done];
+            [partitions current; ask topic: done];
     }
 }
 

@@ -7,10 +7,10 @@ use rusqlite::params;
 
 use super::ended::End;
 use super::fault::Done;
-use super::result;
 use super::row::{ms, write_failure};
 use super::topics::Number;
 use super::work::Work;
+use super::{recordings, result};
 use crate::clock::wait_ms;
 use crate::{EndedAs, Signal};
 use gristmill_core::job::{Ended, JobId, Payload};
@@ -113,6 +113,9 @@ impl Work<'_> {
             self.free_slot(topic, key)?;
         }
         let Some(asked) = asked else { return Ok(()) };
+        if matches!(how, How::Cancelled) {
+            recordings::forget(self.connection, &self.topics.get(topic).id, asked.job)?;
+        }
         if let Some(outcome) = how.remembered() {
             self.topics.remember(topic, asked.job, End { outcome, attempts: asked.attempts, keep: asked.remember });
         }

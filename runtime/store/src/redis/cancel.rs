@@ -63,14 +63,19 @@ impl Partition {
                 let mut reply = self.reply(DOING, self.cancel_call(&keys, unwanted, kill)).await?;
                 // The script leaves jobs for another call whose Lists are long.
                 let (done, rest) = unwanted.split_at(reply.len().clamp(1, unwanted.len()));
+                let mut gone = Vec::new();
                 for job in done {
                     let answer = match reply.number().map_err(self.misread(DOING))? {
-                        1 => Cancelled::Gone,
+                        1 => {
+                            gone.push((&job.topic, job.id));
+                            Cancelled::Gone
+                        }
                         2 => Cancelled::Stopping,
                         _ => Cancelled::TooLate,
                     };
                     answers.push((job.place, answer));
                 }
+                self.forget_recordings_of(gone).await;
                 unwanted = rest;
             }
         }

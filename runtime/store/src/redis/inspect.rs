@@ -202,13 +202,14 @@ impl Partition {
         names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.ended(&topic.topic)]);
         let mut answers = Vec::with_capacity(ids.len());
         for ids in ids.chunks(SCRIPT_JOBS) {
-            // Before, so that a crash in between leaves none of a job that is gone.
-            self.forget_recordings(topic, ids).await?;
             let mut call =
                 Call::new(script!("waiting.lua", "links.lua", "ends.lua", "finish.lua", "delete_dead.lua"), &names);
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             call.arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
-            answers.extend(self.yes_or_no("delete dead jobs", call).await?);
+            let deleted = self.yes_or_no("delete dead jobs", call).await?;
+            let gone = ids.iter().zip(&deleted).filter(|(_, deleted)| **deleted);
+            self.forget_recordings_of(gone.map(|(id, _)| (topic, id))).await;
+            answers.extend(deleted);
         }
         Ok(answers)
     }

@@ -1,12 +1,14 @@
-//! Recordings of attempts.
+//! Recordings of attempts. Those of a tenant are all in its first partition, since what asks for one does not know where the job is.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redis::pipe;
 
 use super::clock::TimeReply;
+use super::keys::Keys;
 use super::script::{Call, script};
-use super::store::Partition;
+use super::store::{Partition, SCRIPT_JOBS};
 use crate::clock::wait_ms;
 use crate::{RECORDINGS_BYTES, StoreError};
 use gristmill_core::job::{JobId, TopicId};
@@ -24,7 +26,7 @@ impl Partition {
     }
 
     pub(crate) async fn recording(&self, topic: &TopicId, job: &JobId) -> Result<Option<Vec<u8>>, StoreError> {
-        let (keys, mut ask) = (self.keys(&topic.tenant), pipe());
+        let (keys, mut ask) = (self.recording_keys(topic), pipe());
         ask.atomic().cmd("HGET").arg(keys.recordings(&topic.topic)).arg(job.as_str());
         ask.cmd("ZSCORE").arg(keys.recorded(&topic.topic)).arg(job.as_str()).cmd("TIME");
         let (found, until, time): (Option<Vec<u8>>, Option<f64>, TimeReply) =
@@ -38,6 +40,41 @@ impl Partition {
         self.change_recordings("forget recordings", topic, &jobs, &[], Duration::ZERO).await
     }
 
+    /// The same for jobs that have just ended. What fails leaves some until their time is over, and the jobs have ended all the same.
+    pub(super) async fn forget_recordings_of<'a>(&self, ended: impl IntoIterator<Item = (&'a TopicId, &'a JobId)>) {
+        let mut by_topic = BTreeMap::<&TopicId, Vec<&JobId>>::new();
+        for (topic, job) in ended {
+            by_topic.entry(topic).or_default().push(job);
+        }
+        if by_topic.is_empty() {
+            return;
+        }
+        if let Err(error) = self.forget_by_topic(&by_topic).await {
+            let error = anyhow::Error::from(error);
+            tracing::debug!("recordings of jobs that are over stay for their time: {error:#}");
+        }
+    }
+
+    /// Of most topics there are none.
+    async fn forget_by_topic(&self, by_topic: &BTreeMap<&TopicId, Vec<&JobId>>) -> Result<(), StoreError> {
+        const DOING: &str = "forget recordings";
+        let mut ask = pipe();
+        for topic in by_topic.keys() {
+            ask.cmd("EXISTS").arg(self.recording_keys(topic).recorded(&topic.topic));
+        }
+        let some: Vec<bool> = self.link.query(DOING, &ask).await?;
+        for ((topic, jobs), _) in by_topic.iter().zip(some).filter(|(_, some)| *some) {
+            for jobs in jobs.chunks(SCRIPT_JOBS) {
+                self.change_recordings(DOING, topic, jobs, &[], Duration::ZERO).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn recording_keys(&self, topic: &TopicId) -> Keys {
+        Keys::new(&self.prefix, &topic.tenant, 0)
+    }
+
     async fn change_recordings(
         &self,
         doing: &'static str,
@@ -46,7 +83,7 @@ impl Partition {
         recording: &[u8],
         keep: Duration,
     ) -> Result<(), StoreError> {
-        let keys = self.keys(&topic.tenant);
+        let keys = self.recording_keys(topic);
         let mut call =
             Call::new(script!("recordings.lua"), &[keys.recordings(&topic.topic), keys.recorded(&topic.topic)]);
         call.arg(self.now_argument()).arg(recording).arg(wait_ms(keep)).arg(RECORDINGS_BYTES);

@@ -48,7 +48,12 @@ impl Partition {
             Err(error) => Err(error),
         };
         match &answers {
-            Ok(_) => self.replies.note_answered(settlements, calls.into_iter().map(|(record, _)| record).collect()),
+            Ok(answers) => {
+                self.replies.note_answered(settlements, calls.into_iter().map(|(record, _)| record).collect());
+                let cancelled = settlements.iter().zip(answers).filter(|(_, answer)| **answer == Settled::Cancelled);
+                self.forget_recordings_of(cancelled.map(|(Settlement { lease, .. }, _)| (&lease.topic, &lease.job)))
+                    .await;
+            }
             // Any of the calls may have been run.
             Err(_) => calls.into_iter().for_each(|(record, part)| self.replies.note_lost(record, &part)),
         }

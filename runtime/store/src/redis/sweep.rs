@@ -61,9 +61,17 @@ impl Partition {
             // One call at a time: between them, the server has time for others.
             for part in group.chunks(TOPICS) {
                 let mut reply = self.reply(DOING, self.sweep_call(&keys, part)).await?;
-                for (place, _) in part {
-                    answers.push((*place, reply.number().map_err(self.misread(DOING))?));
+                let mut dropped = Vec::new();
+                for (place, line) in part {
+                    let mut ids = reply.array().map_err(self.misread(DOING))?;
+                    answers.push((*place, ids.len() as u64));
+                    while !ids.is_empty() {
+                        // One that cannot be read has no recording.
+                        let id = ids.text().map_err(self.misread(DOING))?.parse::<JobId>();
+                        dropped.extend(id.ok().map(|id| (&line.topic, id)));
+                    }
                 }
+                self.forget_recordings_of(dropped.iter().map(|(topic, id)| (*topic, id))).await;
             }
         }
         Ok(in_order(answers))

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use gristmill_core::job::JobId;
 use gristmill_core::outcome::{Reason, Verdict};
-use gristmill_store::RECORDINGS_BYTES;
-use gristmill_store_tests::test_store::{TestStore, failure, topic};
+use gristmill_store::{Cancelled, DeadLimits, RECORDINGS_BYTES, Settled};
+use gristmill_store_tests::test_store::{TestStore, failure, retry, tenant, topic};
 use gristmill_test_servers::wait::{SOON, until};
 
 super::cases![
@@ -13,6 +13,8 @@ super::cases![
     a_recording_is_gone_when_its_time_is_over,
     the_oldest_recordings_make_room,
     a_deleted_job_leaves_no_recording,
+    a_cancelled_job_leaves_no_recording,
+    a_swept_job_leaves_no_recording,
     recordings_are_forgotten,
 ];
 
@@ -70,6 +72,36 @@ async fn a_deleted_job_leaves_no_recording(queue: TestStore) {
     keep(&queue, &id(1), b"of another job", KEEP).await;
     assert_eq!(queue.store.delete_dead(&topic("mail"), std::slice::from_ref(job)).await.unwrap(), [true]);
     assert_eq!((find(&queue, job).await, find(&queue, &id(1)).await), (None, Some(b"of another job".to_vec())));
+}
+
+/// Neither one that waits for its next attempt, nor one that runs.
+async fn a_cancelled_job_leaves_no_recording(queue: TestStore) {
+    let waits = queue.running().await;
+    queue.settle(&waits, retry(10)).await;
+    let runs = queue.running().await;
+    let (waits, other) = (&waits.lease.job, id(1));
+    for job in [waits, &runs.lease.job, &other] {
+        keep(&queue, job, b"of an attempt", KEEP).await;
+    }
+    let wanted = [waits.clone(), runs.lease.job.clone(), other.clone()];
+    let cancelled = queue.store.cancel(&tenant(), &wanted).await.unwrap();
+    assert_eq!(cancelled, [Cancelled::Gone, Cancelled::Stopping, Cancelled::TooLate]);
+    assert_eq!(queue.settle(&runs, retry(0)).await, Settled::Cancelled);
+    assert_eq!((find(&queue, waits).await, find(&queue, &runs.lease.job).await), (None, None));
+    assert!(find(&queue, &other).await.is_some(), "nobody cancelled it");
+}
+
+async fn a_swept_job_leaves_no_recording(queue: TestStore) {
+    let (old, young) = (queue.dead().await.lease.job, queue.dead().await.lease.job);
+    for job in [&old, &young] {
+        keep(&queue, job, b"of the last attempt", KEEP).await;
+    }
+    queue.pass(10);
+    let third = queue.dead().await.lease.job;
+    let limits = DeadLimits { topic: topic("mail"), keep: 9, retention: Duration::from_millis(10) };
+    assert_eq!(queue.store.sweep(&[limits]).await.unwrap(), [2]);
+    assert!(queue.state(&third).await.is_some());
+    assert_eq!((find(&queue, &old).await, find(&queue, &young).await), (None, None));
 }
 
 async fn recordings_are_forgotten(queue: TestStore) {

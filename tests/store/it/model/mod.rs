@@ -11,6 +11,7 @@ mod schedules;
 mod seen;
 mod side;
 mod tenant_limits;
+mod versions;
 mod wake_ups;
 mod workflows;
 mod world;

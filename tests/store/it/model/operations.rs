@@ -85,6 +85,17 @@ pub(super) enum Operation {
         pages: usize,
     },
     Tokens(Vec<TokenChange>),
+    /// Keeps a recording of this byte of a job that may be over.
+    Record {
+        job: Back,
+        recording: u8,
+    },
+    /// Decides about versions of a topic's handler; as the first, which it mostly is not, if `blind`.
+    Decide {
+        topic: usize,
+        decision: Decision,
+        blind: bool,
+    },
     /// Some of the steps of a move to the other store.
     Move(Move),
     /// From here on everything is done to the other store.
@@ -166,6 +177,14 @@ pub(super) enum TokenChange {
     LiftRequirement,
 }
 
+/// Versions are numbered.
+#[derive(Debug, Clone)]
+pub(super) enum Decision {
+    Serve(u8),
+    Try(u8, u16, u8),
+    RollBack(u8, u8),
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Move {
     /// Reads so many jobs of the topic; none: the jobs that were read last, as they were then.
@@ -211,6 +230,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Operation::Reopen),
         4 => list(),
         2 => vec(token(), 1..4).prop_map(Operation::Tokens),
+        2 => (LATEST, any::<u8>()).prop_map(|(job, recording)| Operation::Record { job, recording }),
+        2 => (0..TOPICS, decision(), prop::bool::weighted(0.2))
+            .prop_map(|(topic, decision, blind)| Operation::Decide { topic, decision, blind }),
         3 => moves().prop_map(Operation::Move),
         1 => Just(Operation::Swap),
     ]
@@ -312,6 +334,16 @@ fn token() -> impl Strategy<Value = TokenChange> {
         1 => Just(TokenChange::LiftRequirement),
         2 => texts.clone().prop_map(|text| TokenChange::Revoke { text }),
         1 => (texts, any::<bool>()).prop_map(|(text, limited)| TokenChange::Limit { text, limited }),
+    ]
+}
+
+fn decision() -> impl Strategy<Value = Decision> {
+    let version = || 0..3u8;
+    prop_oneof![
+        version().prop_map(Decision::Serve),
+        (version(), 1..=10_000u16, version())
+            .prop_map(|(version, share, stable)| Decision::Try(version, share, stable)),
+        (version(), version()).prop_map(|(version, stable)| Decision::RollBack(version, stable)),
     ]
 }
 

@@ -119,6 +119,7 @@ impl Side {
             same("jobs at rest", store.export(topic, 1000).await?, self.model.export(topic))?;
         }
         self.compare_views(pushed).await?;
+        self.compare_recordings().await?;
         self.compare_signals().await
     }
 

@@ -1,6 +1,6 @@
 //! Which signals a step must emit, by what was to be seen of a tenant before it and after it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -19,13 +19,16 @@ pub(super) struct Outlook {
     /// The first, and topics that may not run more jobs.
     in_line: BTreeSet<TopicId>,
     next_due: Option<Timestamp>,
+    /// How often something was decided about versions.
+    decided: BTreeMap<TopicId, u64>,
 }
 
 impl Outlook {
     pub(super) fn of(model: &Model, tenant: &Name) -> Self {
         let (ready, perhaps_ready) = model.ready(tenant);
         let next_due = model.delayed(tenant).iter().map(|(_, until, _)| *until).min();
-        Self { tenant: tenant.clone(), ready, perhaps_ready, in_line: model.in_line(tenant), next_due }
+        let decided = model.deployments.iter().map(|(topic, last)| (topic.clone(), last.generation)).collect();
+        Self { tenant: tenant.clone(), ready, perhaps_ready, in_line: model.in_line(tenant), next_due, decided }
     }
 
     /// Compares the signals of a step. `finished` and `stopping`: the jobs that ended and those that were cancelled.
@@ -64,8 +67,11 @@ impl Outlook {
                 Signal::Cancelled { tenant, id } | Signal::Killed { tenant, id } => {
                     cancelled.push((tenant.clone(), id.clone()))
                 }
-                // The model decides about no versions.
-                Signal::Deployed(_) => return Err(Difference::new("a decision that nobody made")),
+                // For runners: others may get it, too.
+                Signal::Deployed(topic) if after.decided.get(topic) != self.decided.get(topic) => {}
+                Signal::Deployed(topic) => {
+                    return Err(Difference::new(format!("a decision about {topic} that nobody made")));
+                }
                 Signal::Lost => return Err(Difference::new("a signal was lost")),
             }
         }

@@ -19,6 +19,7 @@ use super::operations::{
 };
 use super::plain::Key;
 use super::side::{Difference, Side, same};
+use super::versions::parked_by;
 
 /// Longer than all that passes in a sequence: what ends by the server's own clock does not end in it.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -129,6 +130,14 @@ impl World {
                 for change in changes {
                     self.change_token(change).await?;
                 }
+            }
+            Operation::Record { job, recording } => {
+                if let Some((tenant, job)) = back(&self.pushed, *job) {
+                    self.here.record(&self.topics, tenant, job, *recording).await?;
+                }
+            }
+            Operation::Decide { topic, decision, blind } => {
+                self.here.decide(&self.topics[*topic], decision, *blind).await?
             }
             Operation::Move(parts) => self.move_jobs(parts).await?,
             Operation::Swap => std::mem::swap(&mut self.here, &mut self.there),
@@ -471,7 +480,7 @@ fn settlement(claim: &Claim, end: &End, retention: Duration) -> Settlement {
         }
         End::Snooze(after) => Verdict::Snooze(ms(*after)),
         End::Release(after) => Verdict::Release(ms(*after)),
-        End::Bury(reason) => Verdict::Bury(failure(*reason)),
+        End::Bury(reason) => Verdict::Bury(Failure { parked_by: parked_by(*reason), ..failure(*reason) }),
         End::Expire => Verdict::Expire,
     };
     Settlement::of(claim, verdict, retention)

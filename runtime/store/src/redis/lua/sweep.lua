@@ -3,7 +3,7 @@
 --
 -- KEYS  1 to 14: see waiting; 15 claims  16 failures  17 checkpoints; then a row per topic; then an ended key per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel, then per topic: name, how many of the latest dead jobs stay, how long in ms
--- Returns per topic: how many dead jobs were dropped.
+-- Returns per topic: the ids of the dead jobs that were dropped.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 despite_full_memory(at.due)
@@ -16,9 +16,11 @@ for t = 1, topics do
   local dead = redis.call('ZCARD', topic.dead)
   local aged = redis.call('ZCOUNT', topic.dead, '-inf', now - retention)
   local over = math.min(math.max(dead - keep, aged), 1000)
+  answers[t] = {}
   -- Both limits take the oldest first.
   if over > 0 then
     local ids = redis.call('ZRANGE', topic.dead, 0, over - 1)
+    answers[t] = ids
     many('ZREM', topic.dead, ids)
     local history = ask('HMGET', stored.claims, ids)
     finish(stored, { [topic.name] = #ids }, ids, 'discarded')
@@ -30,7 +32,6 @@ for t = 1, topics do
     announce(at, topic)
   end
   if redis.call('EXISTS', topic.dead, topic.windows) == 0 then redis.call('SREM', at.perishable, topic.name) end
-  answers[t] = over
 end
 carry_ends(at)
 save_counts(KEYS[6])

@@ -60,6 +60,7 @@ impl Model {
         }
         let record = self.remove(&key);
         let spec = record.job.spec;
+        self.forget_recording(&spec.topic, id);
         self.set_free(&spec.topic, spec.unique.as_ref().and_then(Unique::held_until_done), id);
         self.count(&spec.topic, "cancelled");
         self.finished.extend(spec.keep_result.map(|_| key.clone()));

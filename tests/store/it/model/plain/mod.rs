@@ -12,6 +12,7 @@ mod transfer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use gristmill_core::deployment::Deployment;
 use gristmill_core::job::{Claim, Due, Job, JobId, JobSpec, Lease, Name, NewJob, Priority, TopicId, Unique, WorkerId};
 use gristmill_core::outcome::{Failure, Verdict};
 use gristmill_core::time::Timestamp;
@@ -81,6 +82,9 @@ pub(in crate::model) struct Model {
     pub(in crate::model) stopping: Vec<Key>,
     /// Jobs that came from another store, each with when it was enqueued.
     moved: BTreeMap<Key, Timestamp>,
+    /// Recordings of attempts, each a byte; none of one that is gone.
+    pub(in crate::model) recordings: BTreeMap<(TopicId, JobId), Option<u8>>,
+    pub(in crate::model) deployments: BTreeMap<TopicId, Deployment>,
     pub(in crate::model) tokens: BTreeMap<TokenId, Token>,
     /// None: no token was ever added.
     pub(in crate::model) token_requirement: Option<TokenRequirement>,
@@ -301,6 +305,7 @@ impl Model {
         self.topic(&lease.topic).at_limit = false;
         if cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
             self.finish(settlement, "cancelled", ResultView::Cancelled);
+            self.forget_recording(&lease.topic, &lease.job);
             return Settled::Cancelled;
         }
         match &settlement.verdict {
@@ -442,8 +447,15 @@ impl Model {
         let dead = self.dead_since(topic, id).is_some();
         if dead {
             self.remove(&(topic.tenant.clone(), id.clone()));
+            self.forget_recording(topic, id);
         }
         dead
+    }
+
+    fn forget_recording(&mut self, topic: &TopicId, id: &JobId) {
+        if let Some(recording) = self.recordings.get_mut(&(topic.clone(), id.clone())) {
+            *recording = None;
+        }
     }
 
     pub(in crate::model) fn sweep(&mut self, limits: &DeadLimits) -> u64 {
