@@ -1,9 +1,12 @@
 //! Puts recordings of attempts into the store, beside the jobs and never in their way: where the store is slow, some are lost.
 
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use gristmill_core::job::{Claim, JobId, TopicId};
@@ -11,8 +14,8 @@ use gristmill_core::topic::{RecordPolicy, Topic};
 use gristmill_sandbox::{Record, Recording};
 use gristmill_store::Store;
 
-/// Recordings that wait for the store, of 256 KiB each at most.
-const WAITING: usize = 64;
+/// Recordings that wait for the store, together. Those that have waited longest make room.
+const WAITING_BYTES: usize = 16 << 20;
 
 /// The longest time for which one is kept.
 const KEEP_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -28,33 +31,87 @@ pub(super) struct Recorded {
 
 /// Where recordings go. Clones share everything.
 #[derive(Debug, Clone)]
-pub(super) struct RecordingSender(mpsc::Sender<Recorded>);
+pub(super) struct RecordingSender {
+    waiting: Arc<Mutex<Waiting<Recorded>>>,
+    /// Ends with the last sender.
+    some_wait: mpsc::Sender<()>,
+    lost: Arc<AtomicU64>,
+}
+
+/// With how many bytes each has.
+#[derive(Debug)]
+struct Waiting<T> {
+    items: VecDeque<(T, usize)>,
+    bytes: usize,
+}
 
 impl RecordingSender {
     /// And what puts them into the store, until every sender is gone.
     pub(super) fn new(store: Arc<dyn Store>) -> (Self, impl Future<Output = ()> + Send) {
-        let (sender, mut waiting) = mpsc::channel::<Recorded>(WAITING);
+        let (some_wait, mut to_keep) = mpsc::channel(1);
+        let sender = Self { waiting: Arc::new(Mutex::new(Waiting::NONE)), some_wait, lost: Arc::default() };
+        let (waiting, lost) = (Arc::clone(&sender.waiting), Arc::clone(&sender.lost));
         let keep = async move {
-            while let Some(Recorded { topic, job, recording, keep }) = waiting.recv().await {
-                let Ok(bytes) = recording.to_bytes() else { continue };
-                drop(recording);
-                if let Err(error) = store.keep_recording(&topic, &job, &bytes, keep).await {
-                    tracing::debug!(%topic, %job, "the recording is lost: {:#}", anyhow::Error::from(error));
+            let mut more = true;
+            while more {
+                more = to_keep.recv().await.is_some();
+                loop {
+                    let next = waiting.lock().take();
+                    let Some(next) = next else { break };
+                    next.keep(&*store, &lost).await;
                 }
             }
         };
-        (Self(sender), keep)
+        (sender, keep)
     }
 
-    /// Keeps it if there is room among those that wait.
+    /// Has it kept. Where more wait than there is room for, those that have waited longest are lost.
     pub(super) fn send(&self, recorded: Recorded) {
-        if self.0.try_send(recorded).is_err() {
-            tracing::debug!("a recording is lost: the store is slower than the handlers fail");
+        let bytes = recorded.recording.bytes();
+        let lost = self.waiting.lock().add(recorded, bytes);
+        self.lost.fetch_add(lost, Ordering::Relaxed);
+        // Full: the one that takes them has not looked since.
+        self.some_wait.try_send(()).ok();
+    }
+
+    /// How to learn how many were lost.
+    pub(super) fn lost(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
+        let lost = Arc::clone(&self.lost);
+        move || lost.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> Waiting<T> {
+    const NONE: Self = Self { items: VecDeque::new(), bytes: 0 };
+
+    /// Returns how many had to go for it.
+    fn add(&mut self, item: T, bytes: usize) -> u64 {
+        self.bytes += bytes;
+        self.items.push_back((item, bytes));
+        let mut lost = 0;
+        while self.bytes > WAITING_BYTES && self.items.len() > 1 && self.take().is_some() {
+            lost += 1;
         }
+        lost
+    }
+
+    fn take(&mut self) -> Option<T> {
+        let (next, bytes) = self.items.pop_front()?;
+        self.bytes -= bytes;
+        Some(next)
     }
 }
 
 impl Recorded {
+    async fn keep(self, store: &dyn Store, lost: &AtomicU64) {
+        let Self { topic, job, recording, keep } = self;
+        let Ok(bytes) = recording.to_bytes() else { return };
+        if let Err(error) = store.keep_recording(&topic, &job, &bytes, keep).await {
+            lost.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(%topic, %job, "the recording is lost: {:#}", anyhow::Error::from(error));
+        }
+    }
+
     pub(super) fn of(claim: &Claim, topic: &Topic, recording: Box<Recording>) -> Self {
         let (job, keep) = (claim.lease.job.clone(), topic.dead.retention.min(KEEP_MAX));
         Self { topic: topic.id.clone(), job, recording, keep }
@@ -72,5 +129,22 @@ pub(super) fn record(policy: RecordPolicy, claim: &Claim) -> Record {
             (claim.lease.job.as_str(), claim.attempt).hash(&mut hasher);
             if hasher.finish() % 10_000 < u64::from(share) { Record::All } else { Record::Off }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_have_waited_longest_make_room() {
+        let quarter = WAITING_BYTES / 4;
+        let mut waiting = Waiting::NONE;
+        let lost: Vec<u64> = (1..=4).map(|item| waiting.add(item, quarter)).collect();
+        assert_eq!(lost, [0, 0, 0, 0], "there is room for all of them");
+        assert_eq!(waiting.add(5, quarter + 1), 2);
+        assert_eq!((waiting.take(), waiting.bytes), (Some(3), 2 * quarter + 1));
+        assert_eq!(waiting.add(6, 2 * WAITING_BYTES), 2, "one alone is kept whatever it has");
+        assert_eq!((waiting.take(), waiting.take(), waiting.bytes), (Some(6), None, 0));
     }
 }

@@ -186,6 +186,8 @@ impl Runner {
         let mut settling = Tasks::default();
         let (recordings, keep_recordings) = RecordingSender::new(Arc::clone(&context.store));
         settling.spawn("recordings", keep_recordings);
+        let help = "Recordings of attempts that the store did not take, or not fast enough.";
+        context.metrics.register("gristmill_node_recordings_lost_total", Counter, help, recordings.lost());
         let (parked_late, hear_parked) = mpsc::unbounded_channel();
         let settler = Settler {
             context: context.clone(),

@@ -129,12 +129,7 @@ impl Boundary {
     pub(crate) fn note_body(&mut self, request: u32, part: impl FnOnce() -> BodyPart) {
         let Some(log) = &mut self.0 else { return };
         let part = part();
-        let bytes = match &part {
-            BodyPart::Data(bytes) => bytes.len(),
-            BodyPart::Head { headers, .. } => headers.iter().map(|(name, value)| name.len() + value.len()).sum(),
-            BodyPart::Failed(_) | BodyPart::End => 0,
-        };
-        if log.has_room(bytes) {
+        if log.has_room(part.bytes()) {
             log.bodies.push((request, part));
         }
     }

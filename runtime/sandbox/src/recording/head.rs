@@ -1,11 +1,11 @@
 //! What goes into an attempt, as a recording has it.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use sha2::{Digest, Sha256};
 
 use super::digest;
 use crate::attempt::{Attempt, Version};
@@ -22,10 +22,10 @@ pub(super) const ENGINE: &str = "wasmtime 48.0.8";
 pub struct RecordingHead {
     /// SHA-256 of the component.
     pub component: [u8; 32],
-    /// SHA-256 over limits, adapter and grants. Secrets and variables count with their digests.
-    pub settings: [u8; 32],
-    /// SHA-256 of the job's body.
-    pub body: [u8; 32],
+    /// The begin of the SHA-256 over limits, adapter and grants. Secrets and variables count with their digests.
+    pub settings: [u8; 8],
+    /// The begin of the SHA-256 of the job's body.
+    pub body: [u8; 8],
     /// What counted the fuel, such as `wasmtime 48.0.8`.
     pub engine: String,
     /// The job's id.
@@ -76,7 +76,7 @@ impl RecordingHead {
         Self {
             component: version.0,
             settings: settings(limits, &adapter, grants),
-            body: digest(&spec.body.data),
+            body: short(&digest(&spec.body.data)),
             engine: ENGINE.to_owned(),
             job: spec.id.as_str().to_owned(),
             tenant: spec.topic.tenant.as_str().to_owned(),
@@ -133,7 +133,42 @@ impl AdapterParts {
     }
 }
 
-fn settings(limits: &Limits, adapter: &AdapterParts, grants: &Grants) -> [u8; 32] {
+thread_local! {
+    /// The settings of the last attempt on this thread, and what is made of them: the next one mostly has the same.
+    static LAST: RefCell<Option<LastSettings>> = const { RefCell::new(None) };
+}
+
+struct LastSettings {
+    limits: Limits,
+    adapter: AdapterParts,
+    grants: Weak<Grants>,
+    digest: [u8; 8],
+}
+
+impl LastSettings {
+    /// A grants object that is gone keeps its address for as long as this knows of it.
+    fn are(&self, limits: &Limits, adapter: &AdapterParts, grants: &Arc<Grants>) -> bool {
+        self.grants.as_ptr() == Arc::as_ptr(grants) && self.limits == *limits && self.adapter == *adapter
+    }
+}
+
+fn settings(limits: &Limits, adapter: &AdapterParts, grants: &Arc<Grants>) -> [u8; 8] {
+    LAST.with_borrow_mut(|last| match last {
+        Some(last) if last.are(limits, adapter, grants) => last.digest,
+        last => {
+            let digest = digest_of(limits, adapter, grants);
+            *last = Some(LastSettings {
+                limits: *limits,
+                adapter: adapter.clone(),
+                grants: Arc::downgrade(grants),
+                digest,
+            });
+            digest
+        }
+    })
+}
+
+fn digest_of(limits: &Limits, adapter: &AdapterParts, grants: &Grants) -> [u8; 8] {
     let Grants { switches, env, config, secrets, withheld, enqueue, predecessors, http } = grants;
     let env: Vec<_> = env.iter().map(|(name, value)| (name, digest(value.as_bytes()))).collect();
     let secrets: Vec<_> = secrets.iter().map(|(name, value)| (name, digest(value))).collect();
@@ -141,7 +176,12 @@ fn settings(limits: &Limits, adapter: &AdapterParts, grants: &Grants) -> [u8; 32
     let all = format!(
         "{limits:?} {adapter:?} {switches:?} {env:?} {config:?} {secrets:?} {withheld:?} {enqueue:?} {predecessors:?} {http:?}"
     );
-    Sha256::digest(all).into()
+    short(&digest(all.as_bytes()))
+}
+
+/// The begin of a digest.
+pub(super) fn short<const BYTES: usize>(digest: &[u8; 32]) -> [u8; BYTES] {
+    digest.first_chunk().copied().unwrap_or([0; BYTES])
 }
 
 #[cfg(test)]

@@ -14,8 +14,13 @@ mod native_end;
 mod replay;
 mod seal;
 
+use std::borrow::Cow;
+use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -44,10 +49,18 @@ pub enum Record {
 /// Answers and log lines of one recording, in bytes. One with more says only how the attempt ended.
 pub const RECORDING_BYTES_MAX: usize = 256 << 10;
 
-/// How the bytes of a recording begin: a mark, and the version of the form.
-const MARK: [u8; 4] = *b"GMR\x01";
+/// How the bytes of a recording begin, before the form of what follows.
+const MARK: [u8; 3] = *b"GMR";
+/// Its fields, as [`postcard`] writes them.
+const PLAIN: u8 = 2;
+/// The same, deflated.
+const DEFLATED: u8 = 3;
+/// What has fewer bytes is not worth deflating.
+const DEFLATED_BYTES_MIN: usize = 512;
+/// Much more than any recording has: its answers, and a checkpoint.
+const INFLATED_BYTES_MAX: u64 = 64 << 20;
 /// Of the SHA-256 over all before it, at the end.
-const CHECKSUM_BYTES: usize = 16;
+const CHECKSUM_BYTES: usize = 8;
 /// An answer with so many bytes stands in the contents: another that is the same costs its place there.
 const CONTENT_BYTES_MIN: usize = 16;
 
@@ -76,8 +89,8 @@ pub struct Recording {
 pub struct RecordedEnd {
     /// The kind of its outcome, such as `trapped`.
     pub outcome: String,
-    /// SHA-256 of the outcome with its result, or its failure.
-    pub digest: [u8; 32],
+    /// The begin of the SHA-256 of the outcome with its result, or its failure.
+    pub digest: [u8; 8],
     /// Fuel used.
     pub fuel: u64,
     /// Log lines dropped for the log limit.
@@ -168,23 +181,44 @@ pub enum BadRecording {
     #[error("failed to read the recording: this is no recording of an attempt")]
     Foreign,
     /// Another version wrote them.
-    #[error("failed to read the recording: it has form {0}, and this version reads form 1")]
+    #[error("failed to read the recording: it has form {0}, and this version reads forms 2 and 3")]
     Form(u8),
     /// Some of them are missing, or others than were written.
     #[error("failed to read the recording: it is damaged or cut off")]
     Damaged,
 }
 
+impl BodyPart {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Data(bytes) => bytes.len(),
+            Self::Head { headers, .. } => headers.iter().map(|(name, value)| name.len() + value.len()).sum(),
+            Self::Failed(_) | Self::End => 0,
+        }
+    }
+}
+
 impl Recording {
-    /// As it is stored: a mark, the contents, and a checksum.
+    /// As it is stored: a mark, the form, the contents, and a checksum.
     ///
     /// # Errors
     /// Never in practice: its fields can all be written.
     pub fn to_bytes(&self) -> Result<Vec<u8>, BadRecording> {
-        let mut bytes = postcard::to_extend(self, MARK.to_vec()).map_err(|_| BadRecording::Damaged)?;
+        let plain = self.plain()?;
+        let deflated = if plain.len() < DEFLATED_BYTES_MIN { None } else { deflated(&plain).ok() };
+        let (form, body) = match &deflated {
+            Some(deflated) if deflated.len() < plain.len() => (DEFLATED, deflated),
+            _ => (PLAIN, &plain),
+        };
+        let mut bytes = [MARK.as_slice(), &[form], body].concat();
         let checksum = Sha256::digest(&bytes);
         bytes.extend_from_slice(checksum.get(..CHECKSUM_BYTES).unwrap_or_default());
         Ok(bytes)
+    }
+
+    /// All that is in it, in the clear.
+    pub(crate) fn plain(&self) -> Result<Vec<u8>, BadRecording> {
+        postcard::to_allocvec(self).map_err(|_| BadRecording::Damaged)
     }
 
     /// Reads what [`Self::to_bytes`] wrote.
@@ -192,19 +226,22 @@ impl Recording {
     /// # Errors
     /// [`BadRecording`]. Bytes from outside may be anything.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadRecording> {
-        let [mark @ .., form] = MARK;
-        let rest = bytes.strip_prefix(mark.as_slice()).ok_or(BadRecording::Foreign)?;
-        let (found, rest) = rest.split_first().ok_or(BadRecording::Damaged)?;
-        if *found != form {
-            return Err(BadRecording::Form(*found));
+        let rest = bytes.strip_prefix(MARK.as_slice()).ok_or(BadRecording::Foreign)?;
+        let (form, rest) = rest.split_first().ok_or(BadRecording::Damaged)?;
+        if ![PLAIN, DEFLATED].contains(form) {
+            return Err(BadRecording::Form(*form));
         }
         let body_bytes = rest.len().checked_sub(CHECKSUM_BYTES).ok_or(BadRecording::Damaged)?;
         let (body, checksum) = rest.split_at(body_bytes);
-        let all = bytes.get(..MARK.len() + body_bytes).unwrap_or_default();
+        let all = bytes.get(..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
         if Sha256::digest(all).get(..CHECKSUM_BYTES) != Some(checksum) {
             return Err(BadRecording::Damaged);
         }
-        match postcard::take_from_bytes::<Self>(body) {
+        let plain = match *form {
+            DEFLATED => Cow::Owned(inflated(body).map_err(|_| BadRecording::Damaged)?),
+            _ => Cow::Borrowed(body),
+        };
+        match postcard::take_from_bytes::<Self>(&plain) {
             Ok((recording, [])) if recording.is_sound() => Ok(recording),
             _ => Err(BadRecording::Damaged),
         }
@@ -218,6 +255,17 @@ impl Recording {
         };
         let calls = self.calls.iter().all(|call| (call.name as usize) < self.names.len() && is_there(&call.answer));
         calls && is_there(&self.lines)
+    }
+
+    /// How many bytes its answers, bodies of responses and log lines have, roughly as many as [`Self::to_bytes`] gives.
+    pub fn bytes(&self) -> usize {
+        const HEAD: usize = 256;
+        const EACH: usize = 16;
+        let here = |kept: &KeptAnswer| if let KeptAnswer::Here(bytes) = kept { bytes.len() } else { 0 };
+        let calls: usize = self.calls.iter().map(|call| call.about.len() + here(&call.answer) + EACH).sum();
+        let contents: usize = self.contents.iter().map(|content| content.len()).sum();
+        let bodies: usize = self.bodies.iter().map(|(_, part)| part.bytes() + EACH).sum();
+        HEAD + calls + contents + bodies + here(&self.lines)
     }
 
     /// What the attempt had instead of secrets that it did not see.
@@ -259,6 +307,18 @@ impl Recording {
     fn in_words(&self, call: &Call) -> String {
         words(self.name(call), &call.about)
     }
+}
+
+fn deflated(plain: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(plain)?;
+    encoder.finish()
+}
+
+fn inflated(deflated: &[u8]) -> io::Result<Vec<u8>> {
+    let mut plain = Vec::new();
+    let read = DeflateDecoder::new(deflated).take(INFLATED_BYTES_MAX + 1).read_to_end(&mut plain)?;
+    if read as u64 > INFLATED_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(plain) }
 }
 
 fn words(name: &str, about: &str) -> String {

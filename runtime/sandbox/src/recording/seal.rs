@@ -7,7 +7,7 @@ use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
 use super::boundary::{Boundary, Log};
-use super::head::RecordingHead;
+use super::head::{RecordingHead, short};
 use super::{BodyPart, CONTENT_BYTES_MIN, KeptAnswer, Record, RecordedEnd, Recording, digest};
 use crate::attempt::{Attempt, Report, Version};
 use crate::placeholders::Placeholders;
@@ -65,7 +65,7 @@ impl Boundary {
         let names = names.into_iter().map(str::to_owned).collect();
         let recording = Recording { head, incomplete, end, names, contents, calls, bodies, lines, diverged };
         // Metadata that a producer wrote, and whatever else: no recording is better than one with a secret.
-        let is_clean = secrets.0.is_empty() || recording.to_bytes().is_ok_and(|bytes| !secrets.are_in(&bytes));
+        let is_clean = secrets.0.is_empty() || recording.plain().is_ok_and(|bytes| !secrets.are_in(&bytes));
         is_clean.then(|| Box::new(recording))
     }
 }
@@ -146,7 +146,7 @@ fn collect<'a>(answers: impl Iterator<Item = &'a mut KeptAnswer>) -> Vec<ByteBuf
 }
 
 /// Over all that a handler returned, or how it was stopped.
-fn digest_of(outcome: &Outcome) -> [u8; 32] {
+fn digest_of(outcome: &Outcome) -> [u8; 8] {
     let mut hasher = Sha256::new();
     let mut add = |bytes: &[u8]| {
         hasher.update((bytes.len() as u64).to_le_bytes());
@@ -173,5 +173,5 @@ fn digest_of(outcome: &Outcome) -> [u8; 32] {
         Outcome::Reject(detail) => failure(detail, &mut add),
         other => add(format!("{other:?}").as_bytes()),
     }
-    hasher.finalize().into()
+    short(&hasher.finalize().into())
 }
