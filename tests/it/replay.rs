@@ -176,7 +176,16 @@ async fn a_failed_job_is_replayed_on_the_command_line() {
     let file = file.to_str().unwrap();
     let exported = async || (project.run(&["replay", id, "--export", file]).code == 0).then_some(());
     until("the recording", SOON, exported).await;
+    // Another version has come: the server keeps the one that was recorded.
+    let handler = project.handlers().join("puppet.wasm");
+    std::fs::copy(guests::KEEPER, &handler).unwrap();
+    let from_server = async || (project.run(&["replay", id]).code == 0).then_some(());
+    until("the recorded version from the server", SOON, from_server).await;
+    assert!(project.run(&["replay", file]).ended(0).err.contains("same as recorded"), "the file has it");
     drop(server);
+    let unlike = project.run(&["replay", id]);
+    assert!(unlike.ended(1).err.contains("the attempt ran version "), "{}", unlike.err);
+    std::fs::copy(guests::PUPPET, &handler).unwrap();
     for of in [id, file] {
         let said = project.run(&["replay", of]);
         said.ended(0);
@@ -202,6 +211,8 @@ async fn a_failed_job_is_replayed_on_the_command_line() {
     assert!(other.ended(1).err.contains("asks something else") || other.err.contains("another way"), "{}", other.err);
     let against = project.run(&["replay", "--against", "state:dead", "--component", guests::PUPPET]);
     assert!(against.ended(1).text().contains("still fails"), "{}", against.text());
+    let again = project.run(&["replay", "--against", "state:dead", "--json"]).ended(0).document();
+    assert_eq!((&again["job"], &again["verdict"]), (&json!(id), &json!("same")));
     let damaged = std::fs::read_to_string(file).unwrap().replacen("\"recording\": \"R01S", "\"recording\": \"AAAA", 1);
     std::fs::write(file, damaged).unwrap();
     let refused = project.run(&["replay", file]);

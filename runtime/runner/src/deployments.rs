@@ -147,19 +147,13 @@ fn version_before(entry: &TopicHandler, registry: &HandlerRegistry, serves: Vers
 
 /// The version whose digits begin so.
 fn kept(entry: &TopicHandler, registry: &HandlerRegistry, digits: &str) -> Result<Version, NotDecided> {
-    let kept = registry.kept(&entry.topic.handler);
-    let wanted = digits.to_ascii_lowercase();
-    let mut found = kept.iter().filter(|version| wanted.len() >= 4 && version.digest().starts_with(&wanted));
-    match (found.next(), found.next()) {
-        (Some(version), None) => Ok(*version),
-        _ => Err(NotDecided::NotKept {
-            handler: entry.topic.handler.to_string(),
+    let handler = &entry.topic.handler;
+    registry.kept_version(handler, digits).ok_or_else(|| {
+        let kept: Vec<_> = registry.kept(handler).iter().map(Version::to_string).collect();
+        NotDecided::NotKept {
+            handler: handler.to_string(),
             version: digits.to_owned(),
-            kept: if kept.is_empty() {
-                "none".into()
-            } else {
-                kept.iter().map(Version::to_string).collect::<Vec<_>>().join(", ")
-            },
-        }),
-    }
+            kept: if kept.is_empty() { "none".into() } else { kept.join(", ") },
+        }
+    })
 }

@@ -36,8 +36,6 @@ mod push;
 mod push_from;
 mod push_lines;
 mod replay;
-mod replay_native;
-mod replay_steps;
 mod run;
 mod sandbox;
 mod schedule;

@@ -92,6 +92,7 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/jobs?state=ready", "", Tenant(Read)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/jobs", "{}", Tenant(Push)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/handler", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/topics/{topic}/handler/versions/{version}", "", Tenant(Read)),
     route("PUT", "/v1/tenants/{tenant}/topics/{topic}/handler", "no component", Tenant(Admin)),
     route("DELETE", "/v1/tenants/{tenant}/topics/{topic}/handler", "", Tenant(Admin)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/handler/rollback", "{}", Tenant(Admin)),

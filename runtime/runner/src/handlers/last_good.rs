@@ -40,8 +40,9 @@ impl LastGood {
             tracing::warn!(error, "the last good files of handlers are not kept");
         });
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        let (kept, pending, restored) = (KeptVersions::default(), BTreeMap::new(), BTreeMap::new());
-        Self { files: files.ok(), folder, kept, pending, restored }
+        let files = files.ok();
+        let kept = KeptVersions { files: files.clone(), ..KeptVersions::default() };
+        Self { files, folder, kept, pending: BTreeMap::new(), restored: BTreeMap::new() }
     }
 
     /// Those that serve because the file in the handlers folder cannot.
@@ -73,8 +74,7 @@ impl LastGood {
 
     /// Makes a handler of the kept file of this version. `None`: there is none, or the log says what is wrong with it.
     pub(super) async fn bring(&self, name: &Name, version: Version, sandbox: &Sandbox) -> Option<Handler> {
-        let read = move |files: &PrivateFolder, _: &str| files.read(&version.digest());
-        let wasm = match self.on_disk(name, read).await {
+        let wasm = match self.kept.read(version).await {
             Ok(wasm) => wasm?,
             Err(error) => {
                 tracing::warn!(handler = %name, %version, %error, "its kept file cannot be read");
@@ -151,7 +151,7 @@ impl LastGood {
     pub(super) async fn forget(&mut self, name: &Name) {
         self.restored.remove(name);
         self.pending.remove(name);
-        self.kept.0.lock().remove(name);
+        self.kept.versions.lock().remove(name);
         if let Err(error) = self.on_disk(name, PrivateFolder::remove).await {
             tracing::warn!(handler = %name, %error, "the list of its last good files cannot be removed");
         }
@@ -191,15 +191,35 @@ impl LastGood {
 
 /// The versions whose files are kept, by handler, the latest first; of a handler once that was looked up. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct KeptVersions(Arc<Mutex<BTreeMap<Name, Vec<Version>>>>);
+pub struct KeptVersions {
+    versions: Arc<Mutex<BTreeMap<Name, Vec<Version>>>>,
+    files: Option<PrivateFolder>,
+}
 
 impl KeptVersions {
     pub(super) fn of(&self, handler: &Name) -> Vec<Version> {
-        self.0.lock().get(handler).cloned().unwrap_or_default()
+        self.versions.lock().get(handler).cloned().unwrap_or_default()
+    }
+
+    /// The version whose digits begin so, at least four of them, and no other of them does.
+    pub(crate) fn find(&self, handler: &Name, digits: &str) -> Option<Version> {
+        let digits = digits.to_ascii_lowercase();
+        let kept = self.of(handler);
+        let mut found = kept.iter().filter(|version| digits.len() >= 4 && version.digest().starts_with(&digits));
+        found.next().filter(|_| found.next().is_none()).copied()
+    }
+
+    /// The component of a version. `None`: its file has gone since.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) async fn read(&self, version: Version) -> io::Result<Option<Vec<u8>>> {
+        let Some(files) = self.files.clone() else { return Ok(None) };
+        spawn_blocking(move || files.read(&version.digest())).await.map_err(io::Error::other)?
     }
 
     fn set(&self, handler: &Name, versions: Vec<Version>) {
-        self.0.lock().insert(handler.clone(), versions);
+        self.versions.lock().insert(handler.clone(), versions);
     }
 }
 

@@ -1,8 +1,8 @@
 //! The snapshot that runners work by: every topic with its handler.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use super::backlog::Backlog;
 use super::deployed::Deployed;
@@ -241,6 +241,19 @@ impl HandlerRegistry {
     /// The versions of this handler that a topic can go back to on this machine, the latest first.
     pub fn kept(&self, handler: &Name) -> Vec<Version> {
         self.kept.of(handler)
+    }
+
+    /// One of them, by the first digits of its SHA-256, at least four; and its component. `None`: there is no such version, or several.
+    ///
+    /// # Errors
+    /// Its file cannot be read.
+    pub async fn kept_component(&self, handler: &Name, digits: &str) -> io::Result<Option<(Version, Vec<u8>)>> {
+        let Some(version) = self.kept_version(handler, digits) else { return Ok(None) };
+        Ok(self.kept.read(version).await?.map(|wasm| (version, wasm)))
+    }
+
+    pub(crate) fn kept_version(&self, handler: &Name, digits: &str) -> Option<Version> {
+        self.kept.find(handler, digits)
     }
 
     /// The last versions of this handler that this process has met, the earliest first.

@@ -24,7 +24,7 @@ use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;
 use gristmill_metrics::{Event, EventKind};
 use gristmill_runner::handlers::{HandlerRegistry, UploadError};
-use gristmill_runner::share_jobs;
+use gristmill_runner::{Version, share_jobs};
 
 /// Checks, compiling and the start of service; the compiler has a limit of its own.
 const TAKE_IN_WITHIN: Duration = Duration::from_secs(180);
@@ -35,6 +35,9 @@ const UPLOAD: &str = "The component passes the checks of a file that is dropped 
 
 const VERSIONS: &str = "What each imports, and whether the topic grants it. Versions from before the process of this server began are not \
     known, nor are files that failed a check.";
+
+const COMPONENT: &str = "To those who may see payloads. The version is named by the first digits of its SHA-256, at least 4, and is one that this \
+    machine keeps. Of a handler that does jobs of several tenants, it needs a token for all tenants.";
 
 pub(crate) fn routes() -> Routes {
     let path = "/tenants/{tenant}/topics/{topic}/handler";
@@ -49,6 +52,9 @@ pub(crate) fn routes() -> Routes {
         .answer("The topic's jobs wait.")
         .problems(&[Code::TopicUnknown, Code::HandlerUnknown, Code::Busy, Code::Starting, Code::Timeout])
         .body_bytes(PUSH_BYTES)
+        .get(&format!("{path}/versions/{{version}}"), component, "Give a version of a topic's component")
+        .description(COMPONENT)
+        .problems(&[Code::TopicUnknown, Code::HandlerUnknown, Code::Busy, Code::Starting, Code::Timeout])
 }
 
 /// A body that is a component.
@@ -70,6 +76,31 @@ async fn versions(
     Ok(Json(HandlerVersions::of(entry, &registry)))
 }
 
+async fn component(
+    Allowed { over: (tenant, topic, version), identity, .. }: Allowed<scope::Read, (Name, Name, String)>,
+    State(state): State<AppState>,
+    _: NoPermit,
+) -> Result<Json<wire::Component>, Problem> {
+    state.may_see_payloads(&identity, &tenant)?;
+    let registry = state.registry()?;
+    let topic = owned(&identity, &registry, &TopicId { tenant, topic }, Scope::Read)?;
+    let permit = state.request_limiter.wait(identity.tenant())?;
+    let found = registry.kept_component(&topic.handler, &version).await.map_err(|error| {
+        Problem::new(Code::HandlersFolder, format!("the kept file of version {version} cannot be read: {error}"))
+    })?;
+    drop(permit);
+    let (version, wasm) = found.ok_or_else(|| {
+        let kept: Vec<_> = registry.kept(&topic.handler).iter().map(Version::to_string).collect();
+        let detail = format!(
+            "version `{version}` of handler `{}` is not on this machine, which has: {}",
+            topic.handler,
+            kept.join(", ")
+        );
+        Problem::new(Code::HandlerUnknown, detail)
+    })?;
+    Ok(Json(wire::Component { digest: version.digest(), component: wire::Base64(wasm) }))
+}
+
 async fn upload(
     Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
     State(state): State<AppState>,
@@ -78,7 +109,7 @@ async fn upload(
     RequestOf { request, .. }: RequestOf<Component>,
 ) -> Result<(StatusCode, Json<wire::Served>), Problem> {
     let registry = state.registry()?;
-    let topic = owned(&identity, &registry, &topic)?;
+    let topic = owned(&identity, &registry, &topic, Scope::Admin)?;
     let is_new = registry.get(&topic.id).is_none_or(|entry| entry.handler.is_none());
     let permit = state.request_limiter.wait(identity.tenant())?;
     let wasm = Bytes::from_request(request, &()).await?;
@@ -108,20 +139,20 @@ async fn remove(
     State(state): State<AppState>,
     _: NoPermit,
 ) -> Result<Json<wire::Served>, Problem> {
-    let topic = owned(&identity, &*state.registry()?, &topic)?;
+    let topic = owned(&identity, &*state.registry()?, &topic, Scope::Admin)?;
     let intake = state.uploads()?;
     within(intake.remove(&topic)).await?;
     tracing::info!(handler = %topic.handler, topic = %topic.id, "component taken away");
     Ok(Json(wire::Served { handler: topic.handler, version: None }))
 }
 
-/// The topic, if it may have another handler by this identity. A handler's file is shared by all topics that name it, of
-/// whatever tenant: an identity of one tenant may replace it only if no other tenant's jobs run by it.
-fn owned(identity: &Identity, registry: &HandlerRegistry, id: &TopicId) -> Result<Topic, Problem> {
+/// The topic, if this identity may replace its handler, or read it. A handler's file is shared by all topics that name it, of
+/// whatever tenant: an identity of one tenant may do so only if no other tenant's jobs run by it.
+fn owned(identity: &Identity, registry: &HandlerRegistry, id: &TopicId, scope: Scope) -> Result<Topic, Problem> {
     let topic = registry.topic(id).ok_or_else(|| unknown(id))?;
     let shared = |name: &Name| registry.topics_of(name).iter().any(|other| other.id.tenant != id.tenant);
     if shared(&topic.handler) {
-        identity.may_everywhere(Scope::Admin)?;
+        identity.may_everywhere(scope)?;
     }
     Ok(topic)
 }

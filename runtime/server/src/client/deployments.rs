@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::exchange::Question;
 use super::store::{RemoteStore, topic_path};
-use crate::problem::Code;
+use crate::problem::{Code, Problem};
 use crate::wire;
 use crate::wire::handler::HandlerSeen;
 use gristmill_core::job::TopicId;
@@ -24,6 +24,21 @@ impl RemoteStore {
         match self.server.ask_if_known(Question::get(format!("{}/handler", topic_path(topic)), DOING)).await? {
             Ok(seen) => Ok(Some(seen)),
             Err(problem) if problem.code == Code::TopicUnknown => Ok(None),
+            Err(problem) => Err(self.server.refused(DOING, &problem)),
+        }
+    }
+
+    /// The bytes of a version of the topic's component, by the digits of its SHA-256. `None`: the server has no such topic or
+    /// version, or runs no jobs.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn component(&self, topic: &TopicId, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        const DOING: &str = "ask for a component";
+        let question = Question::get(format!("{}/handler/versions/{digest}", topic_path(topic)), DOING);
+        match self.server.ask_if_known::<wire::Component>(question).await? {
+            Ok(found) => Ok(Some(found.component.0)),
+            Err(Problem { code: Code::TopicUnknown | Code::HandlerUnknown | Code::Starting, .. }) => Ok(None),
             Err(problem) => Err(self.server.refused(DOING, &problem)),
         }
     }

@@ -276,6 +276,14 @@ pub(super) struct Upload {
     pub(super) share: Option<String>,
 }
 
+/// A version of a component.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Component {
+    /// SHA-256 of its bytes, in hexadecimal digits.
+    pub(super) digest: String,
+    pub(super) component: Base64,
+}
+
 /// To which version of its component a topic goes back.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

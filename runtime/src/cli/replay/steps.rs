@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 
-use super::screen;
+use super::super::screen;
 use gristmill_sandbox::{RecordedLine, Recording};
 
 /// Writes the steps of an attempt to standard output. At a terminal it waits for Enter after each call, and ends at `q`.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::exit::Usage;
-use super::native::{Debugger, Mode, Process};
-use super::{project, screen};
+use super::super::exit::Usage;
+use super::super::native::{Debugger, Mode, Process};
+use super::super::{project, screen};
 use gristmill_core::job::Name;
 use gristmill_core::topic::Adapter;
 use gristmill_runner::native::outcome;
