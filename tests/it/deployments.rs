@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use gristmill::job::{Due, JobId};
 use gristmill::runner::AttemptRecord;
 use gristmill_tests::guests;
@@ -18,7 +20,7 @@ const GATED: &str = "[topics.puppet]\nattempts = 1\nfuel = \"50M\"\nclock = true
 const HANDLER: &str = "/v1/tenants/default/topics/puppet/handler";
 
 /// The puppet with another version marker: other bytes, the same deeds.
-fn puppet(version: u64) -> Vec<u8> {
+pub(super) fn puppet(version: u64) -> Vec<u8> {
     let mut component = std::fs::read(guests::PUPPET).unwrap();
     let stem = &MARKER[..15];
     let at = component.windows(stem.len()).position(|window| window == stem).expect("the marker is there");
@@ -95,6 +97,16 @@ async fn a_topic_goes_back_to_the_version_before_and_stays_there() {
         let unknown = runner.client().post(&format!("{HANDLER}/rollback"), &json!({ "to": "0000" })).await;
         assert_eq!(unknown.status, 404);
         assert!(unknown.text().contains(&versions[2]), "{}", unknown.text());
+
+        // Each that is kept can be had.
+        let kept = runner.client().get(&format!("{HANDLER}/versions/{}", &versions[0][..6])).await.json();
+        assert_eq!(STANDARD.decode(kept["component"].as_str().unwrap()).unwrap(), puppet(0));
+        assert!(kept["digest"].as_str().unwrap().starts_with(&versions[0]), "{kept}");
+        for none in ["0000", &versions[0][..3]] {
+            let none = runner.client().get(&format!("{HANDLER}/versions/{none}")).await;
+            assert_eq!((none.status, none.json()["code"].clone()), (404, json!("handler-unknown")));
+            assert!(none.text().contains(&versions[1]), "{}", none.text());
+        }
         runner.shutdown().await;
     }
 }

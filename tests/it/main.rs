@@ -27,6 +27,7 @@ mod imports;
 mod interventions;
 mod journal;
 mod killed;
+mod killed_deploys;
 mod killed_limits;
 mod killed_workflows;
 mod languages;

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use crate::deployments::puppet;
 use crate::tokens::token;
 
 const MANIFEST: &str = r#"
@@ -29,25 +30,16 @@ const MANIFEST: &str = r#"
     timeout = "10m"
 "#;
 
-/// The puppet with another version marker: other bytes, other content hash, the same deeds.
-fn puppet_version(version: u32) -> Vec<u8> {
-    let mut component = std::fs::read(guests::PUPPET).unwrap();
-    let stem = &MARKER[..15];
-    let at = component.windows(stem.len()).position(|window| window == stem).expect("the marker is there");
-    component[at + 15..at + 25].copy_from_slice(format!("{version:010}").as_bytes());
-    component
-}
-
-fn version_of(result: Option<ResultView>) -> u32 {
+fn version_of(result: Option<ResultView>) -> u64 {
     let Some(ResultView::Complete(Some(payload))) = result else { panic!("no version but {result:?}") };
     String::from_utf8(payload.data).unwrap()[15..].parse().unwrap()
 }
 
-async fn serving(runner: &TestRunner) -> u32 {
+async fn serving(runner: &TestRunner) -> u64 {
     version_of(runner.work("puppet", &Script::end(End::Version).to_json()).await.result)
 }
 
-async fn wait_for_version(runner: &TestRunner, version: u32) {
+async fn wait_for_version(runner: &TestRunner, version: u64) {
     until(format!("version {version}"), SOON, async || (serving(runner).await == version).then_some(())).await;
 }
 
@@ -85,7 +77,7 @@ async fn what_a_version_parks_is_done_by_a_better_one_ten_first() {
         assert_eq!(parked_by(&runner, std::slice::from_ref(&stays)).await, [None]);
 
         // It ends in the same way: nothing more than ten is tried.
-        runner.drop_in("puppet", &puppet_version(1));
+        runner.drop_in("puppet", &puppet(1));
         until("ten jobs to be tried", SOON, async || {
             let parked = parked_by(&runner, &jobs).await;
             let again = parked.iter().filter(|version| version.is_some() && **version != first[0]).count();
@@ -179,7 +171,7 @@ async fn a_version_that_traps_on_job_after_job_pauses_its_topic_until_another_se
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_reloads_under_load_fail_no_job() {
-    const RELOADS: u32 = 50;
+    const RELOADS: u64 = 50;
     let runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
     wait_for_version(&runner, 0).await;
     let enough = CancellationToken::new();
@@ -192,7 +184,7 @@ async fn fifty_reloads_under_load_fail_no_job() {
     };
     let reloads = async {
         for version in 1..=RELOADS {
-            let component = puppet_version(version);
+            let component = puppet(version);
             // Into the cache: what is measured is what comes after compiling.
             compiler.load(&component).await.unwrap();
             runner.drop_in("puppet", &component);
@@ -207,7 +199,7 @@ async fn fifty_reloads_under_load_fail_no_job() {
     let records = runner.records();
     assert!(records.iter().all(|record| matches!(record.verdict, Verdict::Ack(_))), "no job fails for a reload");
     let versions: std::collections::HashSet<_> = records.iter().filter_map(|record| record.run?.version).collect();
-    assert_eq!(versions.len() as u32, RELOADS + 1);
+    assert_eq!(versions.len() as u64, RELOADS + 1);
     delays.sort();
     let (quartile, longest) = (delays[delays.len() / 4], delays[delays.len() - 1]);
     println!(
@@ -228,7 +220,7 @@ async fn a_running_attempt_ends_on_the_version_it_began_with() {
         matches!(view.state, JobState::Running { .. }).then_some(())
     })
     .await;
-    runner.drop_in("puppet", &puppet_version(1));
+    runner.drop_in("puppet", &puppet(1));
     wait_for_version(&runner, 1).await;
     // It asks, and completes all the same.
     runner.store.cancel(&tenant(), std::slice::from_ref(&slow)).await.unwrap();
@@ -238,14 +230,14 @@ async fn a_running_attempt_ends_on_the_version_it_began_with() {
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_never_replaces_a_good_version() {
     let runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
-    let truncated = &puppet_version(2)[..20_000];
+    let truncated = &puppet(2)[..20_000];
     for bad in [b"not wasm at all".as_slice(), truncated, b"\0asm\x01\0\0\0", b""] {
         runner.drop_in("puppet", bad);
         assert_eq!(serving(&runner).await, 0);
     }
     // Its self-test refuses this one.
-    runner.drop_in("puppet", &puppet_version(6_666_666));
-    let mut refuses_itself = puppet_version(0);
+    runner.drop_in("puppet", &puppet(6_666_666));
+    let mut refuses_itself = puppet(0);
     let at = refuses_itself.windows(15).position(|window| window == &MARKER[..15]).unwrap();
     refuses_itself[at + 15..at + 25].copy_from_slice(b"6666666666");
     wait_for_version(&runner, 6_666_666).await;
@@ -264,7 +256,7 @@ async fn garbage_never_replaces_a_good_version() {
     .await;
     assert!(refused.contains("an instance does not start: it trapped: wasm trap: wasm `unreachable`"), "{refused}");
     assert_eq!(serving(&runner).await, 6_666_666);
-    runner.drop_in("puppet", &puppet_version(3));
+    runner.drop_in("puppet", &puppet(3));
     wait_for_version(&runner, 3).await;
 }
 
@@ -277,7 +269,7 @@ async fn component(runner: &TestRunner, topic: &str) -> (Value, Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_file_leaves_the_version_before_in_service_also_after_a_restart() {
     let mut runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET), ("echo", guests::ECHO)]).await;
-    runner.drop_in("puppet", &puppet_version(4));
+    runner.drop_in("puppet", &puppet(4));
     wait_for_version(&runner, 4).await;
     let version = component(&runner, "puppet").await.0;
     // The file of `echo` makes its topic as well.
@@ -304,7 +296,7 @@ async fn a_refused_file_leaves_the_version_before_in_service_also_after_a_restar
     runner.restart().await;
     until("puppet to be refused", SOON, async || component(&runner, "puppet").await.1.as_str().map(drop)).await;
     assert!(component(&runner, "puppet").await.0.is_null());
-    runner.drop_in("puppet", &puppet_version(5));
+    runner.drop_in("puppet", &puppet(5));
     wait_for_version(&runner, 5).await;
     let ready = runner.client().get("/readyz").await.text();
     assert!(ready.contains("the file of 1 handler was refused"), "{ready}");
@@ -325,7 +317,7 @@ async fn a_component_that_lacks_a_grant_leaves_the_version_before_in_service_als
     // Its file is kept before another one is looked at.
     runner.drop_in("later", &std::fs::read(guests::ECHO).unwrap());
     until("a later component to serve", SOON, async || component(&runner, "later").await.0.as_str().map(drop)).await;
-    runner.drop_in("echo", &puppet_version(0));
+    runner.drop_in("echo", &puppet(0));
     until("it to lack a grant", SOON, async || {
         runner.client().get("/v1/tenants/default/topics/echo").await.json()["lacking"].get(0).map(drop)
     })

@@ -32,7 +32,7 @@ const MANIFEST: &str = r#"
 "#;
 
 /// Where a server of this manifest answers: the log names the address of each one that runs.
-pub(super) async fn served(project: &TestProject) -> (Process, HttpClient) {
+pub(crate) async fn served(project: &TestProject) -> (Process, HttpClient) {
     served_by(project, run_command(&project.manifest(), &["--log", "gristmill=info"])).await
 }
 

@@ -6,7 +6,7 @@
 
 mod clients;
 mod guests;
-mod kills;
+pub(crate) mod kills;
 mod outages;
 mod probe;
 mod revoked;
