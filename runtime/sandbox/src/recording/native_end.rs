@@ -72,6 +72,10 @@ fn shown(line: Option<&RecordedLine>) -> String {
 
 /// A native handler makes fewer calls, so that how many came before a line says nothing.
 fn are_alike(before: &RecordedLine, now: &RecordedLine, notes: &mut Vec<String>) -> bool {
+    // StarlingMonkey prints what `console` writes; the SDKs log it.
+    if matches!(before.source.as_str(), "stdout" | "stderr") && now.source == "log" {
+        return before.message == now.message && now.fields.is_empty();
+    }
     let kind = |line: &RecordedLine| (line.level.clone(), line.source.clone(), line.message.clone());
     if kind(before) != kind(now) {
         return false;
@@ -157,5 +161,22 @@ mod tests {
         let stack = "TypeError: no grain\n    at parse (gristmill-guest/index.js:3)\n    at grind (handler.ts:9)\n    at handler.ts:20";
         assert_eq!(thrown(stack), ("TypeError: no grain", Some("handler.ts:9".to_owned())));
         assert_eq!(thrown("RangeError: deep"), ("RangeError: deep", None));
+    }
+
+    #[test]
+    fn a_line_that_an_engine_printed_is_alike_one_that_was_logged_with_the_same_text_and_nothing_else() {
+        let line = |source: &str, message: &str, fields: &[(&str, &str)]| RecordedLine {
+            after: 0,
+            level: "INFO".to_owned(),
+            source: source.to_owned(),
+            message: message.to_owned(),
+            fields: fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        };
+        let printed = line("stdout", "rye", &[]);
+        let are_alike = |before: &RecordedLine, now: &RecordedLine| are_alike(before, now, &mut Vec::new());
+        assert!(are_alike(&printed, &line("log", "rye", &[])) && are_alike(&printed, &printed));
+        assert!(!are_alike(&printed, &line("log", "oat", &[])));
+        assert!(!are_alike(&printed, &line("log", "rye", &[("a", "b")])));
+        assert!(!are_alike(&line("log", "rye", &[]), &printed) && !are_alike(&printed, &line("stderr", "rye", &[])));
     }
 }
