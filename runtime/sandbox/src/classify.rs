@@ -103,6 +103,14 @@ fn trapped(error: &wasmtime::Error, last_words: &str, lines: Option<&SourceLines
     Outcome::Trapped { message, backtrace }
 }
 
+/// Whether an attempt ended because it called too deep. How deep that was depends on the build of the host, a few hundred bytes of whose own calls are
+/// on the same stack.
+pub(crate) fn is_too_deep(outcome: &Outcome) -> bool {
+    let Outcome::Trapped { message, .. } = outcome else { return false };
+    let text = Trap::StackOverflow.to_string();
+    *message == text || message.ends_with(&format!("\n({text})"))
+}
+
 /// One line per frame, innermost first, names demangled and cut; wasmtime keeps at most 20. Without its headline. Below each frame stand the
 /// lines of the sources that it comes from, if the component says so.
 fn frames(backtrace: &WasmBacktrace, lines: Option<&SourceLines>) -> String {

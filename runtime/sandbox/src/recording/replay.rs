@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::head::{ENGINE, short};
 use super::{Divergence, KeptAnswer, Record, Recording, digest};
 use crate::attempt::{Attempt, LogSink, Report};
+use crate::classify::is_too_deep;
 use crate::component::Component;
 use crate::placeholders::KeptPlaceholder;
 use gristmill_core::http_grant::HttpGrant;
@@ -89,7 +90,7 @@ impl Component {
         let again = report.recording.take();
         let verdict = match again.as_deref() {
             Some(Recording { diverged: Some(diverged), .. }) => ReplayVerdict::AsksElse(diverged.clone()),
-            Some(again) => recording.compare(again),
+            Some(again) => recording.compare(again, !is_too_deep(&report.outcome)),
             None => ReplayVerdict::Differs(vec![format!("it could not be run here: {:?}", report.outcome)]),
         };
         Ok(Replayed { report, verdict, again })
@@ -148,7 +149,8 @@ impl Recording {
         Timestamp::from_millis(self.head.deadline_ms)
     }
 
-    fn compare(&self, again: &Self) -> ReplayVerdict {
+    /// `is_fuel_exact`: the same component uses the same on every machine.
+    fn compare(&self, again: &Self, is_fuel_exact: bool) -> ReplayVerdict {
         let (before, now) = (&self.end, &again.end);
         let mut differences = Vec::new();
         if before.outcome != now.outcome {
@@ -156,7 +158,7 @@ impl Recording {
         } else if before.digest != now.digest {
             differences.push(format!("output: it is {} again, with another result or message", now.outcome));
         }
-        if before.fuel != now.fuel {
+        if is_fuel_exact && before.fuel != now.fuel {
             differences.push(format!("fuel: {} were recorded, now it used {}", before.fuel, now.fuel));
         }
         if self.calls.len() != again.calls.len() {

@@ -10,6 +10,7 @@ use super::boundary::{Boundary, Log};
 use super::head::{RecordingHead, short};
 use super::{BodyPart, CONTENT_BYTES_MIN, KeptAnswer, Record, RecordedEnd, Recording, digest};
 use crate::attempt::{Attempt, Report, Version};
+use crate::classify::is_too_deep;
 use crate::placeholders::Placeholders;
 use gristmill_core::job::Payload;
 use gristmill_core::outcome::{FailureDetail, Outcome};
@@ -171,6 +172,7 @@ fn digest_of(outcome: &Outcome) -> [u8; 8] {
             add(format!("{after:?}").as_bytes());
         }
         Outcome::Reject(detail) => failure(detail, &mut add),
+        Outcome::Trapped { message, .. } if is_too_deep(outcome) => add(message.as_bytes()),
         other => add(format!("{other:?}").as_bytes()),
     }
     short(&hasher.finalize().into())

@@ -286,6 +286,22 @@ async fn a_recording_has_little_more_than_what_was_new() {
     }
 }
 
+/// How deep that was is the build's affair, and with it the fuel. Of every other end the fuel counts.
+#[tokio::test]
+async fn an_attempt_that_called_too_deep_ends_the_same_with_other_fuel() {
+    let deep = handler("(func $deep (call $deep))", "(call $deep) unreachable");
+    for (text, is_same) in [(deep, true), (handler("", "unreachable"), false)] {
+        let component = load(&text).await;
+        let mut report = component.invoke(Attempt { record: Record::Failures, ..attempt("") }).await;
+        let recording = carried(&mut report);
+        assert_eq!(verdict(&component, &recording, "").await, ReplayVerdict::Same);
+        let mut other = (*recording).clone();
+        other.end.fuel += 1;
+        let verdict = verdict(&component, &Arc::new(other), "").await;
+        assert_eq!(verdict == ReplayVerdict::Same, is_same, "{verdict:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_recording_of_another_job_is_refused() {
     let component = load(&handler("", "unreachable")).await;
