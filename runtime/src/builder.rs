@@ -173,7 +173,6 @@ impl Builder {
         let tenant_mover = opened.sharded.clone().map(|stores| move_tenants(stores, worker.clone()));
         let deployments = DeploymentRecords::default();
         let settings = RunnerSettings {
-            worker,
             concurrency: manifest.server.concurrency as usize,
             threads: manifest.server.threads,
             shutdown_grace: manifest.server.shutdown_grace,
@@ -187,6 +186,7 @@ impl Builder {
             recent: server.is_some().then_some(recent),
             traces: traces.clone(),
             deployments: deployments.clone(),
+            ..RunnerSettings::new(worker)
         };
         let pushes = Arc::new(Timed::announcing(opened.store.clone(), metrics.clone(), bill.clone()));
         let store = Arc::new(Timed::new(opened.store.clone(), metrics.clone()));

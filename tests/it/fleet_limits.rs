@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gristmill::config::Manifest;
 use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, NewJob, Payload, WorkerId};
 use gristmill::metrics::Metrics;
 use gristmill::runner::native::{HandlerError, NativeHandler, NativeJob};
-use gristmill::runner::{AttemptRecord, DeploymentRecords, Runner, RunnerSettings, Shares, Tenants};
-use gristmill::store::BillSums;
+use gristmill::runner::{AttemptRecord, Runner, RunnerSettings};
 use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
 use gristmill_tests::redis::Redis;
@@ -61,19 +59,8 @@ impl RunnerGroup {
         tokio::spawn(reloader.run(self.stop.clone()));
         let records = Arc::clone(&self.records);
         let settings = RunnerSettings {
-            worker: WorkerId::new(&format!("runner-{number}")),
-            concurrency: 64,
-            threads: 1,
-            shutdown_grace: Duration::from_secs(5),
             observer: Some(Arc::new(move |record: &AttemptRecord| records.lock().push(record.clone()))),
-            metrics: Arc::default(),
-            tenants: Tenants::default(),
-            journal: None,
-            bill: BillSums::default(),
-            shares: Shares::default(),
-            recent: None,
-            traces: None,
-            deployments: DeploymentRecords::default(),
+            ..RunnerSettings::new(WorkerId::new(&format!("runner-{number}")))
         };
         Runner::start(Arc::new(RedisStore::connect(url, "gm").await.unwrap()), registry, settings).unwrap()
     }

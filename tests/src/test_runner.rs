@@ -10,15 +10,13 @@ use gristmill::config::{LmstfySettings, Manifest};
 use gristmill::handlers::Reloader;
 use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::metrics::Metrics;
-use gristmill::runner::{
-    AttemptRecord, DeploymentRecords, RecentAttempts, Runner, RunnerSettings, Shares, Tenants, Traces,
-};
+use gristmill::runner::{AttemptRecord, DeploymentRecords, RecentAttempts, Runner, RunnerSettings, Tenants, Traces};
 use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
 use gristmill::server::{Handlers, HttpServer, HttpServerSettings, Phase, RunnerStatus};
 use gristmill::store::embedded::EmbeddedStore;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::sharded::ShardedStore;
-use gristmill::store::{BillSums, JobState, JobView, Store, TenantPlacements, Timed};
+use gristmill::store::{JobState, JobView, Store, TenantPlacements, Timed};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -128,19 +126,15 @@ impl TestRunner {
         let door = HttpServer::start(listener, self.store.clone(), "the runner's", &settings).await.unwrap();
         let (tenants, recent) = (settings.tenants.clone(), settings.recent.clone());
         let settings = RunnerSettings {
-            worker,
-            concurrency: 64,
             threads: 2,
             shutdown_grace: Duration::from_secs(10),
             observer: Some(Arc::new(move |record| records.lock().push(record.clone()))),
             metrics: metrics.clone(),
             tenants,
-            journal: None,
-            bill: BillSums::default(),
-            shares: Shares::default(),
             recent: Some(recent),
             traces: traces.clone(),
             deployments,
+            ..RunnerSettings::new(worker)
         };
         let store = Arc::new(Timed::new(self.store.clone(), metrics));
         let mut registry = reloader.registry();

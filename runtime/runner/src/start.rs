@@ -77,6 +77,27 @@ pub struct RunnerSettings {
     pub deployments: DeploymentRecords,
 }
 
+impl RunnerSettings {
+    /// 64 attempts at once, one thread for guests, 5 s of grace, and no one who watches.
+    pub fn new(worker: WorkerId) -> Self {
+        Self {
+            worker,
+            concurrency: 64,
+            threads: 1,
+            shutdown_grace: Duration::from_secs(5),
+            observer: None,
+            metrics: Arc::default(),
+            tenants: Tenants::default(),
+            journal: None,
+            bill: BillSums::default(),
+            shares: Shares::default(),
+            recent: None,
+            traces: None,
+            deployments: DeploymentRecords::default(),
+        }
+    }
+}
+
 impl std::fmt::Debug for RunnerSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { worker, concurrency, threads, shutdown_grace, .. } = self;

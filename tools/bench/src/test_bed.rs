@@ -19,10 +19,7 @@ use gristmill_config::{LineFileSettings, Manifest};
 use gristmill_core::job::{Name, TopicId, WorkerId};
 use gristmill_core::topic::{Capability, Grants};
 use gristmill_runner::handlers::{Available, Code, Handler, HandlerRegistry};
-use gristmill_runner::{
-    AttemptRecord, BillWriter, DeploymentRecords, Journal, Observer, Runner, RunnerSettings, Shares, Tasks, Tenants,
-    Traces,
-};
+use gristmill_runner::{AttemptRecord, BillWriter, Journal, Observer, Runner, RunnerSettings, Shares, Tasks, Traces};
 use gristmill_sandbox::{Component, Sandbox};
 use gristmill_store::{BillSums, Store};
 
@@ -165,19 +162,14 @@ impl TestBed {
         let writer = BillWriter::new(Arc::clone(&store), sums.clone(), shares.clone(), worker.clone(), BILL_KEPT);
         billing.spawn("bill", writer.run(stop.clone()));
         let settings = RunnerSettings {
-            worker,
             concurrency: self.settings.concurrency,
             threads: self.settings.threads,
-            shutdown_grace: Duration::from_secs(5),
             observer: Some(observer),
-            metrics: Arc::default(),
-            tenants: Tenants::default(),
             journal: journal.clone(),
             bill: sums.clone(),
             shares: shares.clone(),
-            recent: None,
             traces: self.traces.clone(),
-            deployments: DeploymentRecords::default(),
+            ..RunnerSettings::new(worker)
         };
         let runner = Runner::start(store, registry, settings);
         let runner = runner.context("failed to start a runner")?;

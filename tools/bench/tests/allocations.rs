@@ -10,15 +10,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use gristmill_bench::{BenchSettings, BenchStore, Progress, TestBed, push, sandbox_floor};
 use gristmill_config::Manifest;
 use gristmill_core::job::{Due, JobSpec, Name, NewJob, Payload, WorkerId};
 use gristmill_runner::handlers::{Available, Code, Handler, HandlerRegistry};
 use gristmill_runner::native::{HandlerError, NativeHandler, NativeJob};
-use gristmill_runner::{DeploymentRecords, Runner, RunnerSettings, Shares, Tenants};
-use gristmill_store::BillSums;
+use gristmill_runner::{Runner, RunnerSettings};
 use gristmill_store::embedded::{Durability, EmbeddedStore};
 use gristmill_store::prelude::*;
 use gristmill_tests::guests;
@@ -121,23 +119,13 @@ async fn run(store: &Arc<EmbeddedStore>, registry: watch::Receiver<Arc<HandlerRe
     let (left, done) = (AtomicUsize::new(jobs), Arc::new(Notify::new()));
     let tell = Arc::clone(&done);
     let settings = RunnerSettings {
-        worker: WorkerId::new("w"),
         concurrency: CONCURRENCY,
-        threads: 1,
-        shutdown_grace: Duration::from_secs(5),
         observer: Some(Arc::new(move |_| {
             if left.fetch_sub(1, Ordering::Relaxed) == 1 {
                 tell.notify_one();
             }
         })),
-        metrics: Arc::default(),
-        tenants: Tenants::default(),
-        journal: None,
-        bill: BillSums::default(),
-        shares: Shares::default(),
-        recent: None,
-        traces: None,
-        deployments: DeploymentRecords::default(),
+        ..RunnerSettings::new(WorkerId::new("w"))
     };
     let runner = Runner::start(store.clone(), registry, settings).unwrap();
     done.notified().await;

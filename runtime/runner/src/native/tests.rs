@@ -9,13 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::handlers::{Available, Code, Handler, HandlerRegistry};
-use crate::{AttemptRecord, DeploymentRecords, Runner, RunnerSettings, Shares, Tenants};
+use crate::{AttemptRecord, Runner, RunnerSettings};
 use gristmill_config::Manifest;
 use gristmill_core::job::{Due, Name, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Verdict};
 use gristmill_core::topic::{Grants, Limits};
 use gristmill_sandbox::LogSink;
-use gristmill_store::BillSums;
 use gristmill_store::embedded::EmbeddedStore;
 use gristmill_store::prelude::*;
 
@@ -34,19 +33,9 @@ async fn run(handler: NativeHandler) -> Vec<AttemptRecord> {
     let store = Arc::new(EmbeddedStore::in_memory().await.unwrap());
     let (sender, mut records) = mpsc::unbounded_channel();
     let settings = RunnerSettings {
-        worker: WorkerId::new("w"),
         concurrency: 4,
-        threads: 1,
-        shutdown_grace: Duration::from_secs(5),
         observer: Some(Arc::new(move |record: &AttemptRecord| drop(sender.send(record.clone())))),
-        metrics: Arc::default(),
-        tenants: Tenants::default(),
-        journal: None,
-        bill: BillSums::default(),
-        shares: Shares::default(),
-        recent: None,
-        traces: None,
-        deployments: DeploymentRecords::default(),
+        ..RunnerSettings::new(WorkerId::new("w"))
     };
     let registry = watch::Sender::new(Arc::new(registry(handler)));
     let runner = Runner::start(store.clone(), registry.subscribe(), settings).unwrap();
