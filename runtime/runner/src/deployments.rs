@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use super::start::Context;
 use crate::handlers::{DeploymentRecords, Handler, HandlerRegistry, TopicHandler};
 use gristmill_core::deployment::{Deployment, WHOLE};
-use gristmill_core::job::TopicId;
+use gristmill_core::job::{Name, TopicId};
 use gristmill_sandbox::Version;
 use gristmill_store::{Store, StoreError};
 
@@ -56,6 +56,15 @@ pub enum NotDecided {
     Conflict(TopicId),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl NotDecided {
+    /// [`NotDecided::NotKept`] of the version of a handler that begins with these digits.
+    pub fn not_kept(registry: &HandlerRegistry, handler: &Name, digits: &str) -> Self {
+        let kept: Vec<_> = registry.kept(handler).iter().map(Version::to_string).collect();
+        let kept = if kept.is_empty() { "none".into() } else { kept.join(", ") };
+        Self::NotKept { handler: handler.to_string(), version: digits.to_owned(), kept }
+    }
 }
 
 /// What an operator decides about the versions of a topic's handler.
@@ -148,12 +157,5 @@ fn version_before(entry: &TopicHandler, registry: &HandlerRegistry, serves: Vers
 /// The version whose digits begin so.
 fn kept(entry: &TopicHandler, registry: &HandlerRegistry, digits: &str) -> Result<Version, NotDecided> {
     let handler = &entry.topic.handler;
-    registry.kept_version(handler, digits).ok_or_else(|| {
-        let kept: Vec<_> = registry.kept(handler).iter().map(Version::to_string).collect();
-        NotDecided::NotKept {
-            handler: handler.to_string(),
-            version: digits.to_owned(),
-            kept: if kept.is_empty() { "none".into() } else { kept.join(", ") },
-        }
-    })
+    registry.kept_version(handler, digits).ok_or_else(|| NotDecided::not_kept(registry, handler, digits))
 }

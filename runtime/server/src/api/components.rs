@@ -24,7 +24,7 @@ use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;
 use gristmill_metrics::{Event, EventKind};
 use gristmill_runner::handlers::{HandlerRegistry, UploadError};
-use gristmill_runner::{Version, share_jobs};
+use gristmill_runner::{NotDecided, share_jobs};
 
 /// Checks, compiling and the start of service; the compiler has a limit of its own.
 const TAKE_IN_WITHIN: Duration = Duration::from_secs(180);
@@ -89,15 +89,7 @@ async fn component(
         Problem::new(Code::HandlersFolder, format!("the kept file of version {version} cannot be read: {error}"))
     })?;
     drop(permit);
-    let (version, wasm) = found.ok_or_else(|| {
-        let kept: Vec<_> = registry.kept(&topic.handler).iter().map(Version::to_string).collect();
-        let detail = format!(
-            "version `{version}` of handler `{}` is not on this machine, which has: {}",
-            topic.handler,
-            kept.join(", ")
-        );
-        Problem::new(Code::HandlerUnknown, detail)
-    })?;
+    let (version, wasm) = found.ok_or_else(|| NotDecided::not_kept(&registry, &topic.handler, &version))?;
     Ok(Json(wire::Component { digest: version.digest(), component: wire::Base64(wasm) }))
 }
 
