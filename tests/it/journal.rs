@@ -65,7 +65,7 @@ fn attempts(lines: &[Value], job: &str) -> Vec<Value> {
 }
 
 /// What a line says of these fields.
-fn told(line: &Value, fields: &[&str]) -> Value {
+fn values(line: &Value, fields: &[&str]) -> Value {
     fields.iter().map(|field| line[*field].clone()).collect()
 }
 
@@ -95,7 +95,7 @@ async fn every_attempt_is_recorded_with_outcome_times_and_cost() {
     end(runner).await;
 
     let lines = lines(&project);
-    let ends = |job| attempts(&lines, job).iter().map(|line| told(line, &END)).collect::<Vec<_>>();
+    let ends = |job| attempts(&lines, job).iter().map(|line| values(line, &END)).collect::<Vec<_>>();
     assert_eq!(ends("good"), [json!([1, "complete", "ack", "done", null])]);
     let again = |attempt| json!([attempt, "retry", "retry", "done", "failed"]);
     assert_eq!(ends("patient"), [again(1), again(2), json!([3, "complete", "ack", "done", null])]);
@@ -105,9 +105,9 @@ async fn every_attempt_is_recorded_with_outcome_times_and_cost() {
     assert_eq!(lines.len(), 8, "one line an attempt: {lines:#?}");
 
     let good = &attempts(&lines, "good")[0];
-    assert_eq!(told(good, &["result_bytes", "follow_ups", "follow_up_bytes"]), json!([5, 3, 12]));
+    assert_eq!(values(good, &["result_bytes", "follow_ups", "follow_up_bytes"]), json!([5, 3, 12]));
     let late = &attempts(&lines, "late")[0];
-    assert_eq!(told(late, &["tenant", "topic", "body_bytes", "result_bytes"]), json!(["acme", "echo", 5, 5]));
+    assert_eq!(values(late, &["tenant", "topic", "body_bytes", "result_bytes"]), json!(["acme", "echo", 5, 5]));
     assert!(late["due_us"].as_u64().unwrap() - late["enqueued_us"].as_u64().unwrap() >= 50_000, "{late}");
     let slow = &attempts(&lines, "slow")[0];
     assert!(slow["ended_us"].as_u64().unwrap() - slow["started_us"].as_u64().unwrap() >= 100_000, "{slow}");
@@ -162,8 +162,8 @@ async fn the_next_runner_records_the_attempts_of_a_killed_one() {
     let next = project.serve().await;
     let line = until("the victim's line", SOON, async || attempts(&so_far(&project), "victim").pop()).await;
     end(next).await;
-    assert_eq!(told(&line, &END), json!([1, "worker-died", "bury", "done", "worker-died"]));
-    assert_eq!(told(&line, &["started_us", "ended_us", "fuel"]), json!([null, null, 0]));
+    assert_eq!(values(&line, &END), json!([1, "worker-died", "bury", "done", "worker-died"]));
+    assert_eq!(values(&line, &["started_us", "ended_us", "fuel"]), json!([null, null, 0]));
     assert_eq!(line["worker"], attempts(&lines(&project), "before")[0]["worker"], "it has the name of the dead");
 }
 

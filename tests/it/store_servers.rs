@@ -260,7 +260,7 @@ async fn a_second_node_learns_of_a_move_and_works_in_both_stores() {
     one.run(&["push", "acme/puppet", "--delay", "1h", "--data", "x"]).done();
     one.run(&["tenant", "move", "acme", "--to", "far"]).done();
     let node = RemoteStore::connect(address).await.unwrap();
-    // The command has told nobody but the home store.
+    // The command wrote to the home store only.
     until("the second node to push to the new store", SOON, async || {
         let job = complete("acme/puppet");
         node.push(std::slice::from_ref(&job)).await.unwrap();
@@ -278,8 +278,8 @@ async fn a_move_without_a_server_is_carried_out_by_the_command_that_watches_it()
     let project = project(&far, "home").await;
     project.run(&["push", "acme/parking", "--data", "x", "--count", "300"]).done();
     let said = project.run(&["tenant", "move", "acme", "--to", "far", "--watch", "--json"]);
-    let told = said.ended(0).document();
-    assert_eq!((&told["store"], &told["remaining"]), (&Value::from("far"), &Value::from(Vec::<Value>::new())));
+    let document = said.ended(0).document();
+    assert_eq!((&document["store"], &document["remaining"]), (&Value::from("far"), &Value::from(Vec::<Value>::new())));
     assert!(project.run(&["job", "show", "unknown"]).ended(1).err.contains("unknown"));
 }
 

@@ -251,13 +251,13 @@ async fn each_request_is_a_span_until_there_are_too_many() {
     assert_eq!(said(&attempt, "messaging.gristmill.requests").as_deref(), Some("45"));
     let spans = collector.requests_of(&attempt, 32).await;
     assert_eq!(spans.len(), 32);
-    let told = |span: &Span| {
+    let about = |span: &Span| {
         let keys = ["url.full", "http.response.status_code", "http.request.resend_count", "error.type"];
         let [url, status, resend, error] = keys.map(|key| said(span, key).unwrap_or_default());
         let path = url.rsplit('/').next().unwrap().to_owned();
         format!("{} {path} {status} {resend} {error}", span.name)
     };
-    let first: Vec<_> = spans.iter().take(6).map(told).collect();
+    let first: Vec<_> = spans.iter().take(6).map(about).collect();
     let expected = [
         "GET moved 302  ",
         "GET here 200 1 ",

@@ -355,11 +355,11 @@ mod tests {
         drop(taken.pop());
         // In the order written: the claimer waits for more slots when the signal comes.
         let registry = registry(&["busy", "fresh"]);
-        let (_, told) = tokio::join!(
+        let (_, sent) = tokio::join!(
             claimer.wait(&mut memory, &registry, ended),
             tell.send(Ready { topic: fresh.clone(), is_woken: true })
         );
-        told.unwrap();
+        sent.unwrap();
         assert!(memory.hot.contains(&fresh));
     }
 

@@ -249,11 +249,12 @@ mod tests {
         let taken = in_flight.take(vec![claim(&ours, 1), claim(&theirs, 1)]);
         in_flight.cancel(&theirs.topic.tenant, &theirs.id);
         in_flight.cancel(&theirs.topic.tenant, &"unknown".parse().unwrap());
-        let told = || taken.iter().map(|(_, control)| (control.is_unwanted(), control.is_killed())).collect::<Vec<_>>();
-        assert_eq!(told(), [(false, false), (true, false)]);
+        let marks =
+            || taken.iter().map(|(_, control)| (control.is_unwanted(), control.is_killed())).collect::<Vec<_>>();
+        assert_eq!(marks(), [(false, false), (true, false)]);
         in_flight.kill(&ours.topic.tenant, &ours.id, 2);
-        assert_eq!(told(), [(false, false), (true, false)]);
+        assert_eq!(marks(), [(false, false), (true, false)]);
         in_flight.kill(&ours.topic.tenant, &ours.id, 1);
-        assert_eq!(told(), [(true, true), (true, false)]);
+        assert_eq!(marks(), [(true, true), (true, false)]);
     }
 }

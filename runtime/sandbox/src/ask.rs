@@ -21,7 +21,7 @@ impl State {
         asked: &Asked<'_>,
         live: impl FnOnce(&mut Self) -> wasmtime::Result<A>,
     ) -> wasmtime::Result<A> {
-        if let Some(answer) = self.told(asked)? {
+        if let Some(answer) = self.recorded(asked)? {
             return Ok(answer);
         }
         let answer = live(self);
@@ -48,7 +48,7 @@ impl State {
     ///
     /// # Errors
     /// Something else was asked when it was recorded.
-    pub(super) fn told<A: DeserializeOwned>(&mut self, asked: &Asked<'_>) -> wasmtime::Result<Option<A>> {
+    pub(super) fn recorded<A: DeserializeOwned>(&mut self, asked: &Asked<'_>) -> wasmtime::Result<Option<A>> {
         if !self.is_recorded {
             return Ok(None);
         }

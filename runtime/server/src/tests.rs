@@ -253,7 +253,7 @@ async fn signals_are_heard_until_the_server_ends() {
                 return;
             }
         }
-        panic!("the end was not told");
+        panic!("the end was not sent");
     };
     tokio::time::timeout(Duration::from_secs(30), hear).await.unwrap();
 
@@ -383,11 +383,11 @@ async fn a_request_that_makes_no_sense_is_answered_with_a_problem() {
         ("POST", "/v1/tenants/acme/cancel", &too_many, 413, "too-large", "1000"),
         ("POST", "/v1/tenants/acme/cancel", &too_long, 413, "too-large", ""),
     ];
-    for (method, path, body, status, code, told) in cases {
+    for (method, path, body, status, code, detail) in cases {
         let (answered, problem) = tested.ask(method, path, body).await;
         assert_eq!((answered, &problem["code"]), (status, &json!(code)), "{method} {path}: {problem}");
         assert_eq!(problem["status"], status);
-        assert!(problem["detail"].as_str().unwrap().contains(told), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
     }
 }
 

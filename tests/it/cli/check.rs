@@ -68,8 +68,8 @@ async fn each_bad_component_is_refused_with_its_reason_and_remedy() {
     let documents = project.run(&["check", "--json"]).ended(1).documents();
     for (name, _, problem) in bad {
         let headline = format!("handlers/{name}.wasm cannot be used\n");
-        let told = text.split_once(&headline).and_then(|(_, rest)| rest.lines().next()).unwrap_or_default();
-        assert!(told.contains(problem), "{name}: {told:?} in\n{text}");
+        let problems = text.split_once(&headline).and_then(|(_, rest)| rest.lines().next()).unwrap_or_default();
+        assert!(problems.contains(problem), "{name}: {problems:?} in\n{text}");
         let file = format!("{name}.wasm");
         let document = documents.iter().find(|document| document["path"].as_str().unwrap().ends_with(&file)).unwrap();
         assert!(document["problem"].as_str().unwrap().contains(problem), "{document}");

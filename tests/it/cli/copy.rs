@@ -75,7 +75,7 @@ async fn jobs_go_to_redis_and_back_as_they_are() {
     assert_eq!((&held["status"], &held["id"]), (&json!("duplicate"), &json!("low")), "its value went along");
 
     let documents = copy(&project, &redis, &file, &["--json"]).ended(0).documents();
-    let moved = |topic: &str| documents.iter().find(|told| told["topic"] == topic).unwrap().clone();
+    let moved = |topic: &str| documents.iter().find(|document| document["topic"] == topic).unwrap().clone();
     assert_eq!((&moved("parking")["ready"], &moved("parking")["delayed"]), (&json!(2), &json!(1)));
     assert_eq!((&moved("puppet")["dead"], &moved("puppet")["paused"]), (&json!(1), &json!(false)));
     assert_eq!(views(&project, &file), before);

@@ -84,7 +84,7 @@ fn examples(operation: &Value) -> Vec<(String, Value)> {
     contents.flat_map(|(media, content)| of(content).into_iter().map(|value| (media.clone(), value))).collect()
 }
 
-/// What a stream tells: its media type, and the schema of each thing that is told. None: the operation has no stream.
+/// What a stream tells: its media type, and the schema of each thing that is sent. None: the operation has no stream.
 fn stream(operation: &Value) -> Option<(&str, &Value)> {
     let contents = operation["responses"]["200"]["content"].as_object()?;
     contents.iter().find_map(|(media, content)| Some((media.as_str(), content.get("x-item-schema")?)))
@@ -157,15 +157,15 @@ async fn every_example_is_taken_and_answered_as_the_document_says() {
 }
 
 /// The first thing that a stream tells: a line of JSON, or the data of an event.
-async fn first_told(body: &mut Incoming) -> Value {
+async fn first_event(body: &mut Incoming) -> Value {
     let mut text = String::new();
     loop {
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let mut told = whole.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
-        if let Some(told) = told.find(|line| line.starts_with('{')) {
-            return serde_json::from_str(told).unwrap();
+        let mut event = whole.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        if let Some(event) = event.find(|line| line.starts_with('{')) {
+            return serde_json::from_str(event).unwrap();
         }
-        let frame = body.frame().await.expect("something to be told").unwrap();
+        let frame = body.frame().await.expect("something to be sent").unwrap();
         text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
     }
 }
@@ -184,9 +184,9 @@ async fn every_stream_matches_the_document() {
         let mut answer = runner.client().begin(Request::get(&uri).header("accept", media), Vec::new()).await;
         assert_eq!((answer.status().as_u16(), answer.headers()["content-type"].to_str().unwrap()), (200, media));
         push(json!({ "body": 1 })).await;
-        let told = timeout(SOON, first_told(answer.body_mut())).await.expect("to be told");
-        let wrong = mistakes(&document, schema, &told, "told");
-        assert!(wrong.is_empty(), "{uri}: {wrong:#?}\n{told}");
+        let event = timeout(SOON, first_event(answer.body_mut())).await.expect("to be sent");
+        let wrong = mistakes(&document, schema, &event, "event");
+        assert!(wrong.is_empty(), "{uri}: {wrong:#?}\n{event}");
         streams += 1;
     }
     assert_eq!(streams, 4, "signals, events, a tenant's events, a job");

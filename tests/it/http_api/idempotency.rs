@@ -43,9 +43,9 @@ async fn the_same_request_stores_nothing_after_the_job_is_over(runner: TestRunne
 
 async fn a_key_with_another_request_is_refused(runner: TestRunner) {
     let first = push_with_key(&runner, NOBODY, "key", &json!({ "body": 1 })).await;
-    let told =
+    let detail =
         refused(&push_with_key(&runner, NOBODY, "key", &json!({ "body": 2 })).await, 422, "idempotency-key-reused");
-    assert!(told.contains(first.json()["id"].as_str().unwrap()), "{told}");
+    assert!(detail.contains(first.json()["id"].as_str().unwrap()), "{detail}");
     let bytes = Request::post(NOBODY).header("content-type", "image/png").header("idempotency-key", "key");
     refused(&runner.client().send(bytes, br#"{"body":1}"#.to_vec()).await, 422, "idempotency-key-reused");
     assert_eq!(pushed(&runner).await, 1);
@@ -77,7 +77,7 @@ async fn an_invalid_key_is_refused(runner: TestRunner) {
         refused(&push_with_key(&runner, NOBODY, bad, &json!({})).await, 400, "bad-request");
     }
     for own in [json!({ "id": "j" }), json!({ "unique": { "value": "u" } })] {
-        let told = refused(&push_with_key(&runner, NOBODY, "key", &own).await, 400, "bad-request");
-        assert!(told.contains("leave one of them out"), "{told}");
+        let detail = refused(&push_with_key(&runner, NOBODY, "key", &own).await, 400, "bad-request");
+        assert!(detail.contains("leave one of them out"), "{detail}");
     }
 }

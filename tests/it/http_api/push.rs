@@ -157,14 +157,17 @@ async fn jobs_that_cannot_be_stored_all_or_none_are_refused(runner: TestRunner) 
 async fn a_body_at_the_limit_is_taken_and_one_byte_more_is_not(runner: TestRunner) {
     let path = "/v1/tenants/default/topics/small/jobs";
     assert_eq!(raw(&runner, path, "image/png", &[7; 10]).await.status, 201);
-    let told = refused(&raw(&runner, path, "image/png", &[7; 11]).await, 413, "too-large");
-    assert!(told.contains("11 bytes") && told.contains("takes 10") && told.contains("payload-limit"), "{told}");
+    let detail = refused(&raw(&runner, path, "image/png", &[7; 11]).await, 413, "too-large");
+    assert!(detail.contains("11 bytes") && detail.contains("takes 10") && detail.contains("payload-limit"), "{detail}");
     // Of one that is longer no more is read than is needed to know that.
-    let told = refused(&raw(&runner, path, "image/png", &[7; 100]).await, 413, "too-large");
-    assert!(told.contains("has at least") && told.contains("`small` takes 10: see its `payload-limit`"), "{told}");
-    let told =
+    let detail = refused(&raw(&runner, path, "image/png", &[7; 100]).await, 413, "too-large");
+    assert!(
+        detail.contains("has at least") && detail.contains("`small` takes 10: see its `payload-limit`"),
+        "{detail}"
+    );
+    let detail =
         refused(&runner.client().post(path, &json!({ "jobs": [{}, { "body": "123456789" }] })).await, 413, "too-large");
-    assert!(told.contains("jobs[1]"), "{told}");
+    assert!(detail.contains("jobs[1]"), "{detail}");
 }
 
 async fn a_push_that_waits_is_answered_with_the_result(runner: TestRunner) {

@@ -66,8 +66,8 @@ async fn a_component_that_fails_a_check_changes_nothing(runner: TestRunner) {
     for bad in [b"no component".to_vec(), b"\0asm\x0d\0\x01\0".to_vec(), truncated, Vec::new()] {
         refused(&upload(&runner, "greet", bad).await, 422, "handler-refused");
     }
-    let told = refused(&upload(&runner, "greet", file(guests::PUPPET)).await, 422, "handler-refused");
-    assert!(told.contains("topic `greet` does not grant: `clock`"), "{told}");
+    let detail = refused(&upload(&runner, "greet", file(guests::PUPPET)).await, 422, "handler-refused");
+    assert!(detail.contains("topic `greet` does not grant: `clock`"), "{detail}");
     let topic = runner.client().get("/v1/tenants/default/topics/greet").await.json();
     assert_eq!(topic["version"], first.json()["version"]);
     assert_eq!(folder(&runner), ["greeter.wasm"]);

@@ -23,7 +23,7 @@ on_both_stores! {
     a_token_of_the_admin_api_may_do_what_lmstfys_tokens_may
 }
 
-fn told(answer: &Answer) -> (u16, String) {
+fn shown(answer: &Answer) -> (u16, String) {
     (answer.status, error(answer))
 }
 
@@ -39,8 +39,8 @@ async fn with_tokens_only_their_holders_are_let_in(runner: TestRunner) {
     let client = Client::of(&runner);
     let token = token(&admin, "ns").await;
     for path in ["q", "q/peek", "q/size", "q/job/x", "q/deadletter", "q/deadletter/size"] {
-        assert_eq!(told(&client.get(path).await), (401, "token not found".into()), "{path}");
-        assert_eq!(told(&client.with_token("wrong").get(path).await), (401, "invalid token".into()), "{path}");
+        assert_eq!(shown(&client.get(path).await), (401, "token not found".into()), "{path}");
+        assert_eq!(shown(&client.with_token("wrong").get(path).await), (401, "invalid token".into()), "{path}");
     }
     client.with_token(&token).publish("q", "").await;
 }
@@ -56,12 +56,12 @@ async fn a_token_comes_in_a_header_or_in_the_query(runner: TestRunner) {
 
 async fn a_token_may_name_the_default_pool_and_no_other(runner: TestRunner) {
     let client = Client::of(&runner);
-    assert_eq!(told(&client.with_token("other:x").get("q").await), (404, "pool not found".into()));
+    assert_eq!(shown(&client.with_token("other:x").get("q").await), (404, "pool not found".into()));
     let admin = runner.lmstfy_admin();
     let token = token(&admin, "ns").await;
     client.with_token(&format!("default:{token}")).publish("q", "").await;
-    assert_eq!(told(&client.with_token(&format!("other:{token}")).get("q").await), (404, "pool not found".into()));
-    assert_eq!(told(&client.with_token("default:").get("q").await), (401, "token not found".into()));
+    assert_eq!(shown(&client.with_token(&format!("other:{token}")).get("q").await), (404, "pool not found".into()));
+    assert_eq!(shown(&client.with_token("default:").get("q").await), (401, "token not found".into()));
 }
 
 async fn a_token_is_valid_for_its_namespace_only(runner: TestRunner) {
@@ -72,8 +72,8 @@ async fn a_token_is_valid_for_its_namespace_only(runner: TestRunner) {
     // lmstfy once let these in: it took namespace and token for one text.
     let (head, tail) = token.split_at(2);
     let confused = client.within(&format!("ns{head}")).with_token(tail);
-    assert_eq!(told(&confused.get("q").await), (401, "invalid token".into()));
-    assert_eq!(told(&client.within("other").with_token(&token).get("q").await), (401, "invalid token".into()));
+    assert_eq!(shown(&confused.get("q").await), (401, "invalid token".into()));
+    assert_eq!(shown(&client.within("other").with_token(&token).get("q").await), (401, "invalid token".into()));
 }
 
 async fn a_revoked_token_is_refused(runner: TestRunner) {
@@ -82,7 +82,7 @@ async fn a_revoked_token_is_refused(runner: TestRunner) {
     let client = Client::of(&runner).with_token(&revoked);
     client.publish("q", "").await;
     assert_eq!(admin.send(Request::delete(format!("/token/ns/{revoked}")), Vec::new()).await.status, 204);
-    assert_eq!(told(&client.get("q").await), (401, "invalid token".into()));
+    assert_eq!(shown(&client.get("q").await), (401, "invalid token".into()));
     client.with_token(&kept).publish("q", "").await;
 }
 
@@ -103,16 +103,16 @@ async fn a_token_may_do_what_its_scopes_say(runner: TestRunner) {
     let [push, work, read] = ["push", "work", "read"].map(|scope| client.with_token(scope));
     let lacks = |scope: &str, has: &str| (403, format!("the token lacks the scope `{scope}`: it has [{has}]"));
     let id = push.publish("q", "").await;
-    assert_eq!(told(&work.put("q", b"").await), lacks("push", "work"));
-    assert_eq!(told(&push.get("q").await), lacks("work", "push"));
-    assert_eq!(told(&work.get("q/size").await), lacks("read", "work"));
-    assert_eq!(told(&read.delete(&format!("q/job/{id}")).await), lacks("work", "read"));
-    assert_eq!(told(&push.put(&format!("q/job/{id}"), b"").await), lacks("work", "push"));
+    assert_eq!(shown(&work.put("q", b"").await), lacks("push", "work"));
+    assert_eq!(shown(&push.get("q").await), lacks("work", "push"));
+    assert_eq!(shown(&work.get("q/size").await), lacks("read", "work"));
+    assert_eq!(shown(&read.delete(&format!("q/job/{id}")).await), lacks("work", "read"));
+    assert_eq!(shown(&push.put(&format!("q/job/{id}"), b"").await), lacks("work", "push"));
     // What may undo another client's work needs a scope of its own.
     for (client, has) in [(&push, "push"), (&work, "work"), (&read, "read")] {
-        assert_eq!(told(&client.delete("q").await), lacks("lmstfy", has));
-        assert_eq!(told(&client.put("q/deadletter", b"").await), lacks("lmstfy", has));
-        assert_eq!(told(&client.delete("q/deadletter").await), lacks("lmstfy", has));
+        assert_eq!(shown(&client.delete("q").await), lacks("lmstfy", has));
+        assert_eq!(shown(&client.put("q/deadletter", b"").await), lacks("lmstfy", has));
+        assert_eq!(shown(&client.delete("q/deadletter").await), lacks("lmstfy", has));
     }
     assert_eq!(read.get("q/peek").await.status, 200);
     assert_eq!(work.get("q").await.status, 200);
@@ -126,12 +126,12 @@ async fn the_scope_work_ends_only_jobs_that_the_token_holds(runner: TestRunner) 
     let refused = (403, "the client does not hold the job, and its token lacks the scope `lmstfy`".to_owned());
     let (delayed, ready) = (one.publish("q?delay=3600", "").await, one.publish("q", "").await);
     for id in [&delayed, &ready] {
-        assert_eq!(told(&one.delete(&format!("q/job/{id}")).await), refused);
-        assert_eq!(told(&one.put(&format!("q/job/{id}"), b"").await), refused, "nor in exchange for another job");
+        assert_eq!(shown(&one.delete(&format!("q/job/{id}")).await), refused);
+        assert_eq!(shown(&one.put(&format!("q/job/{id}"), b"").await), refused, "nor in exchange for another job");
     }
     assert_eq!(one.size("q").await, 1, "nothing was published");
     let held = one.consume("q?ttr=600").await["job_id"].as_str().unwrap().to_owned();
-    assert_eq!(told(&other.delete(&format!("q/job/{held}")).await), refused, "another token's");
+    assert_eq!(shown(&other.delete(&format!("q/job/{held}")).await), refused, "another token's");
     assert_eq!(one.delete(&format!("q/job/{held}")).await.status, 204);
     assert!(super::view(&runner, &held).await.is_none());
     let dead = {
@@ -142,7 +142,7 @@ async fn the_scope_work_ends_only_jobs_that_the_token_holds(runner: TestRunner) 
     };
     // It had that job: a late ack is no error, and changes nothing.
     assert_eq!(one.delete(&format!("q/job/{dead}")).await.status, 204);
-    assert_eq!(told(&other.delete(&format!("q/job/{dead}")).await), refused);
+    assert_eq!(shown(&other.delete(&format!("q/job/{dead}")).await), refused);
     for id in [&delayed, &dead] {
         assert!(super::view(&runner, id).await.is_some());
     }

@@ -22,7 +22,7 @@ const MANIFEST: &str = r#"
     [topics.puppet]
     attempts = 3
     backoff = "10ms"
-    # The end of an attempt is told before the next one begins.
+    # The end of an attempt is emitted before the next one begins.
     concurrency = 1
     [topics.sink]
     handler = "nobody"
@@ -57,8 +57,8 @@ fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// What happened to which job: a push and the start of its job may be told in either order.
-fn told(events: &[Event]) -> Vec<(&str, &str)> {
+/// What happened to which job: a push and the start of its job may be emitted in either order.
+fn kind_and_job(events: &[Event]) -> Vec<(&str, &str)> {
     events.iter().map(|event| (&*event.name, event.data["job"].as_str().unwrap_or_default())).collect()
 }
 
@@ -70,7 +70,7 @@ async fn the_events_of_a_job_come_in_order(runner: TestRunner) {
     push(&runner, "puppet", "patient", &script).await;
     let events = stream.take(4).await;
     let expected = ["job-started", "job-retried", "job-started", "job-completed"];
-    assert_eq!(told(&events), expected.map(|kind| (kind, "patient")));
+    assert_eq!(kind_and_job(&events), expected.map(|kind| (kind, "patient")));
     assert_eq!(events.iter().map(|event| event.id.unwrap()).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let [started, retried, _, completed] = [&events[0].data, &events[1].data, &events[2].data, &events[3].data];
     let fields = |data: &Value, names: &[&str]| names.iter().map(|name| data[*name].clone()).collect::<Value>();
@@ -84,7 +84,7 @@ async fn the_events_of_a_job_come_in_order(runner: TestRunner) {
 
     push(&runner, "puppet", "mad", &Script::end(End::Reject(Cause { code: "c".into(), ..Cause::default() }))).await;
     let events = stream.take(2).await;
-    assert_eq!(told(&events), [("job-started", "mad"), ("job-dead", "mad")]);
+    assert_eq!(kind_and_job(&events), [("job-started", "mad"), ("job-dead", "mad")]);
     assert_eq!(events[1].data["reason"], "rejected");
 }
 
@@ -111,8 +111,8 @@ async fn a_stream_can_be_narrowed_to_a_topic_a_job_and_kinds(runner: TestRunner)
         push(&runner, "puppet", job, &Script::end(End::Complete)).await;
     }
     push(&runner, "sink", "c", &Script::end(End::Complete)).await;
-    assert_eq!(told(&one.take(1).await), [("job-completed", "b")]);
-    assert_eq!(told(&sink.take(1).await), [("job-pushed", "c")]);
+    assert_eq!(kind_and_job(&one.take(1).await), [("job-completed", "b")]);
+    assert_eq!(kind_and_job(&sink.take(1).await), [("job-pushed", "c")]);
 
     let answer = runner.client().get("/v1/events?kind=job-vanished").await;
     assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("bad-request")));
@@ -161,7 +161,7 @@ async fn what_an_operator_asks_for_says_who_asked(runner: TestRunner) {
             events.push(event);
         }
     }
-    assert_eq!(told(&events), expected.each_ref().map(|(kind, job, _)| (*kind, *job)));
+    assert_eq!(kind_and_job(&events), expected.each_ref().map(|(kind, job, _)| (*kind, *job)));
     assert_eq!(
         events.iter().map(|event| event.data["reason"].clone()).collect::<Vec<_>>(),
         expected.map(|(.., reason)| reason)
@@ -200,7 +200,7 @@ async fn pauses_cancels_and_respawns_emit_events(runner: TestRunner) {
     let events = stream.take(4).await;
     let (waits, dead) = (waits.as_str(), dead.as_str());
     let expected = [("topic-paused", ""), ("job-cancelled", waits), ("job-respawned", dead), ("topic-resumed", "")];
-    assert_eq!(told(&events), expected);
+    assert_eq!(kind_and_job(&events), expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,7 +280,7 @@ async fn commands_receive_the_events_of_a_server_until_it_ends() {
     push(&runner, "acme/work", "j2", &Script::new([])).await;
     let first = all.recv().await.unwrap();
     assert_eq!((&*first.kind, first.topic, first.job), ("job-pushed", "sink".parse().ok(), "j1".parse().ok()));
-    // A push and the start of its job may be told in either order.
+    // A push and the start of its job may be emitted in either order.
     let first = of_acme.recv().await.unwrap();
     assert_eq!((first.tenant, first.job), ("acme".parse().ok(), "j2".parse().ok()));
     runner.shutdown().await;
@@ -330,7 +330,7 @@ async fn the_event_of_a_dead_worker_says_what_becomes_of_its_job() {
     let from = ClaimFrom::new("sink".parse().unwrap(), 1, std::time::Duration::from_millis(1));
     assert_eq!(runner.store.claim(&WorkerId::new("gone"), &[from]).await.unwrap().claims.len(), 1);
     let events = stream.take(2).await;
-    assert_eq!(told(&events), [("job-taken-back", id.as_str()), ("job-dead", id.as_str())]);
+    assert_eq!(kind_and_job(&events), [("job-taken-back", id.as_str()), ("job-dead", id.as_str())]);
     assert_eq!(events[0].data["worker"], "gone");
     assert_eq!(events[0].data["reason"], events[1].data["reason"]);
 }

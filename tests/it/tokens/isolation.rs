@@ -21,7 +21,7 @@ async fn runner(on: On) -> TestRunner {
 }
 
 /// What two answers must agree in: all but when and as which they were given, and the tenant that they were asked about.
-fn told(answer: &Answer, tenant: &str) -> (u16, Vec<(String, String)>, Value) {
+fn shown(answer: &Answer, tenant: &str) -> (u16, Vec<(String, String)>, Value) {
     let apart = ["date", "x-request-id", "content-length"];
     let headers = answer.headers.iter().filter(|(name, _)| !apart.contains(&name.as_str()));
     let mut headers: Vec<_> =
@@ -50,7 +50,13 @@ async fn other_tenants_cannot_see_whether_a_thing_exists(runner: TestRunner) {
         for job in [&waiting, &dead] {
             let about = About { tenant: "other", topic: "mail", job: job.as_str(), token: theirs.as_str() };
             let there = route.ask(&client, about).await;
-            assert_eq!(told(&there, "other"), told(&nothing, About::NOTHING.tenant), "{} {}", route.method, route.path);
+            assert_eq!(
+                shown(&there, "other"),
+                shown(&nothing, About::NOTHING.tenant),
+                "{} {}",
+                route.method,
+                route.path
+            );
         }
     }
     assert!(runner.store.find_token(&theirs).await.unwrap().is_some());

@@ -79,9 +79,9 @@ fn attempts_are_shown_the_latest_first_as_wanted() {
 
     let (shown, _) = recent.of(&failed("acme"));
     let shown = serde_json::to_value(&shown[2]).unwrap();
-    let told = ["job", "verdict", "reason", "message", "failed", "at_ms"].map(|field| shown[field].clone());
+    let end = ["job", "verdict", "reason", "message", "failed", "at_ms"].map(|field| shown[field].clone());
     let expected = serde_json::json!(["b", "retry", "failed", "mmmmmmmmm", true, 2000]);
-    assert_eq!(serde_json::Value::from(told.to_vec()), expected);
+    assert_eq!(serde_json::Value::from(end.to_vec()), expected);
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
                 return Ok((Err(CheckpointError::TooLarge(limit)),));
             }
             let asked = store.data().question("context.checkpoint", "", &Bytes::new(&state));
-            let saved = match store.data_mut().told::<Result<(), String>>(&asked)? {
+            let saved = match store.data_mut().recorded::<Result<(), String>>(&asked)? {
                 Some(saved) => saved,
                 None => {
                     let saved = checkpoint(state, store.data().attempt.checkpoints.as_ref()).await;

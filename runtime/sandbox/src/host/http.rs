@@ -42,7 +42,7 @@ async fn send(
         &about,
         &request_question(method, url, headers, body.as_deref(), *timeout, *redirects),
     );
-    if let Some((answer, requests)) = state.told::<Told>(&asked)? {
+    if let Some((answer, requests)) = state.recorded::<Told>(&asked)? {
         state.http_requests += requests;
         return Ok(answer.map(response).map_err(HttpError::from));
     }
@@ -52,8 +52,8 @@ async fn send(
     };
     state.http_requests += sent.requests;
     if state.is_recorded {
-        let told: Told = (sent.answer.as_ref().map(answered).map_err(Fault::from), sent.requests);
-        state.keep(&asked, &told);
+        let answer: Told = (sent.answer.as_ref().map(answered).map_err(Fault::from), sent.requests);
+        state.keep(&asked, &answer);
     }
     Ok(sent.answer)
 }

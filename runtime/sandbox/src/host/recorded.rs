@@ -42,7 +42,7 @@ fn ask<A: Serialize + DeserializeOwned>(
 ) -> wasmtime::Result<(A,)> {
     let state = store.data_mut();
     let asked = state.question(name, "", question);
-    if let Some(answer) = state.told(&asked)? {
+    if let Some(answer) = state.recorded(&asked)? {
         state.charge(0).ok();
         return Ok((answer,));
     }
@@ -93,7 +93,7 @@ fn add_readiness(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     polls.func_wrap_async("poll", |mut store: Store<'_>, (pollables,): (Vec<Resource<DynPollable>>,)| {
         Box::new(async move {
             let asked = store.data().question("poll", "", &(pollables.len() as u64));
-            if let Some(ready) = store.data_mut().told::<Vec<u32>>(&asked)? {
+            if let Some(ready) = store.data_mut().recorded::<Vec<u32>>(&asked)? {
                 store.data_mut().charge(0).ok();
                 return Ok((ready,));
             }
@@ -107,7 +107,7 @@ fn add_readiness(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         |mut store: Store<'_>, (pollable,): (Resource<DynPollable>,)| {
             Box::new(async move {
                 let asked = store.data().question("pollable.ready", "", &());
-                if let Some(ready) = store.data_mut().told::<bool>(&asked)? {
+                if let Some(ready) = store.data_mut().recorded::<bool>(&asked)? {
                     store.data_mut().charge(0).ok();
                     return Ok((ready,));
                 }
@@ -122,7 +122,7 @@ fn add_readiness(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         |mut store: Store<'_>, (pollable,): (Resource<DynPollable>,)| {
             Box::new(async move {
                 let asked = store.data().question("pollable.block", "", &());
-                if store.data_mut().told::<()>(&asked)?.is_some() {
+                if store.data_mut().recorded::<()>(&asked)?.is_some() {
                     store.data_mut().charge(0).ok();
                     return Ok(());
                 }
@@ -163,7 +163,7 @@ fn add_readiness(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 /// Whether there is an answer yet. The answer itself is recorded where it comes from.
 async fn get(store: &mut Store<'_>, future: Resource<HostFutureIncomingResponse>) -> wasmtime::Result<Got> {
     let asked = store.data().question("future-incoming-response.get", "", &());
-    match store.data_mut().told::<bool>(&asked)? {
+    match store.data_mut().recorded::<bool>(&asked)? {
         Some(false) => {
             _ = store.data_mut().http();
             Ok(None)
@@ -183,7 +183,7 @@ async fn get(store: &mut Store<'_>, future: Resource<HostFutureIncomingResponse>
 /// The same for what comes after its body.
 async fn get_trailers(store: &mut Store<'_>, future: Resource<HostFutureTrailers>) -> wasmtime::Result<GotTrailers> {
     let asked = store.data().question("future-trailers.get", "", &());
-    match store.data_mut().told::<bool>(&asked)? {
+    match store.data_mut().recorded::<bool>(&asked)? {
         Some(false) => {
             _ = store.data_mut().http();
             Ok(None)
@@ -211,13 +211,13 @@ async fn read(
         return typed(store, read);
     }
     let asked = store.data().question("input-stream.read", "", &bytes_max);
-    let read = match store.data_mut().told::<Option<u64>>(&asked)? {
+    let read = match store.data_mut().recorded::<Option<u64>>(&asked)? {
         Some(Some(0)) => {
             store.data_mut().charge(0).ok();
             return Ok(Ok(Vec::new()));
         }
         // An error, or the end, comes with the next part as bytes do.
-        Some(told) => store.data_mut().ctx().table.blocking_read(stream, told.unwrap_or(bytes_max)).await,
+        Some(answer) => store.data_mut().ctx().table.blocking_read(stream, answer.unwrap_or(bytes_max)).await,
         None => {
             let read = store.data_mut().ctx().table.read(stream, bytes_max);
             let bytes = read.as_ref().ok().map(|bytes| bytes.len() as u64);
@@ -238,7 +238,7 @@ async fn check_write(
         return typed(store, permitted);
     }
     let asked = store.data().question("output-stream.check-write", "", &());
-    match store.data_mut().told::<Option<u64>>(&asked)? {
+    match store.data_mut().recorded::<Option<u64>>(&asked)? {
         Some(Some(permitted)) => {
             store.data_mut().charge(0).ok();
             if permitted > 0 {
@@ -246,9 +246,9 @@ async fn check_write(
             }
             Ok(Ok(permitted))
         }
-        told => {
+        answer => {
             let permitted = store.data_mut().ctx().table.check_write(stream);
-            if told.is_none() {
+            if answer.is_none() {
                 store.data_mut().keep(&asked, &permitted.as_ref().ok().copied());
             }
             typed(store, permitted)

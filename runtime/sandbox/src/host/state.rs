@@ -31,28 +31,28 @@ pub(super) async fn read(
     state: &mut State,
     name: &'static str,
 ) -> wasmtime::Result<Result<Option<Vec<u8>>, StateError>> {
-    type Told = Result<Option<ByteBuf>, Fault>;
+    type Answer = Result<Option<ByteBuf>, Fault>;
     let asked = state.question(name, "", &());
-    if let Some(told) = state.told::<Told>(&asked)? {
-        return Ok(told.map(|found| found.map(ByteBuf::into_vec)).map_err(StateError::from));
+    if let Some(answer) = state.recorded::<Answer>(&asked)? {
+        return Ok(answer.map(|found| found.map(ByteBuf::into_vec)).map_err(StateError::from));
     }
     let found = match state.keyed() {
         Some(keyed) => keyed.get().await,
         None => Err(StateError::not_granted()),
     };
-    let told = found.as_ref().map(|found| found.as_ref().map(|found| Bytes::new(found))).map_err(Fault::from);
-    state.keep(&asked, &told);
+    let answer = found.as_ref().map(|found| found.as_ref().map(|found| Bytes::new(found))).map_err(Fault::from);
+    state.keep(&asked, &answer);
     Ok(found)
 }
 
 /// Sets the state of the job's key, whichever function the guest called.
 pub(super) fn set(state: &mut State, value: Option<Vec<u8>>) -> wasmtime::Result<Result<(), StateError>> {
     let asked = state.question("state.set", "", &value.as_ref().map(|value| Bytes::new(value)));
-    let told = state.ask(&asked, |state| {
+    let answer = state.ask(&asked, |state| {
         let keyed = state.keyed().ok_or_else(StateError::not_granted);
         Ok(keyed.and_then(|keyed| keyed.set(value)).map_err(|error| Fault::from(&error)))
     })?;
-    Ok(told.map_err(StateError::from))
+    Ok(answer.map_err(StateError::from))
 }
 
 fn answer(error: StateError) -> Answer {

@@ -109,7 +109,7 @@ impl Watch {
 
     /// Waits until the job may have changed. Cancel-safe.
     pub(crate) async fn may_have_changed(&mut self) {
-        let told = async {
+        let signal = async {
             loop {
                 match self.listener.next().await {
                     Signal::Finished { id, .. } | Signal::Cancelled { id, .. } | Signal::Killed { id, .. }
@@ -123,7 +123,7 @@ impl Watch {
             }
         };
         // No signal in time: the caller looks at the job anyway.
-        drop(timeout(self.look_after, told).await);
+        drop(timeout(self.look_after, signal).await);
     }
 
     /// What is known of the job at its end, or once `patience` or the server is at its end.

@@ -61,9 +61,9 @@ impl Claims for EmbeddedStore {
                 // After a damaged page SQLite commits nothing: the others once more, without this one.
                 Err(Fault::Damaged { topic, fault }) => {
                     from.retain(|line| line.topic != topic);
-                    refused.push((topic, self.told(*fault, DOING)));
+                    refused.push((topic, self.error(*fault, DOING)));
                 }
-                Err(fault) => return Err(self.told(fault, DOING)),
+                Err(fault) => return Err(self.error(fault, DOING)),
             }
         }
     }

@@ -30,11 +30,11 @@ const COUNT: &str = "SELECT waiters FROM awaited WHERE tenant = ?1 AND job = ?2"
 const NOTE: &str = "UPDATE awaited SET ended = ?3 WHERE tenant = ?1 AND job = ?2";
 
 /// Its end was passed on. A dead job may be respawned, so that its waiters are found again.
-const TOLD_OF_DEAD: &str = "UPDATE awaited SET ended = NULL WHERE tenant = ?1 AND job = ?2";
-const TOLD: &str = "DELETE FROM awaited WHERE tenant = ?1 AND job = ?2";
+const PASSED_ON_OF_DEAD: &str = "UPDATE awaited SET ended = NULL WHERE tenant = ?1 AND job = ?2";
+const PASSED_ON: &str = "DELETE FROM awaited WHERE tenant = ?1 AND job = ?2";
 
 /// The same where no job waits any more.
-const TOLD_ALL: &str = "DELETE FROM awaited WHERE tenant = ?1 AND job = ?2 AND waiters <= 0 AND ended IS NULL";
+const PASSED_ON_TO_ALL: &str = "DELETE FROM awaited WHERE tenant = ?1 AND job = ?2 AND waiters <= 0 AND ended IS NULL";
 
 /// Ends that are noted.
 const NOTED: &str = "SELECT job, ended, waiters FROM awaited INDEXED BY awaited_ended
@@ -147,20 +147,21 @@ impl Work<'_> {
         let mut select = self.connection.prepare_cached(WAITERS_OF)?;
         let waiters = select.query_map(params![tenant.as_str(), id.as_str(), -1], |row| row.get(0))?;
         for waiter in waiters.collect::<Result<Vec<String>, _>>()? {
-            let told = self.statements.get(END)?.execute([tenant.as_str(), waiter.as_str(), id.as_str(), letter])? == 1;
-            if let Some(waiter) = waiter.parse().ok().filter(|_| told) {
+            let was_waiting =
+                self.statements.get(END)?.execute([tenant.as_str(), waiter.as_str(), id.as_str(), letter])? == 1;
+            if let Some(waiter) = waiter.parse().ok().filter(|_| was_waiting) {
                 self.release(tenant, &waiter)?;
             }
         }
         if letter == "D" {
             self.statements.get(DEAD_GONE)?.execute([tenant.as_str(), id.as_str()])?;
         }
-        self.end_is_told(tenant, id, letter == "d")
+        self.end_is_passed_on(tenant, id, letter == "d")
     }
 
-    pub(super) fn end_is_told(&mut self, tenant: &Name, id: &JobId, is_dead: bool) -> Done<()> {
-        let told = if is_dead { TOLD_OF_DEAD } else { TOLD };
-        self.statements.get(told)?.execute([tenant.as_str(), id.as_str()])?;
+    pub(super) fn end_is_passed_on(&mut self, tenant: &Name, id: &JobId, is_dead: bool) -> Done<()> {
+        let passed_on = if is_dead { PASSED_ON_OF_DEAD } else { PASSED_ON };
+        self.statements.get(passed_on)?.execute([tenant.as_str(), id.as_str()])?;
         Ok(())
     }
 
@@ -195,7 +196,7 @@ impl Work<'_> {
         let rows = select.query_map(params![tenant.as_str(), id, most], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let found = rows.collect::<Result<Vec<(String, Option<String>)>, _>>()?;
         for (job, _) in found.iter().filter(|(_, ended)| ended.as_deref().is_none_or(|ended| ended == "d")) {
-            for sql in [TAKE, TOLD_ALL] {
+            for sql in [TAKE, PASSED_ON_TO_ALL] {
                 self.statements.get(sql)?.execute([tenant.as_str(), job.as_str()])?;
             }
         }
@@ -233,7 +234,7 @@ impl Work<'_> {
             }
             match job.parse() {
                 Ok(id) => self.pass_on(tenant, &id, &letter)?,
-                Err(_) => drop(self.statements.get(TOLD)?.execute([tenant.as_str(), job.as_str()])?),
+                Err(_) => drop(self.statements.get(PASSED_ON)?.execute([tenant.as_str(), job.as_str()])?),
             }
         }
         let mut select = self.connection.prepare_cached(NOTED_GONE)?;

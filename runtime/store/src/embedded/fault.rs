@@ -78,11 +78,11 @@ impl Fault {
     }
 
     /// As the contract says it, for the store at `store`.
-    pub(super) fn told(self, store: &str, doing: &'static str) -> StoreError {
+    pub(super) fn into_error(self, store: &str, doing: &'static str) -> StoreError {
         let store = store.to_owned();
         match self {
             Self::Unreadable { job, problem } => StoreError::Unreadable { store, job, problem },
-            Self::Damaged { fault, .. } => fault.told(&store, doing),
+            Self::Damaged { fault, .. } => fault.into_error(&store, doing),
             Self::Gone(problem) => StoreError::Unavailable { store, source: anyhow::anyhow!(problem) },
             Self::Closed => StoreError::Unavailable { store, source: anyhow::anyhow!("it is closed") },
             Self::Refused(problem) => StoreError::Refused { store, doing, source: anyhow::anyhow!(problem) },
@@ -107,7 +107,7 @@ mod tests {
     fn faults_that_may_pass_are_distinguished_from_others() {
         let away = |code| {
             let fault = Fault::Sqlite { code, extended: 0, message: "m".into() };
-            fault.told("/jobs.db", "push jobs").is_unavailable()
+            fault.into_error("/jobs.db", "push jobs").is_unavailable()
         };
         for passing in [ErrorCode::DiskFull, ErrorCode::SystemIoFailure, ErrorCode::DatabaseBusy, ErrorCode::ReadOnly] {
             assert!(away(passing), "{passing:?}");
@@ -120,9 +120,9 @@ mod tests {
     #[test]
     fn the_error_names_file_cause_and_remedy() {
         let full = Fault::Sqlite { code: ErrorCode::DiskFull, extended: 13, message: "disk is full".into() };
-        let told = format!("{:#}", anyhow::Error::from(full.told("/jobs.db", "push jobs")));
+        let text = format!("{:#}", anyhow::Error::from(full.into_error("/jobs.db", "push jobs")));
         for part in ["/jobs.db", "make room", "disk is full"] {
-            assert!(told.contains(part), "{told}");
+            assert!(text.contains(part), "{text}");
         }
     }
 }

@@ -294,7 +294,7 @@ impl Fsck for EmbeddedStore {
 /// - [`StoreError::Unavailable`]: it cannot be read now.
 pub fn fsck_file(path: &Path) -> Result<FsckReport, StoreError> {
     let connection = connect_to_read(path)?;
-    look_at_all(&connection).map_err(|fault: Fault| fault.told(&name(path), DOING))
+    look_at_all(&connection).map_err(|fault: Fault| fault.into_error(&name(path), DOING))
 }
 
 /// All steps, one after the other.

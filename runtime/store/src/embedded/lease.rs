@@ -166,7 +166,7 @@ impl Workers for EmbeddedStore {
                     Ok(found) => overdue.jobs.push(found),
                     Err(broken) => unreadable.push(broken.settlement(dead_after)),
                 }),
-                Err(fault) => overdue.refused.push((tenant.clone(), self.told(fault, DOING))),
+                Err(fault) => overdue.refused.push((tenant.clone(), self.error(fault, DOING))),
             }
         }
         if !unreadable.is_empty() {

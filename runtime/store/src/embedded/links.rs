@@ -281,7 +281,7 @@ impl Work<'_> {
         let waiters = self.count_waiters(tenant, id)?;
         if waiters > 0 {
             self.statements.get(REOPEN)?.execute([tenant.as_str(), id.as_str()])?;
-            self.end_is_told(tenant, id, true)?;
+            self.end_is_passed_on(tenant, id, true)?;
         }
         Ok(waiters)
     }

@@ -56,7 +56,7 @@ impl ListJobs for EmbeddedStore {
         limit: usize,
     ) -> Result<Page, StoreError> {
         let after = Cursor::within_one_store(after, place);
-        let after = after.map_err(|problem| self.told(Fault::Refused(problem), DOING))?.cloned();
+        let after = after.map_err(|problem| self.error(Fault::Refused(problem), DOING))?.cloned();
         let (topic, limit) = (topic.clone(), limit.min(PAGE_JOBS));
         self.read_list(DOING, move |connection, _| list(connection, &topic, place, after.as_ref(), limit)).await
     }

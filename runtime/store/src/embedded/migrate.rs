@@ -99,7 +99,7 @@ impl FindWork for EmbeddedStore {
             let poll = |polled: &PollTenant| poll_work(connection, &polled.tenant, now, fraction);
             Ok(tenants.iter().map(poll).collect::<Vec<_>>())
         });
-        Ok(found.await?.into_iter().map(|found| found.map_err(|fault| self.told(fault, DOING))).collect())
+        Ok(found.await?.into_iter().map(|found| found.map_err(|fault| self.error(fault, DOING))).collect())
     }
 }
 

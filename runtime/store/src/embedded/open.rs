@@ -71,26 +71,26 @@ pub(super) fn open_file(given: &Path, durability: Durability) -> Result<Opened, 
         return Err(refused(anyhow::anyhow!("it has {names} names (hard links); remove the others, or copy the file")));
     }
     let mut lock = Lock::take(&path).map_err(|error| not_taken(&path, error))?;
-    let told = |fault: Fault| unusable(fault, &name(&path));
+    let as_error = |fault: Fault| unusable(fault, &name(&path));
 
-    let mut writing = connect(&path).map_err(told)?;
+    let mut writing = connect(&path).map_err(as_error)?;
     writable(&writing).map_err(&refused)?;
     set_up(&mut writing, durability).map_err(|unfit| match unfit {
         Unfit::Sqlite(error) => unusable(error.into(), &name(&path)),
         unfit => refused(unfit.into()),
     })?;
     check(&writing, &path).map_err(&refused)?;
-    trust_own_rows(&writing).map_err(|error| told(error.into()))?;
+    trust_own_rows(&writing).map_err(|error| as_error(error.into()))?;
     let read = || {
         let reading = connect(&path)?;
         reading.pragma_update(None, "query_only", true)?;
         Ok(reading)
     };
-    let reading = read().map_err(told)?;
-    let listing = (0..LISTS).map(|_| read().map_err(told)).collect::<Result<_, _>>()?;
-    let copying = connect(&path).map_err(told)?;
+    let reading = read().map_err(as_error)?;
+    let listing = (0..LISTS).map(|_| read().map_err(as_error)).collect::<Result<_, _>>()?;
+    let copying = connect(&path).map_err(as_error)?;
     let database = lock.database().map_err(|error| refused(error.into()))?;
-    let id = identity::id(&writing).map_err(told)?;
+    let id = identity::id(&writing).map_err(as_error)?;
     if lock.store.replace(id.clone()).is_some_and(|last| last != id) {
         tracing::warn!(
             "{} is not the store that a server had here before: it is new, or another one was put in its place. If it was not removed on \
@@ -226,7 +226,7 @@ fn unusable(fault: Fault, store: &str) -> StoreError {
             "make the file and its folder writable for this process"
         }
         Fault::Sqlite { code: ErrorCode::NotADatabase, .. } => "it is no SQLite file; name another file",
-        _ => return fault.told(store, DOING),
+        _ => return fault.into_error(store, DOING),
     };
     StoreError::Refused { store: store.into(), doing: DOING, source: anyhow::Error::from(fault).context(remedy) }
 }

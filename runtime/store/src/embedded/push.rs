@@ -31,7 +31,7 @@ impl Push for EmbeddedStore {
         for parts in parts.chunks(CHUNKS_AT_ONCE) {
             let mut asked = Vec::with_capacity(parts.len());
             for (part, weight) in parts {
-                let packed = pack(part.iter().copied()).map_err(|fault| self.told(fault, DOING))?;
+                let packed = pack(part.iter().copied()).map_err(|fault| self.error(fault, DOING))?;
                 asked.push(
                     self.ask(*weight, move |work| packed.iter().map(|job| work.push(job, false)).collect()).await,
                 );

@@ -47,7 +47,7 @@ impl Settle for EmbeddedStore {
             let tenant = &settlement.lease.topic.tenant;
             if let Some(job) = settlement.visible_follow_ups().iter().find(|job| job.spec.topic.tenant != *tenant) {
                 let problem = format!("follow-up job {} is another tenant's", job.spec.id);
-                return Err(self.told(Fault::Refused(problem), DOING));
+                return Err(self.error(Fault::Refused(problem), DOING));
             }
         }
         self.attempts_progress().forget(settlements);
@@ -58,7 +58,7 @@ impl Settle for EmbeddedStore {
         };
         for (part, weight) in parts(settlements, CHUNK, weigh) {
             let endings = part.into_iter().map(Ending::of).collect::<Done<Vec<_>>>();
-            let endings = endings.map_err(|fault| self.told(fault, DOING))?;
+            let endings = endings.map_err(|fault| self.error(fault, DOING))?;
             let count = endings.len();
             let settle = move |work: &mut Work<'_>| work.settle_all(&endings);
             asked.push((self.ask(weight, settle).await, count));

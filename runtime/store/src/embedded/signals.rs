@@ -69,7 +69,7 @@ impl Listener {
         if !tenant(signal).is_none_or(|tenant| self.tenants.contains(tenant)) {
             return;
         }
-        let told = if self.signals.capacity() > 1 {
+        let signal = if self.signals.capacity() > 1 {
             self.behind = false;
             signal.clone()
         } else if self.behind {
@@ -79,7 +79,7 @@ impl Listener {
             Signal::Lost
         };
         // Fails if the listener is gone.
-        let _ = self.signals.try_send(told);
+        let _ = self.signals.try_send(signal);
     }
 }
 

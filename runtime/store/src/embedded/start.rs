@@ -110,7 +110,7 @@ pub(super) struct Started {
 pub(super) fn start(name: &str, opened: Opened, places: usize) -> Result<Started, StoreError> {
     const DOING: &str = "open the file";
     let Opened { mut writing, file } = opened;
-    let (topics, sequence, clock) = remember(&writing).map_err(|fault| fault.told(name, DOING))?;
+    let (topics, sequence, clock) = remember(&writing).map_err(|fault| fault.into_error(name, DOING))?;
     let (clock, listeners) = (Arc::new(clock), Arc::new(Listeners::default()));
     let away = |error: std::io::Error| StoreError::Unavailable { store: name.into(), source: error.into() };
     let (mut readers, mut checkpoints, mut lock, mut watch) = (None, None, None, None);

@@ -108,7 +108,7 @@ impl EmbeddedStore {
             });
             let opened = task
                 .await
-                .unwrap_or_else(|error| Err(Fault::Refused(error.to_string()).told("SQLite", "open the file")));
+                .unwrap_or_else(|error| Err(Fault::Refused(error.to_string()).into_error("SQLite", "open the file")));
             match opened {
                 Err(error) if open::is_taken(&error) && tries < TRIES => tries += 1,
                 opened => return opened,
@@ -176,7 +176,7 @@ impl EmbeddedStore {
         doing: &'static str,
         answer: oneshot::Receiver<Done<T>>,
     ) -> Result<T, StoreError> {
-        answer.await.unwrap_or(Err(Fault::Closed)).map_err(|fault| self.told(fault, doing))
+        answer.await.unwrap_or(Err(Fault::Closed)).map_err(|fault| self.error(fault, doing))
     }
 
     /// Has work done in a transaction that others may share, and waits until it is committed.
@@ -256,11 +256,11 @@ impl EmbeddedStore {
         self.shared.listeners.add_for_tokens()
     }
 
-    pub(super) fn told(&self, fault: Fault, doing: &'static str) -> StoreError {
+    pub(super) fn error(&self, fault: Fault, doing: &'static str) -> StoreError {
         if fault.is_damage() {
             self.shared.health.note_damage(&fault);
         }
-        fault.told(&self.shared.name, doing)
+        fault.into_error(&self.shared.name, doing)
     }
 }
 
@@ -283,7 +283,7 @@ impl Probe for EmbeddedStore {
             .filter(|room| *room < LITTLE_ROOM)
             .map(|room| format!("make room on its disk, which has {room} bytes left"));
         let damaged = self.shared.health.damage().map(|damage| format!("the file is damaged: {damage}"));
-        full.or(damaged).map_or(Ok(()), |problem| Err(self.told(Fault::Gone(problem), "push jobs")))
+        full.or(damaged).map_or(Ok(()), |problem| Err(self.error(Fault::Gone(problem), "push jobs")))
     }
 }
 

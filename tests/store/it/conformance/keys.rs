@@ -293,7 +293,7 @@ async fn a_crash_gives_the_slot_to_the_same_job_again(queue: TestStore) {
 }
 
 /// Runs a job of the key `k` under these limits, which hold from then on.
-async fn told(queue: &TestStore, limits: FleetLimits) {
+async fn set_limits(queue: &TestStore, limits: FleetLimits) {
     queue.push(&[keyed("k")]).await;
     let claims = claim(queue, limits).await;
     ack(queue, &claims[0]).await;
@@ -301,7 +301,7 @@ async fn told(queue: &TestStore, limits: FleetLimits) {
 
 async fn a_key_has_as_many_slots_as_the_last_claim_said(queue: TestStore) {
     let two = slots(2, OnDead::Continue);
-    told(&queue, two).await;
+    set_limits(&queue, two).await;
     let jobs = pushed(&queue, 4).await;
     let claims = claim(&queue, two).await;
     assert_eq!(claimed(&claims), ids(&jobs[..2]));
@@ -318,7 +318,7 @@ async fn a_key_has_as_many_slots_as_the_last_claim_said(queue: TestStore) {
 }
 
 async fn fewer_slots_hold_as_the_jobs_end(queue: TestStore) {
-    told(&queue, slots(3, OnDead::Continue)).await;
+    set_limits(&queue, slots(3, OnDead::Continue)).await;
     pushed(&queue, 5).await;
     let claims = claim(&queue, slots(3, OnDead::Continue)).await;
     queue.push(&[job("mail")]).await;

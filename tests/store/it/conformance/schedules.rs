@@ -133,8 +133,8 @@ async fn a_tick_makes_one_job_however_many_runners_see_it(queue: TestStore) {
 async fn a_tick_is_what_is_due_next(queue: TestStore) {
     let mut signals = queue.signals(&[tenant()]).await;
     put(&queue, "a", hourly()).await;
-    let told = until("the tick to be told", SOON, async || signals.recv().await).await;
-    assert_eq!(told, Signal::Due { tenant: tenant(), wait: Duration::from_millis(HOUR) });
+    let signal = until("the signal of the tick", SOON, async || signals.recv().await).await;
+    assert_eq!(signal, Signal::Due { tenant: tenant(), wait: Duration::from_millis(HOUR) });
     let next = async || poll(&*queue.store, &tenant()).await.next_due_in;
     assert_eq!(next().await, Some(Duration::from_millis(HOUR)));
     queue.push(&[due_in(1000)]).await;
