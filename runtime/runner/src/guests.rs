@@ -14,23 +14,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::execute::{ExecutorContext, Work, execute};
-use super::guest::{Guest, TurnEnd};
-use super::processor_clock::ProcessorClock;
-use super::settle::Finished;
+use super::execute::{ExecutorContext, Work};
+use super::guest::Guest;
+use super::guest_server::serve;
 use super::slots::Slots;
-use super::turns::{RunOrder, SLICE, Turn};
+use super::turns::{RunOrder, Turn};
 use crate::handlers::TopicHandler;
-
-/// Turns of guests, some 0.05 ms each if they compute, after which a thread sees which guests wait no longer.
-const TURNS_BEFORE_NEWS: u32 = 4;
-
-/// Guests that a thread takes at once, at most: few, so that what comes into line meanwhile is not behind them all.
-const SHARE_MAX: usize = 8;
-
-/// Guests that have a thread one after the other, at most, until its runtime looks at timers and sockets though no guest is known to wait for
-/// them: to look takes a system call.
-const GUESTS_BEFORE_NEWS: usize = 32;
 
 /// A guest that keeps its thread for this long is named in the log. Guests yield after milliseconds.
 const STANDS_STILL: Duration = Duration::from_secs(1);
@@ -46,23 +35,24 @@ pub(super) struct Shared {
     /// What was handed over and has not ended. A thread goes on until there is none, since a guest may have its timers there.
     unfinished: AtomicUsize,
     /// A guest that computes for long should leave its thread.
-    is_urgent: AtomicBool,
+    pub(super) is_urgent: AtomicBool,
     /// Some that compute for long are in line: their time may run out meanwhile.
     has_long: AtomicBool,
     /// How many wait for something. Below zero while one is woken that has just begun to wait.
-    waiting: AtomicIsize,
+    pub(super) waiting: AtomicIsize,
     ended: AtomicBool,
-    threads: Vec<Arc<Thread>>,
+    pub(super) threads: Vec<Arc<Thread>>,
     /// Which thread is asked first.
     turn: AtomicUsize,
     /// There is work for the watchdog to look at.
     watch: Notify,
 }
 
+/// A thread of guests, as the others and the watchdog see it.
 #[derive(Debug, Default)]
-struct Thread {
+pub(super) struct Thread {
     /// There is work in line.
-    called: Notify,
+    pub(super) called: Notify,
     /// It sleeps: none of its guests has anything to compute.
     parked: AtomicBool,
     /// Counts when an attempt gets the thread, and when it gives it back: odd in between.
@@ -175,7 +165,7 @@ impl Shared {
 
     /// A guest that computes for long, and has computed for this long since the last call, leaves its thread if another waits for it. It
     /// gets in line behind this many others of its topic at most.
-    fn put_back(&self, guest: &Arc<Guest>, used: Duration, others: usize) -> bool {
+    pub(super) fn put_back(&self, guest: &Arc<Guest>, used: Duration, others: usize) -> bool {
         let Some(topic) = guest.topic() else { return false };
         let is_awaited = self.change(0, |turns| {
             turns.note_long(used);
@@ -193,7 +183,7 @@ impl Shared {
     }
 
     /// A guest that computed for long does so no longer: another of its topic may begin.
-    fn make_room(&self, guest: &Guest, used: Duration) {
+    pub(super) fn make_room(&self, guest: &Guest, used: Duration) {
         self.change(1, |turns| {
             turns.note_long(used);
             guest.topic().into_iter().for_each(|topic| turns.reopen(topic));
@@ -201,7 +191,7 @@ impl Shared {
     }
 
     /// Whose turn it is: at most `share` guests. Those that had the thread before and did not compute for long used it for this long.
-    fn next(&self, share: usize, used: Duration) -> Vec<Turn<Work, Arc<Guest>>> {
+    pub(super) fn next(&self, share: usize, used: Duration) -> Vec<Turn<Work, Arc<Guest>>> {
         self.change(0, |turns| {
             turns.note_others(used);
             turns.next(share, self.threads.len(), |work| work.slot.topic().may_begin())
@@ -209,19 +199,19 @@ impl Shared {
     }
 
     /// Whether a guest may wait for a timer or a socket.
-    fn awaits_news(&self) -> bool {
+    pub(super) fn awaits_news(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0 || self.has_long.load(Ordering::Relaxed)
     }
 
     /// This many have ended.
-    fn finish(&self, ended: usize) {
+    pub(super) fn finish(&self, ended: usize) {
         let is_last = self.unfinished.fetch_sub(ended, Ordering::AcqRel) == ended;
         if is_last && self.ended.load(Ordering::Acquire) {
             self.threads.iter().for_each(|thread| thread.called.notify_one());
         }
     }
 
-    fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire) && self.unfinished.load(Ordering::Acquire) == 0
     }
 }
@@ -238,7 +228,7 @@ fn warn(thread: usize, entry: &TopicHandler, seconds: u32) {
 
 impl Thread {
     /// An attempt of this topic has the thread, until the answer is dropped.
-    fn begin_turn(&self, topic: &Option<Arc<TopicHandler>>) -> HeldThread<'_> {
+    pub(super) fn begin_turn(&self, topic: &Option<Arc<TopicHandler>>) -> HeldThread<'_> {
         let mut current = self.topic.lock();
         // Mostly it is the one that had it before: threads that count its references take turns for its memory.
         if current.as_ref().map(Arc::as_ptr) != topic.as_ref().map(Arc::as_ptr) {
@@ -266,7 +256,8 @@ struct Look {
     same: u32,
 }
 
-struct HeldThread<'a>(&'a Thread);
+/// An attempt has the thread while this lives.
+pub(super) struct HeldThread<'a>(&'a Thread);
 
 impl Drop for HeldThread<'_> {
     fn drop(&mut self) {
@@ -295,156 +286,6 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
         }
     };
     thread.spawn(move || runtime.block_on(serve()))
-}
-
-async fn serve(shared: &Arc<Shared>, thread: &Thread, context: Arc<ExecutorContext>) {
-    let (clock, others_used, finished) = (ProcessorClock::start(), Duration::ZERO, Vec::with_capacity(2 * SHARE_MAX));
-    let mut server = GuestServer { shared, thread, context: &context, clock, others_used, finished, ended: 0 };
-    let (mut share, mut since_news) = (1, 0);
-    loop {
-        let turns = shared.next(share, std::mem::take(&mut server.others_used));
-        if turns.is_empty() {
-            server.pass_on();
-            if shared.has_ended() {
-                return;
-            }
-            thread.called.notified().await;
-            server.clock = ProcessorClock::start();
-            since_news = 0;
-            continue;
-        }
-        since_news += turns.len();
-        let mut took_turns = false;
-        for turn in turns {
-            took_turns |= match turn {
-                Turn::Begin(work) => server.run(begin(shared, work, &context), false).await,
-                Turn::GoOn(guest) => server.run(guest, false).await,
-                Turn::Slice(guest) => server.run(guest, true).await,
-            };
-        }
-        if server.finished.len() >= SHARE_MAX {
-            server.pass_on();
-        }
-        if took_turns || since_news >= GUESTS_BEFORE_NEWS || shared.awaits_news() {
-            tokio::task::yield_now().await;
-            since_news = 0;
-        }
-        server.others_used += server.clock.lap().used;
-        // More each time, as long as guests do not compute.
-        share = if took_turns { 1 } else { (share * 2).min(SHARE_MAX) };
-    }
-}
-
-fn begin(shared: &Arc<Shared>, work: Work, context: &Arc<ExecutorContext>) -> Arc<Guest> {
-    let (entry, slots, control) = (work.entry.clone(), Arc::clone(work.slot.topic()), Arc::clone(&work.control));
-    // In a box of its own: what is large is moved once, not from hand to hand. How long it may compute is not tokio's to say.
-    let attempt = Box::pin(tokio::task::unconstrained(execute(work, Arc::clone(context))));
-    Guest::new(shared, entry, slots, control, attempt)
-}
-
-/// One thread.
-struct GuestServer<'a> {
-    shared: &'a Shared,
-    thread: &'a Thread,
-    context: &'a ExecutorContext,
-    clock: ProcessorClock,
-    /// What guests have computed that do not compute for long.
-    others_used: Duration,
-    /// What is still to be passed on to be settled: together, because each call of the store and each thread that is woken costs more than a job.
-    finished: Vec<Finished>,
-    /// How many have ended since then, with or without something to settle.
-    ended: usize,
-}
-
-impl GuestServer<'_> {
-    /// Runs a guest until it ends, waits, or leaves the thread to others. Returns whether it took several turns.
-    async fn run(&mut self, guest: Arc<Guest>, mut has_slice: bool) -> bool {
-        let (mut turns, mut slice) = (0_u32, Duration::ZERO);
-        loop {
-            let end = self.turn(&guest);
-            if end == TurnEnd::Computes {
-                self.pass_on();
-            }
-            turns += u32::from(end == TurnEnd::Computes);
-            let has_news = end == TurnEnd::Computes && (turns == 1 || turns.is_multiple_of(TURNS_BEFORE_NEWS));
-            if has_news {
-                tokio::task::yield_now().await;
-            }
-            if has_news || end != TurnEnd::Computes {
-                slice += self.account(&guest, end);
-            }
-            if end != TurnEnd::Computes {
-                self.leave(&guest, end, slice);
-                return turns > 0;
-            }
-            if !guest.is_long() {
-                continue;
-            }
-            let threads = self.shared.threads.len();
-            let others = match (guest.start_computing(), slice >= SLICE) {
-                (true, _) => usize::MAX,
-                (false, false) if has_slice && !self.shared.is_urgent.load(Ordering::Relaxed) => continue,
-                // It lets others pass, and then goes on.
-                (false, false) if has_slice => 0,
-                // As many guests of a topic take turns as there are threads, beside as many that have one.
-                (false, _) => threads,
-            };
-            slice += self.account(&guest, end);
-            if self.shared.put_back(&guest, std::mem::take(&mut slice), others) {
-                return true;
-            }
-            has_slice = true;
-        }
-    }
-
-    /// Offers the processor to other threads whenever the guest yields: with fewer processors than busy threads, a store's answer would
-    /// wait behind a guest that computes until the kernel ends its slice, some milliseconds. Costs a guest that computes less than a
-    /// hundredth, and others nothing.
-    fn turn(&mut self, guest: &Arc<Guest>) -> TurnEnd {
-        let turn = self.thread.begin_turn(&guest.entry);
-        let end = guest.turn(&mut self.finished);
-        drop(turn);
-        if end == TurnEnd::Computes {
-            std::thread::yield_now();
-        }
-        end
-    }
-
-    /// Has settled what has ended.
-    fn pass_on(&mut self) {
-        self.shared.finish(std::mem::take(&mut self.ended));
-        for finished in self.finished.drain(..) {
-            self.context.finished.send(finished).ok();
-        }
-    }
-
-    /// Notes what a guest has computed since this was done last, and returns what of it counts as computing for long. A guest that ends in
-    /// its first turn, as most do, is counted with others.
-    fn account(&mut self, guest: &Guest, end: TurnEnd) -> Duration {
-        if end == TurnEnd::Ended && !guest.is_computing() {
-            return Duration::ZERO;
-        }
-        let lap = self.clock.lap();
-        let was_long = guest.is_long();
-        guest.note(lap.used, lap.stood_still);
-        if was_long {
-            return lap.used;
-        }
-        self.others_used += lap.used;
-        Duration::ZERO
-    }
-
-    /// A guest does not compute any more.
-    fn leave(&mut self, guest: &Guest, end: TurnEnd, slice: Duration) {
-        if guest.stop_computing() {
-            self.shared.make_room(guest, slice);
-        }
-        match end {
-            TurnEnd::Ended => self.ended += 1,
-            TurnEnd::Waits => _ = self.shared.waiting.fetch_add(1, Ordering::Relaxed),
-            TurnEnd::Computes => {}
-        }
-    }
 }
 
 #[cfg(test)]

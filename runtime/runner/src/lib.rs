@@ -29,6 +29,7 @@ mod execute;
 mod fleet_use;
 mod full;
 mod guest;
+mod guest_server;
 mod guests;
 mod in_flight;
 mod journal;
