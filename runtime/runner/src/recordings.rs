@@ -1,6 +1,6 @@
 //! Puts recordings of attempts into the store, beside the jobs and never in their way: where the store is slow, some are lost.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +16,10 @@ use gristmill_store::Store;
 
 /// Recordings that wait for the store, together. Those that have waited longest make room.
 const WAITING_BYTES: usize = 16 << 20;
+
+/// What is stored with one request, at most, where it is more than one recording.
+const BATCH: usize = 256;
+const BATCH_BYTES: usize = 256 << 10;
 
 /// The longest time for which one is kept.
 const KEEP_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -56,9 +60,11 @@ impl RecordingSender {
             while more {
                 more = to_keep.recv().await.is_some();
                 loop {
-                    let next = waiting.lock().take();
-                    let Some(next) = next else { break };
-                    next.keep(&*store, &lost).await;
+                    let batch = waiting.lock().take_batch();
+                    if batch.is_empty() {
+                        break;
+                    }
+                    keep_all(batch, &*store, &lost).await;
                 }
             }
         };
@@ -100,18 +106,35 @@ impl<T> Waiting<T> {
         self.bytes -= bytes;
         Some(next)
     }
+
+    fn take_batch(&mut self) -> Vec<T> {
+        let (mut batch, before) = (Vec::new(), self.bytes);
+        while batch.len() < BATCH
+            && before - self.bytes < BATCH_BYTES
+            && let Some(next) = self.take()
+        {
+            batch.push(next);
+        }
+        batch
+    }
+}
+
+/// Each topic's with one request.
+async fn keep_all(batch: Vec<Recorded>, store: &dyn Store, lost: &AtomicU64) {
+    let mut by_topic = BTreeMap::<TopicId, (Duration, Vec<(JobId, Vec<u8>)>)>::new();
+    for Recorded { topic, job, recording, keep } in batch {
+        let Ok(bytes) = recording.to_bytes() else { continue };
+        by_topic.entry(topic).or_insert_with(|| (keep, Vec::new())).1.push((job, bytes));
+    }
+    for (topic, (keep, recordings)) in by_topic {
+        if let Err(error) = store.keep_recordings(&topic, &recordings, keep).await {
+            lost.fetch_add(recordings.len() as u64, Ordering::Relaxed);
+            tracing::debug!(%topic, "{} recordings are lost: {:#}", recordings.len(), anyhow::Error::from(error));
+        }
+    }
 }
 
 impl Recorded {
-    async fn keep(self, store: &dyn Store, lost: &AtomicU64) {
-        let Self { topic, job, recording, keep } = self;
-        let Ok(bytes) = recording.to_bytes() else { return };
-        if let Err(error) = store.keep_recording(&topic, &job, &bytes, keep).await {
-            lost.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(%topic, %job, "the recording is lost: {:#}", anyhow::Error::from(error));
-        }
-    }
-
     pub(super) fn of(claim: &Claim, topic: &Topic, recording: Box<Recording>) -> Self {
         let (job, keep) = (claim.lease.job.clone(), topic.dead.retention.min(KEEP_MAX));
         Self { topic: topic.id.clone(), job, recording, keep }
@@ -146,5 +169,19 @@ mod tests {
         assert_eq!((waiting.take(), waiting.bytes), (Some(3), 2 * quarter + 1));
         assert_eq!(waiting.add(6, 2 * WAITING_BYTES), 2, "one alone is kept whatever it has");
         assert_eq!((waiting.take(), waiting.take(), waiting.bytes), (Some(6), None, 0));
+    }
+
+    #[test]
+    fn a_batch_has_bounds() {
+        let mut waiting = Waiting::NONE;
+        let lost: u64 = (0..=BATCH).map(|item| waiting.add(item, 1)).sum();
+        assert_eq!(lost, 0);
+        assert_eq!(waiting.take_batch(), (0..BATCH).collect::<Vec<_>>());
+        assert_eq!(waiting.take_batch(), [BATCH]);
+        assert!(waiting.take_batch().is_empty());
+        for (item, bytes) in [(1, BATCH_BYTES - 1), (2, BATCH_BYTES), (3, 1)] {
+            waiting.add(item, bytes);
+        }
+        assert_eq!((waiting.take_batch(), waiting.take_batch()), (vec![1, 2], vec![3]));
     }
 }

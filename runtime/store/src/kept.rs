@@ -29,13 +29,12 @@ operations! {
     parts:
     /// Recordings of attempts: what the host answered them. They are opaque bytes here.
     pub trait Recordings {
-        /// Keeps the recording of an attempt at a job for this time, in place of one of an earlier attempt. Where the topic then has more than
-        /// [`RECORDINGS_BYTES`], those go first whose time is over first. The store does not look whether it has the job.
-        async fn keep_recording(
+        /// Keeps recordings of attempts at jobs for this time, each in place of one of an earlier attempt at its job. Where the topic then has
+        /// more than [`RECORDINGS_BYTES`], those go first whose time is over first. The store does not look whether it has the jobs.
+        async fn keep_recordings(
             &self,
             topic: &TopicId,
-            job: &JobId,
-            recording: &[u8],
+            recordings: &[(JobId, Vec<u8>)],
             keep: Duration,
         ) -> Result<(), StoreError> [current topic];
 

@@ -1,5 +1,6 @@
 //! Recordings of attempts.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,47 +15,44 @@ use crate::clock::wait_ms;
 use crate::{RECORDINGS_BYTES, Recordings, StoreError};
 use gristmill_core::job::{JobId, TopicId};
 
-const KEEP: &str = "INSERT INTO recordings (tenant, topic, id, until, recording) VALUES (?1, ?2, ?3, ?4, ?5)";
+const FIND_TOPIC: &str = "SELECT number FROM recorded_topics WHERE tenant = ?1 AND topic = ?2";
 
-const HAS_TOO_MUCH: &str = "SELECT bytes > ?3 FROM recording_bytes WHERE tenant = ?1 AND topic = ?2";
+const ADD_TOPIC: &str = "INSERT INTO recorded_topics (tenant, topic, bytes) VALUES (?1, ?2, 0) RETURNING number";
+
+const COUNT_BYTES: &str = "UPDATE recorded_topics SET bytes = bytes + ?2 WHERE number = ?1 RETURNING bytes";
+
+const FORGET_TOPIC: &str = "DELETE FROM recorded_topics WHERE number = ?1";
+
+const KEEP: &str = "INSERT INTO recordings (topic, id, until, recording) VALUES (?1, ?2, ?3, ?4)";
+
+const FORGET: &str = "DELETE FROM recordings WHERE topic = ?1 AND id = ?2 RETURNING length(recording)";
 
 /// What would go first anyway.
 const DROP_OLDEST: &str = "DELETE FROM recordings WHERE number =
-                               (SELECT number FROM recordings WHERE tenant = ?1 AND topic = ?2 ORDER BY until, number LIMIT 1)";
+                               (SELECT number FROM recordings WHERE topic = ?1 ORDER BY until, number LIMIT 1)
+                           RETURNING length(recording)";
 
-const FIND: &str = "SELECT recording FROM recordings WHERE tenant = ?1 AND topic = ?2 AND id = ?3 AND until > ?4";
-
-const FORGET: &str = "DELETE FROM recordings WHERE tenant = ?1 AND topic = ?2 AND id = ?3";
+const FIND: &str = "SELECT recording FROM recorded_topics JOIN recordings ON recordings.topic = recorded_topics.number
+                    WHERE tenant = ?1 AND recorded_topics.topic = ?2 AND id = ?3 AND until > ?4";
 
 /// Forgets those whose time is over, a bounded number.
 const EXPIRE: &str = "DELETE FROM recordings WHERE number IN
-                          (SELECT number FROM recordings WHERE until <= ?1 ORDER BY until LIMIT ?2)";
+                          (SELECT recordings.number FROM recorded_topics JOIN recordings ON recordings.topic = recorded_topics.number
+                           WHERE until <= ?1 LIMIT ?2)
+                      RETURNING topic, length(recording)";
 
 #[async_trait]
 impl Recordings for EmbeddedStore {
-    async fn keep_recording(
+    async fn keep_recordings(
         &self,
         topic: &TopicId,
-        job: &JobId,
-        recording: &[u8],
+        recordings: &[(JobId, Vec<u8>)],
         keep: Duration,
     ) -> Result<(), StoreError> {
-        let (topic, job, recording) = (topic.clone(), job.clone(), recording.to_vec());
-        let weight = Weight { jobs: 1, bytes: recording.len() };
-        self.write("keep a recording", weight, move |work: &mut Work<'_>| {
-            let (tenant, name) = (topic.tenant.as_str(), topic.topic.as_str());
-            let until = ms(work.now().plus(Duration::from_millis(wait_ms(keep))));
-            forget(work.connection, &topic, &job)?;
-            work.connection.prepare_cached(KEEP)?.execute(params![tenant, name, job.as_str(), until, recording])?;
-            let most = i64::try_from(RECORDINGS_BYTES).unwrap_or(i64::MAX);
-            let mut has_too_much = work.connection.prepare_cached(HAS_TOO_MUCH)?;
-            let mut drop_oldest = work.connection.prepare_cached(DROP_OLDEST)?;
-            while has_too_much.query_row(params![tenant, name, most], |row| row.get(0))?
-                && drop_oldest.execute([tenant, name])? > 0
-            {}
-            Ok(())
-        })
-        .await
+        let (topic, recordings) = (topic.clone(), recordings.to_vec());
+        let bytes = recordings.iter().map(|(_, recording)| recording.len()).sum();
+        let weight = Weight { jobs: recordings.len(), bytes };
+        self.write("keep recordings", weight, move |work| work.keep_recordings(&topic, &recordings, keep)).await
     }
 
     async fn recording(&self, topic: &TopicId, job: &JobId) -> Result<Option<Vec<u8>>, StoreError> {
@@ -75,13 +73,74 @@ impl Recordings for EmbeddedStore {
 }
 
 pub(super) fn forget(connection: &Connection, topic: &TopicId, job: &JobId) -> Done<()> {
-    let of = params![topic.tenant.as_str(), topic.topic.as_str(), job.as_str()];
-    connection.prepare_cached(FORGET)?.execute(of)?;
+    let Some(topic) = find_topic(connection, topic)? else { return Ok(()) };
+    let bytes = drop_one(connection, topic, job)?;
+    if bytes > 0 {
+        count_bytes(connection, topic, -bytes)?;
+    }
     Ok(())
 }
 
 impl Work<'_> {
-    pub(super) fn expire_recordings(&self, limit: i64) -> Done<usize> {
-        Ok(self.connection.prepare_cached(EXPIRE)?.execute([ms(self.now()), limit])?)
+    fn keep_recordings(&self, topic: &TopicId, recordings: &[(JobId, Vec<u8>)], keep: Duration) -> Done<()> {
+        let topic = match find_topic(self.connection, topic)? {
+            Some(known) => known,
+            None => {
+                let of = [topic.tenant.as_str(), topic.topic.as_str()];
+                self.connection.prepare_cached(ADD_TOPIC)?.query_row(of, |row| row.get(0))?
+            }
+        };
+        let until = ms(self.now().plus(Duration::from_millis(wait_ms(keep))));
+        let mut add = self.connection.prepare_cached(KEEP)?;
+        let mut more = 0;
+        for (job, recording) in recordings {
+            more -= drop_one(self.connection, topic, job)?;
+            more += i64::try_from(recording.len()).unwrap_or(i64::MAX);
+            add.execute(params![topic, job.as_str(), until, recording])?;
+        }
+        let most = i64::try_from(RECORDINGS_BYTES).unwrap_or(i64::MAX);
+        let mut too_many = count_bytes(self.connection, topic, more)? - most;
+        let mut drop_oldest = self.connection.prepare_cached(DROP_OLDEST)?;
+        while too_many > 0 {
+            let Some(bytes) = drop_oldest.query_row([topic], |row| row.get::<_, i64>(0)).optional()? else { break };
+            count_bytes(self.connection, topic, -bytes)?;
+            too_many -= bytes;
+        }
+        Ok(())
     }
+
+    pub(super) fn expire_recordings(&self, limit: i64) -> Done<usize> {
+        let mut expire = self.connection.prepare_cached(EXPIRE)?;
+        let expired = expire.query_map([ms(self.now()), limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let expired = expired.collect::<Result<Vec<(i64, i64)>, _>>()?;
+        let mut bytes = BTreeMap::<i64, i64>::new();
+        for (topic, of_one) in &expired {
+            *bytes.entry(*topic).or_default() += of_one;
+        }
+        for (topic, bytes) in bytes {
+            count_bytes(self.connection, topic, -bytes)?;
+        }
+        Ok(expired.len())
+    }
+}
+
+/// The number of a topic that has recordings.
+fn find_topic(connection: &Connection, topic: &TopicId) -> Done<Option<i64>> {
+    let of = [topic.tenant.as_str(), topic.topic.as_str()];
+    Ok(connection.prepare_cached(FIND_TOPIC)?.query_row(of, |row| row.get(0)).optional()?)
+}
+
+/// Without counting. Returns the bytes that it had; 0 if there was none.
+fn drop_one(connection: &Connection, topic: i64, job: &JobId) -> Done<i64> {
+    let of = params![topic, job.as_str()];
+    Ok(connection.prepare_cached(FORGET)?.query_row(of, |row| row.get(0)).optional()?.unwrap_or(0))
+}
+
+/// Returns how many bytes the topic has then. One that has none is forgotten.
+fn count_bytes(connection: &Connection, topic: i64, more: i64) -> Done<i64> {
+    let bytes = connection.prepare_cached(COUNT_BYTES)?.query_row([topic, more], |row| row.get(0))?;
+    if bytes == 0 {
+        connection.prepare_cached(FORGET_TOPIC)?.execute([topic])?;
+    }
+    Ok(bytes)
 }

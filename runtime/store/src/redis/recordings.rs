@@ -14,15 +14,18 @@ use crate::{RECORDINGS_BYTES, StoreError};
 use gristmill_core::job::{JobId, TopicId};
 use gristmill_core::time::Timestamp;
 
+/// In place of a recording.
+const FORGET: fn(&JobId) -> (&JobId, &[u8]) = |job| (job, &[]);
+
 impl Partition {
-    pub(crate) async fn keep_recording(
+    pub(crate) async fn keep_recordings(
         &self,
         topic: &TopicId,
-        job: &JobId,
-        recording: &[u8],
+        recordings: &[(JobId, Vec<u8>)],
         keep: Duration,
     ) -> Result<(), StoreError> {
-        self.change_recordings("keep a recording", topic, &[job], recording, keep).await
+        let recordings = recordings.iter().map(|(job, recording)| (job, recording.as_slice()));
+        self.change_recordings("keep recordings", topic, recordings, keep).await
     }
 
     pub(crate) async fn recording(&self, topic: &TopicId, job: &JobId) -> Result<Option<Vec<u8>>, StoreError> {
@@ -36,8 +39,7 @@ impl Partition {
     }
 
     pub(crate) async fn forget_recordings(&self, topic: &TopicId, jobs: &[JobId]) -> Result<(), StoreError> {
-        let jobs: Vec<_> = jobs.iter().collect();
-        self.change_recordings("forget recordings", topic, &jobs, &[], Duration::ZERO).await
+        self.change_recordings("forget recordings", topic, jobs.iter().map(FORGET), Duration::ZERO).await
     }
 
     /// The same for jobs that have just ended. What fails leaves some until their time is over, and the jobs have ended all the same.
@@ -65,7 +67,7 @@ impl Partition {
         let some: Vec<bool> = self.link.query(DOING, &ask).await?;
         for ((topic, jobs), _) in by_topic.iter().zip(some).filter(|(_, some)| *some) {
             for jobs in jobs.chunks(SCRIPT_JOBS) {
-                self.change_recordings(DOING, topic, jobs, &[], Duration::ZERO).await?;
+                self.change_recordings(DOING, topic, jobs.iter().copied().map(FORGET), Duration::ZERO).await?;
             }
         }
         Ok(())
@@ -75,19 +77,21 @@ impl Partition {
         Keys::new(&self.prefix, &topic.tenant, 0)
     }
 
-    async fn change_recordings(
+    /// Jobs with what is kept of each; nothing forgets what is kept.
+    async fn change_recordings<'a>(
         &self,
         doing: &'static str,
         topic: &TopicId,
-        jobs: &[&JobId],
-        recording: &[u8],
+        recordings: impl Iterator<Item = (&'a JobId, &'a [u8])>,
         keep: Duration,
     ) -> Result<(), StoreError> {
         let keys = self.recording_keys(topic);
         let mut call =
             Call::new(script!("recordings.lua"), &[keys.recordings(&topic.topic), keys.recorded(&topic.topic)]);
-        call.arg(self.now_argument()).arg(recording).arg(wait_ms(keep)).arg(RECORDINGS_BYTES);
-        call.arg(jobs.iter().map(|job| job.as_str()).collect::<Vec<_>>());
+        call.arg(self.now_argument()).arg(wait_ms(keep)).arg(RECORDINGS_BYTES);
+        for (job, recording) in recordings {
+            call.arg(job.as_str()).arg(recording);
+        }
         self.reply(doing, call).await.map(drop)
     }
 }

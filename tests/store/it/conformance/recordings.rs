@@ -21,7 +21,7 @@ super::cases![
 const KEEP: Duration = Duration::from_secs(3600);
 
 async fn keep(queue: &TestStore, job: &JobId, recording: &[u8], keep: Duration) {
-    queue.store.keep_recording(&topic("mail"), job, recording, keep).await.unwrap();
+    queue.store.keep_recordings(&topic("mail"), &[(job.clone(), recording.to_vec())], keep).await.unwrap();
 }
 
 async fn find(queue: &TestStore, job: &JobId) -> Option<Vec<u8>> {

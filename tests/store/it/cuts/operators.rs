@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gristmill_core::bill::{BillLine, Cost, Day};
 use gristmill_core::deployment::Deployment;
+use gristmill_core::job::JobId;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{NewToken, Scope, TokenLimits, TokenText};
 use gristmill_core::version::Version;
@@ -27,9 +28,11 @@ impl World {
         self.ask(async |store| store.free_windows(&topic("mail")).await).await;
         self.ask(async |store| store.import_windows(&topic("mail"), &windows).await).await;
         self.ask(async |store| store.remove_windows(&topic("mail"), &windows).await).await;
-        let job = "recorded".parse().unwrap();
-        self.ask(async |store| store.keep_recording(&topic("mail"), &job, b"bytes", Duration::from_secs(60)).await)
-            .await;
+        let job: JobId = "recorded".parse().unwrap();
+        self.ask(async |store| {
+            store.keep_recordings(&topic("mail"), &[(job.clone(), b"bytes".to_vec())], Duration::from_secs(60)).await
+        })
+        .await;
         let text = TokenText::generate().unwrap();
         let new = NewToken {
             hash: text.hash(),

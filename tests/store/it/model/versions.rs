@@ -30,7 +30,7 @@ impl Side {
         let record = self.model.jobs.get(&(tenant.clone(), job.clone()));
         let of_tenant = || topics.iter().find(|topic| topic.tenant == *tenant).cloned();
         let Some(topic) = record.map(|record| record.job.spec.topic.clone()).or_else(of_tenant) else { return Ok(()) };
-        self.queue.store.keep_recording(&topic, job, &[recording], KEEP).await?;
+        self.queue.store.keep_recordings(&topic, &[(job.clone(), vec![recording])], KEEP).await?;
         self.model.recordings.insert((topic, job.clone()), Some(recording));
         Ok(())
     }
