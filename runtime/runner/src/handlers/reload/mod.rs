@@ -1,6 +1,7 @@
 //! One task that keeps the registry true: hint, pause, compare, load, swap. One reload at a time.
 
 mod report;
+mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::report::Progress;
+use self::watched::Watched;
 use super::deployed::{Brought, wanted};
 use super::folder::{Changes, Folder, Refusal};
 use super::last_good::LastGood;
@@ -207,10 +209,10 @@ impl Reloader {
                 () = tokio::time::sleep_until(next_look) => {
                     hints.clear();
                     not_before = Instant::now() + APART;
-                    next_look = Instant::now() + self.manifest.handlers.rescan;
+                    let Watched { folders, rescan } = Watched::of(&self.manifest, self.folder.path());
+                    next_look = Instant::now() + rescan;
                     // Before the look: a folder may be another one by now.
-                    let watched = self.watched();
-                    hints.follow(watched.iter().map(PathBuf::as_path));
+                    hints.follow(folders.iter().map(PathBuf::as_path));
                     self.look().await
                 }
             };
@@ -293,15 +295,6 @@ impl Reloader {
         for (name, version) in good.filter_map(|handler| Some((&handler.name, handler.version()?))) {
             self.last_good.keep(name, version);
         }
-    }
-
-    fn watched(&self) -> Vec<PathBuf> {
-        // The parent of a bare file name is the empty path, which means here.
-        let here = |folder: &Path| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() };
-        let manifest_folder = self.manifest.file.as_ref().and_then(|file| file.parent()).map(here);
-        // In the folder above, another one takes the place of the handlers' folder.
-        let above = self.folder.path().parent().map(here);
-        manifest_folder.into_iter().chain(above).chain([self.folder.path().to_owned()]).collect()
     }
 
     async fn reload_manifest(&mut self) {
