@@ -57,6 +57,7 @@ on_both_stores! {
     attempts_of_all_kinds_of_guests_end_the_same_when_they_are_replayed
     a_job_that_completes_leaves_no_recording_unless_all_are_kept
     an_answer_by_the_standards_interface_is_put_together_for_a_native_handler
+    a_completed_job_is_in_its_recording_also_when_nothing_else_is_known_of_it
 }
 
 async fn runner(on: On) -> TestRunner {
@@ -160,6 +161,72 @@ async fn an_answer_by_the_standards_interface_is_put_together_for_a_native_handl
         }
         assert_eq!(replay.send(&request).unwrap_err().code, Refusal::ASKS_ELSE);
     }
+}
+
+async fn a_completed_job_is_in_its_recording_also_when_nothing_else_is_known_of_it(runner: TestRunner) {
+    let done = Script::end(End::Complete).to_json();
+    let known = runner.push("puppet", &done).await;
+    runner.end_of(&known).await;
+    assert_eq!(recording(&runner, "puppet", &known).await.body.as_deref(), Some(&done));
+    // As if its end was long ago.
+    let (topic, forgotten): (TopicId, JobId) = ("puppet".parse().unwrap(), "forgotten".parse().unwrap());
+    let bytes = runner.store.recording(&topic, &known).await.unwrap().unwrap();
+    let keep = std::time::Duration::from_secs(7200);
+    runner.store.keep_recordings(&topic, &[(forgotten.clone(), bytes)], keep).await.unwrap();
+    let (client, job) = (runner.client(), "/v1/tenants/default/jobs/forgotten");
+    assert_eq!(client.get(job).await.status, 404);
+    let calls = client.get(&format!("{job}/recording/calls")).await.json();
+    assert_eq!(calls["recorded"]["outcome"], "complete");
+    for (query, is_there) in [("", true), ("?topic=puppet", true), ("?topic=quiet", false)] {
+        let found = client.get(&format!("{job}/recording{query}")).await.json();
+        assert_eq!((found["id"].as_str(), found["recording"].is_string()), (Some("forgotten"), is_there), "{query}");
+    }
+    let listed = "/v1/tenants/default/topics/puppet/recordings";
+    let first = client.get(&format!("{listed}?limit=1")).await.json();
+    let next = first["next"].as_str().unwrap();
+    let second = client.get(&format!("{listed}?limit=1&after={next}")).await.json();
+    let mut found = [&first, &second].map(|page| page["jobs"][0]["id"].as_str().unwrap());
+    found.sort_unstable();
+    let mut expected = ["forgotten", known.as_str()];
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    assert_eq!(client.get(&format!("{listed}?limit=2")).await.json()["jobs"].as_array().unwrap().len(), 2);
+    let wrong = client.get(&format!("{listed}?after=nowhere")).await;
+    assert_eq!((wrong.status, wrong.json()["code"].as_str()), (400, Some("bad-request")));
+}
+
+/// A version that would undo what went well is found out before it does a job.
+#[tokio::test(flavor = "multi_thread")]
+async fn completed_jobs_show_what_another_version_would_make_of_them() {
+    let manifest = "[defaults]\nattempts = 1\nclock = true\nrecord = \"all\"\n[topics.puppet]";
+    let project = TestProject::new(manifest, &[("puppet", guests::PUPPET)]).await;
+    let server = project.serve().await;
+    project.pipe(&Script::end(End::Complete).to_json(), &["push", "puppet", "--id", "fine", "--wait"]).ended(0);
+    project.pipe(&Script::end(End::Unreachable).to_json(), &["push", "puppet", "--id", "broken", "--wait"]).ended(4);
+    for id in ["fine", "broken"] {
+        let kept = async || (project.run(&["replay", id]).code == 0).then_some(());
+        until("the recording", SOON, kept).await;
+    }
+    let recorded = |more: &[&str]| project.run(&[&["replay", "--recorded", "puppet"], more].concat());
+    let same = recorded(&[]);
+    assert!(same.ended(0).err.contains("2 same"), "{}", same.err);
+    let again = recorded(&["--component", guests::PUPPET]);
+    assert!(again.ended(1).err.contains("1 still completes, 1 still fails"), "{}", again.err);
+    // This one asks for the state of a key.
+    let worse = recorded(&["--component", guests::KEEPER, "--json"]).ended(1).text();
+    let of = |id: &str| {
+        let lines = worse.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines.into_iter().find(|line| line["job"] == id).unwrap()
+    };
+    assert_eq!(of("fine")["verdict"], "regressed", "{worse}");
+    assert_ne!(of("broken")["verdict"], "regressed", "{worse}");
+    assert_eq!(recorded(&["--last", "1", "--json"]).ended(0).text().lines().count(), 1);
+    let deployed = project.run(&["deploy", "puppet", guests::KEEPER]);
+    assert!(deployed.ended(1).err.contains("1 regressed"), "{}", deployed.err);
+    assert!(deployed.err.contains("regressed: fine it completed, and now "), "{}", deployed.err);
+    let deployed = project.run(&["deploy", "puppet", guests::PUPPET]);
+    assert!(deployed.ended(1).err.contains("replayed  1 still completes, 1 still fails"), "{}", deployed.err);
+    drop(server);
 }
 
 #[tokio::test(flavor = "multi_thread")]

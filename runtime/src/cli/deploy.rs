@@ -17,7 +17,7 @@ use gristmill_server::RemoteStore;
 
 /// Bring a new version of a topic's handler, with a look at what it changes
 ///
-/// Shows which imports come and go, loads the component and runs its self-test here, and runs dead jobs that were recorded again with it. Once confirmed, the
+/// Shows which imports come and go, loads the component and runs its self-test here, and runs recorded jobs again with it. Once confirmed, the
 /// server puts it into the handlers folder, and it does a share of the topic's jobs: the same jobs, and all of a key, on all runners. After a hundred attempts that are no
 /// worse than those of the version before it does all of them; if it traps, fails, or costs more than before, it is rolled back by itself.
 #[derive(Debug, clap::Args)]
@@ -37,7 +37,7 @@ pub(super) struct DeployArgs {
     /// The share of the jobs that it does at first; 100% for all of them at once
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
     share: u16,
-    /// Run at most so many of the topic's latest dead jobs again that were recorded
+    /// Run at most so many of the topic's latest recorded jobs again, failed and completed ones
     #[arg(long, value_name = "N", default_value_t = 20)]
     replay: usize,
     /// Do it without being asked
@@ -153,11 +153,9 @@ async fn replayed(
     most: usize,
 ) -> anyhow::Result<String> {
     let served = global.way(&global.manifest_without_secrets()?)?.served().await?;
-    let query = format!("state:dead topic:{}", topic.topic);
-    let judged = replay::judge(&served, component, manifest, &topic.tenant, &query, most).await;
+    let judged = replay::judge_last(&served, component, manifest, topic, most).await;
     served.end().await;
-    let judged = judged?;
-    Ok(if judged.is_empty() { "no dead job".into() } else { replay::counts(&judged) })
+    judged
 }
 
 async fn server(global: &Global) -> anyhow::Result<RemoteStore> {

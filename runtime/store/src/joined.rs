@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::answers::Sweepable;
 use super::counts::TopicCounts;
 use super::inspect::{Cancelled, JobChanged, JobState, JobView};
+use super::kept::RecordedJob;
 use super::list::PAGE_JOBS;
 use super::schedules::StoredSchedule;
 use super::workflows::BatchSealed;
@@ -119,6 +120,12 @@ pub(crate) fn prefer(views: Vec<Option<JobView>>) -> Option<JobView> {
 pub(crate) fn oldest(dead: Vec<Vec<(Timestamp, JobId)>>, limit: usize) -> Vec<(Timestamp, JobId)> {
     let all: BTreeSet<(Timestamp, JobId)> = concat(dead).into_iter().collect();
     all.into_iter().take(limit.min(PAGE_JOBS)).collect()
+}
+
+/// The jobs that were recorded last, the latest first, without those that are in two stores.
+pub(crate) fn latest_recorded(recorded: Vec<Vec<RecordedJob>>, limit: usize) -> Vec<RecordedJob> {
+    let all: BTreeSet<RecordedJob> = concat(recorded).into_iter().collect();
+    all.into_iter().rev().take(limit.min(PAGE_JOBS)).collect()
 }
 
 /// Chooses the view of a job that is over: the one that ended last.

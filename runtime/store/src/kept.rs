@@ -42,6 +42,16 @@ operations! {
         async fn recording(&self, topic: &TopicId, job: &JobId) -> Result<Option<Vec<u8>>, StoreError>
             [partitions current; ask topic: first];
 
+        /// The topic's jobs of which a recording is kept, the latest first: those whose recording is kept until later, and of those of one millisecond the
+        /// greater id. At most `limit`, and never more than a thousand, of those that come `after` the last one of the page before. A recording that is
+        /// kept from the first page to the last is on one of them at least.
+        async fn recorded_jobs(
+            &self,
+            topic: &TopicId,
+            after: Option<&RecordedJob>,
+            limit: usize,
+        ) -> Result<Vec<RecordedJob>, StoreError> [partitions current; ask topic: latest_recorded(limit)];
+
         /// Forgets the recordings of jobs. So does what ends jobs in another way than their attempts: that they are cancelled, swept, or
         /// deleted when they are dead.
         async fn forget_recordings(&self, topic: &TopicId, jobs: &[JobId]) -> Result<(), StoreError>
@@ -65,6 +75,15 @@ operations! {
         /// were some, call it again.
         async fn free_windows(&self, topic: &TopicId) -> Result<u64, StoreError> [ask topic: sum];
     }
+}
+
+/// A job of which a recording is kept.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RecordedJob {
+    /// Until when.
+    pub until: Timestamp,
+    /// The job's id.
+    pub id: JobId,
 }
 
 /// Some jobs that are over.

@@ -101,7 +101,7 @@ pub use job_query::{
     BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, Found, JobField, JobQuery, QueryCursor, QueryError, Scanned,
     dead_groups, find, find_without_payloads, scan,
 };
-pub use kept::{RECORDINGS_BYTES, Recordings, Results, ResultsPage, UniqueHold, Uniques};
+pub use kept::{RECORDINGS_BYTES, RecordedJob, Recordings, Results, ResultsPage, UniqueHold, Uniques};
 pub use list::{BadCursor, Cursor, Page, StateFilter};
 pub use move_bills::move_bills;
 pub use move_jobs::{MovedJob, TopicMove, Unmoved, copy_results, move_states, move_windows, pause_alike};

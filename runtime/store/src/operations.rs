@@ -143,10 +143,10 @@ macro_rules! operations {
     (@ask $parts:ident, $self:ident, $name:ident $args:tt, [$others:ident by hand; $($how:tt)*]) => {
         operations!(@ask $parts, $self, $name $args, [$($how)*])
     };
-    (@ask shards, $self:ident, $name:ident $args:tt, [shards current; $ask:ident $scope:ident: $join:ident]) => {
+    (@ask shards, $self:ident, $name:ident $args:tt, [shards current; $ask:ident $scope:ident: $join:ident $(($with:expr))?]) => {
         operations!(@ask shards, $self, $name $args, [current $scope])
     };
-    (@ask partitions, $self:ident, $name:ident $args:tt, [partitions current; $ask:ident $scope:ident: $join:ident]) => {
+    (@ask partitions, $self:ident, $name:ident $args:tt, [partitions current; $ask:ident $scope:ident: $join:ident $(($with:expr))?]) => {
         operations!(@ask partitions, $self, $name $args, [current $scope])
     };
     (@ask $parts:ident, $self:ident, $name:ident $args:tt, [$others:ident current; $($how:tt)*]) => {

@@ -90,6 +90,7 @@ pub(super) const ROUTES: &[Route] = &[
     route("GET", "/v1/tenants/{tenant}/topics/{topic}", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/why", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/jobs?state=ready", "", Tenant(Read)),
+    route("GET", "/v1/tenants/{tenant}/topics/{topic}/recordings", "", Tenant(Read)),
     route("POST", "/v1/tenants/{tenant}/topics/{topic}/jobs", "{}", Tenant(Push)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/handler", "", Tenant(Read)),
     route("GET", "/v1/tenants/{tenant}/topics/{topic}/handler/versions/{version}", "", Tenant(Read)),

@@ -159,6 +159,11 @@ impl Boundary {
 }
 
 impl Log {
+    /// Whether the job's body has room beside the rest, and a replay would have a use for it.
+    pub(super) fn has_room_for(&self, body: &[u8]) -> bool {
+        self.incomplete.is_none() && self.bytes.saturating_add(body.len()) <= RECORDING_BYTES_MAX
+    }
+
     /// Counts so many bytes, if there is room for them.
     fn has_room(&mut self, bytes: usize) -> bool {
         const EACH: usize = 32;

@@ -17,7 +17,7 @@ use gristmill_core::topic::{Adapter, Capability, CodeMeaning, Grants, Limits, Pr
 /// What counts the fuel. `Cargo.toml` pins it.
 pub(super) const ENGINE: &str = "wasmtime 48.0.8";
 
-/// All that the guest was given but the bytes of the job's body, of which this has the digest.
+/// All that the guest was given but the bytes of the job's body, of which this has the digest: see [`Recording::body`](super::Recording::body).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingHead {
     /// SHA-256 of the component.

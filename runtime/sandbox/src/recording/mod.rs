@@ -28,6 +28,7 @@ use sha2::{Digest, Sha256};
 
 use crate::placeholders::KeptPlaceholder;
 pub use calls::RecordedCall;
+use gristmill_core::outcome::OutcomeKind;
 pub use head::RecordingHead;
 pub use native::{NativeReplay, NativeRequest, NativeResponse, Refusal};
 pub use replay::{ReplayInput, ReplayRefused, ReplayVerdict, Replayed};
@@ -40,21 +41,21 @@ pub enum Record {
     Off,
     /// Its answers, which are dropped if it completes or snoozes.
     Failures,
-    /// Its answers, however it ends.
+    /// Its answers and its job's body, however it ends.
     All,
     /// It is a replay: its answers come from this recording, and are recorded anew.
     Replay(Arc<Recording>),
 }
 
-/// Answers and log lines of one recording, in bytes. One with more says only how the attempt ended.
+/// Answers and log lines of one recording, in bytes. One with more says only how the attempt ended. The job's body has what room they leave.
 pub const RECORDING_BYTES_MAX: usize = 256 << 10;
 
 /// How the bytes of a recording begin, before the form of what follows.
 const MARK: [u8; 3] = *b"GMR";
 /// Its fields, as [`postcard`] writes them.
-const PLAIN: u8 = 2;
+const PLAIN: u8 = 4;
 /// The same, deflated.
-const DEFLATED: u8 = 3;
+const DEFLATED: u8 = 5;
 /// What has fewer bytes is not worth deflating.
 const DEFLATED_BYTES_MIN: usize = 512;
 /// Much more than any recording has: its answers, and a checkpoint.
@@ -73,6 +74,9 @@ pub struct Recording {
     pub incomplete: Option<String>,
     /// How it ended.
     pub end: RecordedEnd,
+    /// The job's body, where all attempts are recorded, or a sample: the store gives none of a job that has completed. None also if the recording
+    /// would have more than [`RECORDING_BYTES_MAX`] with it, or a secret is in it.
+    pub body: Option<ByteBuf>,
     names: Vec<String>,
     contents: Vec<ByteBuf>,
     calls: Vec<Call>,
@@ -95,6 +99,13 @@ pub struct RecordedEnd {
     pub fuel: u64,
     /// Log lines dropped for the log limit.
     pub lines_dropped: u64,
+}
+
+impl RecordedEnd {
+    /// Whether the job was done, or put off by its handler.
+    pub fn completed(&self) -> bool {
+        [OutcomeKind::Complete, OutcomeKind::Snooze].iter().any(|kind| self.outcome == kind.to_string())
+    }
 }
 
 /// A call of the host whose answer does not follow from what went in.
@@ -181,7 +192,7 @@ pub enum BadRecording {
     #[error("failed to read the recording: this is no recording of an attempt")]
     Foreign,
     /// Another version wrote them.
-    #[error("failed to read the recording: it has form {0}, and this version reads forms 2 and 3")]
+    #[error("failed to read the recording: it has form {0}, and this version reads forms 4 and 5")]
     Form(u8),
     /// Some of them are missing, or others than were written.
     #[error("failed to read the recording: it is damaged or cut off")]
@@ -265,7 +276,7 @@ impl Recording {
         let calls: usize = self.calls.iter().map(|call| call.about.len() + here(&call.answer) + EACH).sum();
         let contents: usize = self.contents.iter().map(|content| content.len()).sum();
         let bodies: usize = self.bodies.iter().map(|(_, part)| part.bytes() + EACH).sum();
-        HEAD + calls + contents + bodies + here(&self.lines)
+        HEAD + calls + contents + bodies + here(&self.lines) + self.body.as_ref().map_or(0, |body| body.len())
     }
 
     /// What the attempt had instead of secrets that it did not see.

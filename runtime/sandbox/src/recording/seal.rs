@@ -53,6 +53,9 @@ impl Boundary {
             log.incomplete.get_or_insert_with(|| HOLDS_SECRET.to_owned());
         }
         secrets.seal(&mut log);
+        let body = &attempt.job.spec.body.data;
+        let is_body_kept = matches!(attempt.record, Record::All) && log.has_room_for(body) && !secrets.are_in(body);
+        let body = is_body_kept.then(|| ByteBuf::from(body.as_slice()));
         let Log { names, mut calls, bodies, lines, incomplete, diverged, .. } = log;
         let contents = collect(calls.iter_mut().map(|call| &mut call.answer));
         let lines =
@@ -64,7 +67,7 @@ impl Boundary {
             lines_dropped: report.log_lines_dropped,
         };
         let names = names.into_iter().map(str::to_owned).collect();
-        let recording = Recording { head, incomplete, end, names, contents, calls, bodies, lines, diverged };
+        let recording = Recording { head, incomplete, end, body, names, contents, calls, bodies, lines, diverged };
         // Metadata that a producer wrote, and whatever else: no recording is better than one with a secret.
         let is_clean = secrets.0.is_empty() || recording.plain().is_ok_and(|bytes| !secrets.are_in(&bytes));
         is_clean.then(|| Box::new(recording))

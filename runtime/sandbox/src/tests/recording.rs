@@ -186,6 +186,26 @@ async fn only_what_is_wanted_is_recorded() {
     }
 }
 
+/// To the byte: one more, and a replay needs the body from elsewhere. A secret in it is kept nowhere.
+#[tokio::test]
+async fn where_all_is_recorded_the_body_is_too_as_far_as_there_is_room() {
+    let component = load(&handler("", "(call $done)")).await;
+    let most = "x".repeat(RECORDING_BYTES_MAX);
+    let secret = String::from_utf8(SECRET.to_vec()).unwrap();
+    for (body, is_kept) in [("some", true), (&*most, true), (&*format!("{most}x"), false), (&*secret, false)] {
+        let mut attempt = Attempt { record: Record::All, ..attempt(body) };
+        attempt.grants = Arc::new(grants("http://127.0.0.1:1"));
+        let mut report = component.invoke(attempt).await;
+        let recording = carried(&mut report);
+        assert_eq!((&report.outcome, recording.body.is_some()), (&Outcome::Complete(None), is_kept));
+        let kept = recording.body.as_ref().map_or(body.as_bytes(), |kept| kept);
+        assert_eq!(verdict(&component, &recording, std::str::from_utf8(kept).unwrap()).await, ReplayVerdict::Same);
+    }
+    let broken = load(&handler("", "unreachable")).await;
+    let mut report = broken.invoke(Attempt { record: Record::Failures, ..attempt("some") }).await;
+    assert_eq!(carried(&mut report).body, None, "the store has the job");
+}
+
 #[tokio::test]
 async fn another_component_is_told_where_it_asks_something_else() {
     let (mut report, _, url) = recorded(&asking(RETURN).await, Record::All, "an answer").await;
@@ -269,14 +289,18 @@ async fn what_is_repeated_is_written_once() {
     assert!(often - once < 20 * 20, "{once}, {often}");
 }
 
-/// Of a hundred answers of some bytes each, of one of a thousand, and of none.
+/// Of a hundred answers of some bytes each, of one of a thousand, of none, and of none with a body of a thousand.
 #[tokio::test]
 async fn a_recording_has_little_more_than_what_was_new() {
-    let get = "(call $get (i32.const 2100) (i32.const 3) (i32.const 4000))";
-    for (calls, new) in [("(drop (call $now))".repeat(100), 100 * 6), (get.to_owned(), 1000), (String::new(), 0)] {
-        let mut granted = Attempt { record: Record::All, ..attempt("") };
-        let value: String = (0..1000).map(|_| fastrand::alphanumeric()).collect();
-        granted.grants = Arc::new(Grants { config: [("abc".into(), value)].into(), ..(*granted.grants).clone() });
+    let get = "(call $get (i32.const 2100) (i32.const 3) (i32.const 4000))".to_owned();
+    let value: String = (0..1000).map(|_| fastrand::alphanumeric()).collect();
+    let nows = "(drop (call $now))".repeat(100);
+    for (calls, body, new) in
+        [(nows, "", 100 * 6), (get, "", 1000), (String::new(), "", 0), (String::new(), &*value, 1000)]
+    {
+        let mut granted = Attempt { record: Record::All, ..attempt(body) };
+        granted.grants =
+            Arc::new(Grants { config: [("abc".into(), value.clone())].into(), ..(*granted.grants).clone() });
         let report = load(&handler("", &format!("{calls} unreachable"))).await.invoke(granted).await;
         let recording = report.recording.unwrap();
         let bytes = recording.to_bytes().unwrap();
@@ -355,7 +379,7 @@ async fn made_up_recordings_are_refused_or_replayed_to_an_end() {
     let (report, _, url) = recorded(&component, Record::All, "an answer").await;
     let known = report.recording.unwrap().plain().unwrap();
     let parse = |body: &[u8]| {
-        let all = [b"GMR\x02", body].concat();
+        let all = [b"GMR\x04", body].concat();
         Recording::parse(&[all.as_slice(), &Sha256::digest(&all)[..8]].concat())
     };
     let read = Mutex::new(Vec::new());

@@ -18,6 +18,7 @@ use crate::state::AppState;
 use crate::stream::sse::{self, Events, KEEP_ALIVE};
 use crate::stream::watch::{Watch, is_over};
 use crate::wire;
+use crate::wire::BATCH;
 use crate::wire::push::Waiting;
 use gristmill_core::job::{JobChange, JobId, MEMBERS, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -37,10 +38,13 @@ const GRAPH: &str = "What the job waits for, what these wait for, and so on; and
     those come first that have not ended. If `cut` is true, there are more.";
 
 const RECORDING: &str = "What the host answered the handler, and how the attempt ended, for `gristmill replay`. The topic's `record` says \
-    of which attempts there is one.";
+    of which attempts there is one. One that is kept is found as long as it is, even if nothing else is known of its job any more.";
 
 const CALLS: &str = "The calls of the recording in words, in order, each with its answer in short, and the log lines between them. Of an attempt \
     there are some thousand calls at most.";
+
+const RECORDED: &str = "The latest first, as far as recordings are kept for the same time. The jobs may be over, and nothing else be known of them. Only \
+    without a `next` there are no more.";
 
 /// The most jobs of a graph, and the most steps away from the first one.
 const NODES: usize = 1000;
@@ -74,6 +78,13 @@ pub(crate) fn routes() -> Routes {
         )
         .description(CALLS)
         .problems(&[Code::JobUnknown, Code::Busy])
+        .get(
+            "/tenants/{tenant}/topics/{topic}/recordings",
+            recorded,
+            "List a topic's jobs of which a recording is kept",
+        )
+        .description(RECORDED)
+        .problems(&[Code::Busy])
         .get("/tenants/{tenant}/jobs/{id}/links", links, "Say what a job waits for, and what waits for it")
         .problems(&[Code::Busy])
         .post(
@@ -130,9 +141,24 @@ async fn recording(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
     State(state): State<AppState>,
     none: NoPermit,
+    Head(Query(wire::RecordingOf { topic })): Head<Query<wire::RecordingOf>>,
 ) -> Result<Json<wire::JobRecording>, Problem> {
-    let recording = kept_recording(&state, &identity, (&tenant, &id), none).await?;
+    let topic = topic.map(|topic| TopicId { tenant: tenant.clone(), topic });
+    let recording = kept_recording(&state, &identity, (&tenant, &id), topic, none).await?;
     Ok(Json(wire::JobRecording { id, recording: recording.map(wire::Base64) }))
+}
+
+async fn recorded(
+    Allowed { over: topic, identity, .. }: Allowed<scope::Read, TopicId>,
+    State(state): State<AppState>,
+    none: NoPermit,
+    Head(Query(wire::RecordedPage { after, limit })): Head<Query<wire::RecordedPage>>,
+) -> Result<Json<wire::RecordedJobs>, Problem> {
+    let limit = limit.clamp(1, BATCH);
+    let after = after.as_ref().map(|after| &after.0);
+    let ask = async { Ok(state.store.recorded_jobs(&topic, after, limit).await?) };
+    let jobs = state.request_limiter.within(none, identity.tenant(), ask).await?;
+    Ok(Json(wire::RecordedJobs::of(jobs, limit)))
 }
 
 async fn calls(
@@ -140,24 +166,35 @@ async fn calls(
     State(state): State<AppState>,
     none: NoPermit,
 ) -> Result<Json<wire::JobCalls>, Problem> {
-    let recording = kept_recording(&state, &identity, (&tenant, &id), none).await?;
+    let recording = kept_recording(&state, &identity, (&tenant, &id), None, none).await?;
     Ok(Json(wire::JobCalls::of(id, recording.as_deref())))
 }
 
-/// The recording of a job, for those who may see its body.
+/// The recording of a job, for those who may see its body. Where it is not said which topic the job is of, and not known either, all of the tenant's may
+/// have one.
 async fn kept_recording(
     state: &AppState,
     identity: &Identity,
     (tenant, id): (&Name, &JobId),
+    topic: Option<TopicId>,
     none: NoPermit,
 ) -> Result<Option<Vec<u8>>, Problem> {
     state.may_see_payloads(identity, tenant)?;
     let ask = async {
-        let view = look_up(&*state.store, tenant, id).await?.ok_or_else(|| unknown(tenant, id))?;
-        match view.topic() {
-            Some(topic) => Ok(state.store.recording(topic, id).await?),
-            None => Ok(None),
+        let store = &*state.store;
+        if let Some(topic) = topic {
+            return Ok(store.recording(&topic, id).await?);
         }
+        let view = look_up(store, tenant, id).await?;
+        if let Some(topic) = view.as_ref().and_then(JobView::topic) {
+            return Ok(store.recording(topic, id).await?);
+        }
+        for TopicCounts { topic, .. } in store.counts(tenant).await? {
+            if let Some(recording) = store.recording(&topic, id).await? {
+                return Ok(Some(recording));
+            }
+        }
+        view.map(|_| None).ok_or_else(|| unknown(tenant, id))
     };
     state.request_limiter.within(none, identity.tenant(), ask).await
 }

@@ -7,7 +7,7 @@ use super::store::RemoteStore;
 use crate::wire;
 use crate::wire::attempts::AttemptsSeen;
 use crate::wire::history::History;
-use gristmill_core::job::{JobId, Name};
+use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_runner::RecentWanted;
 use gristmill_store::StoreError;
 
@@ -44,5 +44,36 @@ impl RemoteStore {
         let question = Question::get(format!("/v1/tenants/{tenant}/jobs/{id}/recording"), DOING);
         let found: Option<wire::JobRecording> = self.known_job(question, DOING).await?;
         Ok(found.and_then(|found| found.recording).map(|recording| recording.0))
+    }
+
+    /// The same of a job of this topic, without a look for it elsewhere.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn recording_in(&self, topic: &TopicId, id: &JobId) -> Result<Option<Vec<u8>>, StoreError> {
+        let TopicId { tenant, topic } = topic;
+        let path = format!("/v1/tenants/{tenant}/jobs/{id}/recording?topic={topic}");
+        let found: wire::JobRecording = self.server.ask(Question::get(path, "ask for the recording of a job")).await?;
+        Ok(found.recording.map(|recording| recording.0))
+    }
+
+    /// A page of the topic's jobs of which a recording is kept, the latest first, at most `limit` and never more than a thousand; `after` is what came with the page
+    /// before. Returns what leads to the next page, if there may be one.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn recorded_jobs(
+        &self,
+        topic: &TopicId,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<JobId>, Option<String>), StoreError> {
+        let TopicId { tenant, topic } = topic;
+        let mut query = Serializer::new(String::new());
+        query.append_pair("limit", &limit.to_string()).extend_pairs(after.map(|after| ("after", after)));
+        let path = format!("/v1/tenants/{tenant}/topics/{topic}/recordings?{}", query.finish());
+        let page: wire::RecordedJobs = self.server.ask(Question::get(path, "list recordings")).await?;
+        let jobs = page.jobs.into_iter().map(|job| job.id).collect();
+        Ok((jobs, page.next.map(String::from)))
     }
 }

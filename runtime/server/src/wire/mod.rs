@@ -33,7 +33,7 @@ pub(super) use pull::{
     Checkpoint, Claim, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer, Settlement,
     TOPICS, WorkerError,
 };
-pub(super) use recording::JobCalls;
+pub(super) use recording::{JobCalls, RecordedJobs, RecordedPage};
 pub(super) use token::{NewToken, NewTokenAnswer, RequirementLifted, Revoked, Tokens};
 
 /// The most jobs or ids in one request.
@@ -358,6 +358,14 @@ pub(super) struct JobRecording {
     pub(super) id: JobId,
     /// Opaque bytes, for `gristmill replay`. `null`: none is kept.
     pub(super) recording: Option<Base64>,
+}
+
+/// Which recording of the job is wanted.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecordingOf {
+    /// The job's topic: others are not looked at.
+    pub(super) topic: Option<Name>,
 }
 
 /// Who holds a unique value.

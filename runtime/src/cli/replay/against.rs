@@ -14,34 +14,55 @@ use super::super::{invoke, sandbox, screen};
 use super::exported::{Exported, Recorded, kept_component};
 use super::{is_good, load};
 use gristmill_config::Manifest;
-use gristmill_core::job::{JobId, Name};
-use gristmill_sandbox::{Component, ReplayVerdict, Sandbox, Version};
+use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_sandbox::{Component, ReplayVerdict, Replayed, Sandbox, Version};
+use gristmill_store::QueryCursor;
 
 /// Jobs in one answer of a server.
 const PAGE: usize = 200;
 
-/// What becomes of the jobs with another component.
-const OF_ANOTHER: [&str; 4] = ["mended", "still fails", "asks something else", "not replayed"];
-/// And with the versions that they had.
-const OF_RECORDED: [&str; 4] = ["same", "differs", "asks something else", "not replayed"];
+/// For each job that a deployment replays, it looks at this many at most: those of which no body is left cannot be replayed.
+const LOOKED_AT: usize = 10;
+
+const MENDED: &str = "mended";
+const STILL_COMPLETES: &str = "still completes";
+const STILL_FAILS: &str = "still fails";
+const ASKS_ELSE: &str = "asks something else";
+/// It completed, and no longer does, or asks something to which nobody knows the answer.
+const REGRESSED: &str = "regressed";
+const SAME: &str = "same";
+const DIFFERS: &str = "differs";
+const NOT_REPLAYED: &str = "not replayed";
+
+/// All of them, as they are counted.
+const VERDICTS: [&str; 8] = [MENDED, STILL_COMPLETES, SAME, REGRESSED, STILL_FAILS, DIFFERS, ASKS_ELSE, NOT_REPLAYED];
 
 /// A job, what a replay makes of it, and the detail.
-pub(in crate::cli) type Judged = (JobId, &'static str, String);
+type Judged = (JobId, &'static str, String);
+
+/// Which jobs are replayed.
+#[derive(Debug)]
+pub(super) enum Which {
+    /// Those that fit a query, of a tenant.
+    Fit(Name, String),
+    /// The last ones of a topic that were recorded, at most so many.
+    Recorded(TopicId, usize),
+}
 
 pub(super) async fn run(
     global: &Global,
     manifest: &Manifest,
-    tenant: &Name,
-    query: &str,
+    which: Which,
     path: Option<&Path>,
 ) -> anyhow::Result<Exit> {
     let sandbox = sandbox::small(manifest, sandbox::compiler(manifest)?)?;
-    let (mut by, words) = match path {
-        Some(path) => (By::Another(load(&sandbox, path).await?), OF_ANOTHER),
-        None => (By::Recorded(sandbox, BTreeMap::new()), OF_RECORDED),
+    let mut by = match path {
+        Some(path) => By::Another(load(&sandbox, path).await?),
+        None => By::Recorded(sandbox, BTreeMap::new()),
     };
     let server = global.way(&global.manifest_without_secrets()?)?.served().await?;
-    let judged = judge_by(&mut by, &server, manifest, tenant, query, usize::MAX).await;
+    let most = if let Which::Recorded(_, most) = which { most } else { usize::MAX };
+    let judged = judge_by(&mut by, &server, manifest, which, |judged| judged.len() >= most).await;
     server.end().await;
     let judged = judged?;
     if global.json {
@@ -56,32 +77,40 @@ pub(super) async fn run(
             table.row([job.to_string(), (*verdict).to_owned(), detail.clone()]);
         }
         table.print()?;
-        screen::note(&count(&judged, words));
+        screen::note(&counts(&judged));
     }
-    let is_good = judged.iter().all(|(_, verdict, _)| *verdict == words[0]);
+    let is_good = judged.iter().all(|(_, verdict, _)| [MENDED, STILL_COMPLETES, SAME].contains(verdict));
     Ok(if is_good { Exit::Done } else { Exit::Failed })
 }
 
-/// How many of each kind another component makes.
-pub(in crate::cli) fn counts(judged: &[Judged]) -> String {
-    count(judged, OF_ANOTHER)
-}
-
-fn count(judged: &[Judged], words: [&str; 4]) -> String {
+/// How many there are of each verdict that there is.
+fn counts(judged: &[Judged]) -> String {
     let count = |word: &str| judged.iter().filter(|(_, verdict, _)| *verdict == word).count();
-    words.map(|word| format!("{} {word}", count(word))).join(", ")
+    let counts = VERDICTS.iter().map(|word| (count(word), word)).filter(|(count, _)| *count > 0);
+    counts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Judges by a component the first `most` jobs that fit.
-pub(in crate::cli) async fn judge(
+/// What a component makes of the last `most` recorded jobs of a topic, in words: how many of each verdict, and a line for each job that regressed. Of jobs that are
+/// over, and of which no body is left, as many are passed over.
+pub(in crate::cli) async fn judge_last(
     server: &Served,
     component: &Component,
     manifest: &Manifest,
-    tenant: &Name,
-    query: &str,
+    topic: &TopicId,
     most: usize,
-) -> anyhow::Result<Vec<Judged>> {
-    judge_by(&mut By::Another(component.clone()), server, manifest, tenant, query, most).await
+) -> anyhow::Result<String> {
+    let is_enough = |judged: &[Judged]| {
+        let replayed = judged.iter().filter(|(_, verdict, _)| *verdict != NOT_REPLAYED).count();
+        replayed >= most || judged.len() >= most.saturating_mul(LOOKED_AT)
+    };
+    let which = Which::Recorded(topic.clone(), most);
+    let judged = judge_by(&mut By::Another(component.clone()), server, manifest, which, is_enough).await?;
+    if judged.is_empty() {
+        return Ok("no recorded job".into());
+    }
+    let regressed = judged.iter().filter(|(_, verdict, _)| *verdict == REGRESSED);
+    let lines = regressed.map(|(job, verdict, detail)| format!("{verdict}: {job} {detail}"));
+    Ok([counts(&judged)].into_iter().chain(lines).collect::<Vec<_>>().join("\n"))
 }
 
 /// Which component does the jobs again.
@@ -95,23 +124,62 @@ async fn judge_by(
     by: &mut By,
     server: &Served,
     manifest: &Manifest,
-    tenant: &Name,
-    query: &str,
-    most: usize,
+    which: Which,
+    is_enough: impl Fn(&[Judged]) -> bool,
 ) -> anyhow::Result<Vec<Judged>> {
-    let (mut judged, mut after) = (Vec::new(), None);
+    let (mut judged, mut pages) = (Vec::new(), Pages::of(which));
     loop {
-        let page = server.find(tenant, query, after.as_ref(), PAGE).await?;
-        for view in page.jobs.into_iter().take(most - judged.len()) {
-            let (verdict, detail) = match by.judge(server, manifest, tenant, &view.id).await {
+        let (ids, is_last) = pages.next(server).await?;
+        for id in ids {
+            if is_enough(&judged) {
+                return Ok(judged);
+            }
+            let (verdict, detail) = match by.judge(server, manifest, &pages, &id).await {
                 Ok(known) => known,
-                Err(error) => ("not replayed", format!("{error:#}")),
+                Err(error) => (NOT_REPLAYED, format!("{error:#}")),
             };
-            judged.push((view.id, verdict, detail));
+            judged.push((id, verdict, detail));
         }
-        after = page.next;
-        if after.is_none() || judged.len() >= most {
+        if is_last {
             return Ok(judged);
+        }
+    }
+}
+
+/// Jobs, page by page: after this place comes the next one.
+enum Pages {
+    Fit(Name, String, Option<QueryCursor>),
+    Recorded(TopicId, Option<String>),
+}
+
+impl Pages {
+    fn of(which: Which) -> Self {
+        match which {
+            Which::Fit(tenant, query) => Self::Fit(tenant, query, None),
+            Which::Recorded(topic, _) => Self::Recorded(topic, None),
+        }
+    }
+
+    /// Returns also whether it is the last one.
+    async fn next(&mut self, server: &Served) -> anyhow::Result<(Vec<JobId>, bool)> {
+        match self {
+            Self::Fit(tenant, query, after) => {
+                let page = server.find(tenant, query, after.as_ref(), PAGE).await?;
+                *after = page.next;
+                Ok((page.jobs.into_iter().map(|view| view.id).collect(), after.is_none()))
+            }
+            Self::Recorded(topic, after) => {
+                let (ids, next) = server.recorded_jobs(topic, after.as_deref(), PAGE).await?;
+                *after = next;
+                Ok((ids, after.is_none()))
+            }
+        }
+    }
+
+    async fn fetch(&self, server: &Served, id: &JobId) -> anyhow::Result<Exported> {
+        match self {
+            Self::Fit(tenant, ..) => Exported::of(server, tenant, id, None).await,
+            Self::Recorded(topic, _) => Exported::of(server, &topic.tenant, id, Some(topic)).await,
         }
     }
 }
@@ -121,23 +189,14 @@ impl By {
         &mut self,
         server: &Served,
         manifest: &Manifest,
-        tenant: &Name,
+        pages: &Pages,
         id: &JobId,
     ) -> anyhow::Result<(&'static str, String)> {
-        let recorded = Exported::of(server, tenant, id).await?.recorded()?;
+        let recorded = pages.fetch(server, id).await?.recorded()?;
         let is_another = matches!(self, Self::Another(_));
         let component = self.component(server, manifest, &recorded).await?;
         let (replayed, _) = recorded.replay(&component, manifest, &recorded.topic()?).await?;
-        Ok(match &replayed.verdict {
-            ReplayVerdict::AsksElse(diverged) => ("asks something else", diverged.to_string()),
-            ReplayVerdict::Same if !is_another => ("same", String::new()),
-            ReplayVerdict::Differs(differences) if !is_another => ("differs", differences.join("; ")),
-            _ if is_good(&replayed, false) => ("mended", String::new()),
-            _ => {
-                let outcome = invoke::outcome(&replayed.report.outcome);
-                ("still fails", outcome.lines().next().unwrap_or_default().to_owned())
-            }
-        })
+        Ok(if is_another { by_another(&recorded, &replayed) } else { as_before(&replayed) })
     }
 
     async fn component(
@@ -159,5 +218,36 @@ impl By {
         let component = sandbox.load(&wasm).await?;
         loaded.insert(version, component.clone());
         Ok(component)
+    }
+}
+
+/// What another component makes of a job, and the detail.
+fn by_another(recorded: &Recorded, replayed: &Replayed) -> (&'static str, String) {
+    let end = &recorded.recording.end;
+    let completed = end.completed();
+    if let ReplayVerdict::AsksElse(diverged) = &replayed.verdict {
+        return match completed {
+            true => (REGRESSED, format!("it completed, and now asks something else: {diverged}")),
+            false => (ASKS_ELSE, diverged.to_string()),
+        };
+    }
+    let is_same_end = replayed.again.as_ref().is_some_and(|again| again.end.digest == end.digest);
+    let outcome = invoke::outcome(&replayed.report.outcome);
+    let outcome = outcome.lines().next().unwrap_or_default();
+    match (completed, is_good(replayed, false)) {
+        (true, true) if is_same_end => (STILL_COMPLETES, String::new()),
+        (true, true) => (STILL_COMPLETES, "with another result".to_owned()),
+        (false, true) => (MENDED, String::new()),
+        (true, false) => (REGRESSED, format!("it completed, and now fails: {outcome}")),
+        (false, false) => (STILL_FAILS, outcome.to_owned()),
+    }
+}
+
+/// What the component that was recorded makes of a job.
+fn as_before(replayed: &Replayed) -> (&'static str, String) {
+    match &replayed.verdict {
+        ReplayVerdict::Same => (SAME, String::new()),
+        ReplayVerdict::Differs(differences) => (DIFFERS, differences.join("; ")),
+        ReplayVerdict::AsksElse(diverged) => (ASKS_ELSE, diverged.to_string()),
     }
 }

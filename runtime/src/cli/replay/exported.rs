@@ -13,7 +13,9 @@ use super::super::store::Served;
 use gristmill_config::Manifest;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::json::Base64;
-use gristmill_sandbox::{Component, LogLine, LogSink, Recording, ReplayInput, Replayed, Sandbox, Version};
+use gristmill_sandbox::{
+    Component, LogLine, LogSink, Recording, ReplayInput, ReplayRefused, Replayed, Sandbox, Version,
+};
 use gristmill_store::look_up;
 
 /// What a replay needs, as a file has it.
@@ -65,7 +67,7 @@ impl Exported {
         let id = of.parse().map_err(|error| Usage(format!("`{of}` is no file, and no job: {error}")))?;
         let server = global.way(&global.manifest_without_secrets()?)?.served().await?;
         let fetch = async {
-            let exported = Self::of(&server, tenant, &id).await?;
+            let exported = Self::of(&server, tenant, &id, None).await?;
             let component = kept_component(&server, manifest, &exported.recorded()?).await?;
             Ok(Self { component: component.map(Component64), ..exported })
         };
@@ -74,17 +76,33 @@ impl Exported {
         fetched
     }
 
-    /// The job, without its component.
-    pub(super) async fn of(server: &Served, tenant: &Name, id: &JobId) -> anyhow::Result<Self> {
+    /// The job, without its component. The body comes from the recording, or from the job if the store still has that.
+    pub(super) async fn of(
+        server: &Served,
+        tenant: &Name,
+        id: &JobId,
+        topic: Option<&TopicId>,
+    ) -> anyhow::Result<Self> {
         let none = || {
             anyhow!(
                 "no recording of job {id} is kept: its topic's `record` says of which attempts there is one, and the oldest make room for others"
             )
         };
-        let recording = server.recording(tenant, id).await?.ok_or_else(none)?;
-        let view = look_up(&**server, tenant, id).await?;
-        let job = view.and_then(|view| view.job).ok_or_else(|| anyhow!("job {id} is over, and its body is gone"))?;
-        Ok(Self { gristmill_replay: FORM, body: job.spec.body.data, recording, component: None })
+        let recording = match topic {
+            Some(topic) => server.recording_in(topic, id).await?,
+            None => server.recording(tenant, id).await?,
+        };
+        let recording = recording.ok_or_else(none)?;
+        let Recording { body, incomplete, .. } = Recording::parse(&recording)?;
+        let body = match body {
+            Some(body) => body.into_vec(),
+            None => match (look_up(&**server, tenant, id).await?.and_then(|view| view.job), incomplete) {
+                (Some(job), _) => job.spec.body.data,
+                (None, Some(reason)) => return Err(ReplayRefused::Incomplete(reason).into()),
+                (None, None) => return Err(gone(id)),
+            },
+        };
+        Ok(Self { gristmill_replay: FORM, body, recording, component: None })
     }
 
     pub(super) fn recorded(&self) -> anyhow::Result<Recorded> {
@@ -113,6 +131,12 @@ impl Exported {
         }
         Ok(component)
     }
+}
+
+fn gone(id: &JobId) -> anyhow::Error {
+    anyhow!(
+        "job {id} is over, and its body is gone: only recordings of a topic with `record = \"all\"` or a sample have it, as far as there is room"
+    )
 }
 
 fn component_of(manifest: &Manifest, topic: &TopicId) -> PathBuf {

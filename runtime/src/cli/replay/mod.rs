@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::ArgGroup;
 use serde_json::json;
 
+use self::against::Which;
 use self::exported::{Exported, Recorded};
 use super::exit::Exit;
 use super::global::{Global, tenant_of};
@@ -21,16 +22,16 @@ use gristmill_core::job::{Name, TopicId};
 use gristmill_core::outcome::Outcome;
 use gristmill_sandbox::{Component, LogLine, Recording, ReplayVerdict, Replayed, Sandbox};
 
-pub(super) use against::{counts, judge};
+pub(super) use against::judge_last;
 
 /// Run a recorded attempt again, without a queue and without the world
 ///
 /// The handler gets the same job and the same answers of the host: time, random numbers, settings, responses, state. A replay sends nothing and stores nothing.
 #[derive(Debug, clap::Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["of", "against"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["of", "against", "recorded"]))]
 #[command(after_help = "\
 Exit codes: 0 it ended as recorded, or completes with another --component (with
---against: all of them); 1 it did not. Secrets are in no recording: those of the manifest here are used.
+--against and --recorded: all of them); 1 it did not. Secrets are in no recording: those of the manifest here are used.
 
 Examples:
   gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
@@ -40,7 +41,8 @@ Examples:
   gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C --export failed.json
   gristmill replay failed.json
   gristmill replay --against 'state:dead topic:mail' --component build/mail.wasm
-  gristmill replay --against state:dead")]
+  gristmill replay --against state:dead
+  gristmill replay --recorded mail --last 1000 --component build/mail.wasm")]
 pub(super) struct Args {
     /// The job's id, or a file that --export wrote
     #[arg(value_name = "JOB|FILE")]
@@ -54,33 +56,49 @@ pub(super) struct Args {
     /// Walk through the calls of the host, with the log lines between them
     ///
     /// At a terminal it waits for Enter after each call, and q ends it.
-    #[arg(long, conflicts_with_all = ["export", "against"])]
+    #[arg(long, conflicts_with_all = ["export", "against", "recorded"])]
     step: bool,
     /// Have the project in this folder do it natively, in CPython or Node.js, with no component [default: the folder here]
     ///
     /// Nothing is sent: requests, times, states and settings are answered from the recording, call by call. At a terminal, `breakpoint()` in Python and the
     /// exception that ends the attempt open pdb. A native run has no fuel, no limits, and random numbers of its own.
     #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
-    #[arg(conflicts_with_all = ["export", "against", "component"])]
+    #[arg(conflicts_with_all = ["export", "against", "recorded", "component"])]
     native: Option<PathBuf>,
     /// Stop before the handler's first line, in pdb here, or in a debugger that attaches to Node.js
     #[arg(long, requires = "native")]
     debug: bool,
     /// Write the job and its recording into a file instead of running it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["component", "against"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["component", "against", "recorded"])]
     export: Option<PathBuf>,
     /// Run the recorded jobs that fit a query, with a line for each
     ///
     /// With a component: whether they complete now. Without: whether each ends as it was recorded, by the version that it had then.
     #[arg(long, value_name = "QUERY")]
     against: Option<String>,
+    /// Run the topic's latest recorded jobs, completed ones among them, with a line for each
+    ///
+    /// The topic's `record` says of which jobs there are recordings. One that completed, and with the component no longer does, has regressed.
+    #[arg(long, value_name = "TOPIC")]
+    recorded: Option<Name>,
+    /// At most so many of them [default: all]
+    #[arg(long, value_name = "N", requires = "recorded")]
+    last: Option<usize>,
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let tenant = tenant_of(args.tenant.as_ref());
     let manifest = global.manifest_here()?;
-    if let Some(query) = &args.against {
-        return against::run(global, &manifest, &tenant, query, args.component.as_deref()).await;
+    let which = match (args.against.clone(), args.recorded.clone()) {
+        (Some(query), _) => Some(Which::Fit(tenant.clone(), query)),
+        (None, Some(topic)) => {
+            let topic = TopicId { tenant: tenant.clone(), topic };
+            Some(Which::Recorded(topic, args.last.unwrap_or(usize::MAX)))
+        }
+        (None, None) => None,
+    };
+    if let Some(which) = which {
+        return against::run(global, &manifest, which, args.component.as_deref()).await;
     }
     let of = args.of.as_deref().unwrap_or_default();
     let exported = match Path::new(of) {

@@ -8,11 +8,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Done;
 use super::request::Weight;
-use super::row::ms;
+use super::row::{at, ms};
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::clock::wait_ms;
-use crate::{RECORDINGS_BYTES, Recordings, StoreError};
+use crate::list::PAGE_JOBS;
+use crate::{RECORDINGS_BYTES, RecordedJob, Recordings, StoreError};
 use gristmill_core::job::{JobId, TopicId};
 
 const FIND_TOPIC: &str = "SELECT number FROM recorded_topics WHERE tenant = ?1 AND topic = ?2";
@@ -34,6 +35,11 @@ const DROP_OLDEST: &str = "DELETE FROM recordings WHERE number =
 
 const FIND: &str = "SELECT recording FROM recorded_topics JOIN recordings ON recordings.topic = recorded_topics.number
                     WHERE tenant = ?1 AND recorded_topics.topic = ?2 AND id = ?3 AND until > ?4";
+
+/// Texts sort by their bytes, as ids in Redis do.
+const LIST: &str = "SELECT until, id FROM recordings
+                        WHERE topic = ?1 AND until > ?2 AND until <= ?3 AND (until < ?3 OR id < ?4)
+                        ORDER BY until DESC, id DESC LIMIT ?5";
 
 /// Forgets those whose time is over, a bounded number.
 const EXPIRE: &str = "DELETE FROM recordings WHERE number IN
@@ -60,6 +66,32 @@ impl Recordings for EmbeddedStore {
         self.read("read a recording", move |connection, now| {
             let of = params![topic.tenant.as_str(), topic.topic.as_str(), job.as_str(), ms(now)];
             Ok(connection.prepare_cached(FIND)?.query_row(of, |row| row.get(0)).optional()?)
+        })
+        .await
+    }
+
+    async fn recorded_jobs(
+        &self,
+        topic: &TopicId,
+        after: Option<&RecordedJob>,
+        limit: usize,
+    ) -> Result<Vec<RecordedJob>, StoreError> {
+        let (topic, after) = (topic.clone(), after.cloned());
+        let limit = i64::try_from(limit.min(PAGE_JOBS)).unwrap_or(i64::MAX);
+        self.read("list recordings", move |connection, now| {
+            let Some(topic) = find_topic(connection, &topic)? else { return Ok(Vec::new()) };
+            let (until, id) = after.as_ref().map_or((i64::MAX, ""), |after| (ms(after.until), after.id.as_str()));
+            let of = params![topic, ms(now), until, id, limit];
+            let mut list = connection.prepare_cached(LIST)?;
+            let mut rows = list.query(of)?;
+            let mut jobs = Vec::new();
+            while let Some(row) = rows.next()? {
+                let (until, id): (i64, String) = (row.get(0)?, row.get(1)?);
+                // Every id that was kept is one.
+                let Ok(id) = id.parse() else { continue };
+                jobs.push(RecordedJob { until: at(until), id });
+            }
+            Ok(jobs)
         })
         .await
     }

@@ -10,7 +10,8 @@ use super::keys::Keys;
 use super::script::{Call, script};
 use super::store::{Partition, SCRIPT_JOBS};
 use crate::clock::wait_ms;
-use crate::{RECORDINGS_BYTES, StoreError};
+use crate::list::PAGE_JOBS;
+use crate::{RECORDINGS_BYTES, RecordedJob, StoreError};
 use gristmill_core::job::{JobId, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -36,6 +37,34 @@ impl Partition {
             self.link.query("read a recording", &ask).await?;
         let now = self.now(time);
         Ok(found.filter(|_| until.is_some_and(|until| Timestamp::from_millis(until as u64) > now)))
+    }
+
+    pub(crate) async fn recorded_jobs(
+        &self,
+        topic: &TopicId,
+        after: Option<&RecordedJob>,
+        limit: usize,
+    ) -> Result<Vec<RecordedJob>, StoreError> {
+        const DOING: &str = "list recordings";
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let mut call = Call::new(script!("recorded.lua"), &[self.recording_keys(topic).recorded(&topic.topic)]);
+        call.arg(self.now_argument()).arg(limit.min(PAGE_JOBS));
+        if let Some(RecordedJob { until, id }) = after {
+            call.arg(until.as_millis()).arg(id.as_str());
+        }
+        let mut reply = self.reply(DOING, call).await?;
+        let mut jobs = Vec::with_capacity(reply.len() / 2);
+        while !reply.is_empty() {
+            let (id, until) = (reply.text(), reply.number());
+            let (id, until) = id.and_then(|id| Ok((id, until?))).map_err(self.misread(DOING))?;
+            // Every id that was kept is one.
+            if let Ok(id) = id.parse() {
+                jobs.push(RecordedJob { until: Timestamp::from_millis(until), id });
+            }
+        }
+        Ok(jobs)
     }
 
     pub(crate) async fn forget_recordings(&self, topic: &TopicId, jobs: &[JobId]) -> Result<(), StoreError> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gristmill_core::job::JobId;
 use gristmill_core::outcome::{Reason, Verdict};
-use gristmill_store::{Cancelled, DeadLimits, RECORDINGS_BYTES, Settled};
+use gristmill_store::{Cancelled, DeadLimits, RECORDINGS_BYTES, RecordedJob, Settled};
 use gristmill_store_tests::test_store::{TestStore, failure, retry, tenant, topic};
 use gristmill_test_servers::wait::{SOON, until};
 
@@ -16,6 +16,8 @@ super::cases![
     a_cancelled_job_leaves_no_recording,
     a_swept_job_leaves_no_recording,
     recordings_are_forgotten,
+    recorded_jobs_are_listed_page_by_page,
+    recordings_whose_time_is_over_are_not_listed,
 ];
 
 const KEEP: Duration = Duration::from_secs(3600);
@@ -111,4 +113,50 @@ async fn recordings_are_forgotten(queue: TestStore) {
     queue.store.forget_recordings(&topic("mail"), &[id(0), id(2), id(9)]).await.unwrap();
     assert_eq!((find(&queue, &id(0)).await, find(&queue, &id(2)).await), (None, None));
     assert!(find(&queue, &id(1)).await.is_some());
+}
+
+async fn listed(queue: &TestStore, after: Option<&RecordedJob>, limit: usize) -> Vec<RecordedJob> {
+    queue.store.recorded_jobs(&topic("mail"), after, limit).await.unwrap()
+}
+
+fn ids(jobs: &[RecordedJob]) -> Vec<&str> {
+    jobs.iter().map(|job| job.id.as_str()).collect()
+}
+
+/// Those that are kept until later come first, and of the same millisecond the greater id.
+async fn recorded_jobs_are_listed_page_by_page(queue: TestStore) {
+    assert_eq!(listed(&queue, None, 10).await, []);
+    for (number, ms) in [(5, 0), (3, 10), (1, 20), (2, 20), (4, 20)] {
+        keep(&queue, &id(number), b"some", KEEP + Duration::from_millis(ms)).await;
+    }
+    queue.store.keep_recordings(&topic("other"), &[(id(6), b"some".to_vec())], KEEP).await.unwrap();
+    let all = listed(&queue, None, 10).await;
+    let mut expected = all.clone();
+    expected.sort_by(|one, other| other.cmp(one));
+    assert_eq!((&all, all.len()), (&expected, 5));
+    let mut paged = Vec::new();
+    while let page = listed(&queue, paged.last(), 2).await
+        && !page.is_empty()
+    {
+        assert!(page.len() <= 2);
+        paged.extend(page);
+    }
+    assert_eq!(paged, all);
+    assert_eq!(listed(&queue, None, 0).await, []);
+    // The last one of a page is kept anew: it was listed, and comes first now.
+    let (last, rest) = (&all[1], ids(&all[2..]));
+    queue.pass(1);
+    keep(&queue, &last.id, b"again", KEEP + Duration::from_secs(1)).await;
+    let after = listed(&queue, Some(last), 10).await;
+    assert!(ids(&after).ends_with(&rest), "{after:?}, {rest:?}");
+    assert_eq!(listed(&queue, None, 1).await[0].id, last.id);
+}
+
+async fn recordings_whose_time_is_over_are_not_listed(queue: TestStore) {
+    keep(&queue, &id(1), b"brief", Duration::from_millis(40)).await;
+    keep(&queue, &id(2), b"long", KEEP).await;
+    assert_eq!(ids(&listed(&queue, None, 10).await), ["job-2", "job-1"]);
+    queue.pass(40);
+    let is_gone = async || (ids(&listed(&queue, None, 10).await) == ["job-2"]).then_some(());
+    until("the brief one to be gone", SOON, is_gone).await;
 }

@@ -1,11 +1,13 @@
 //! What versions of handlers leave in a store: recordings of attempts, decisions about versions, and jobs that one has parked.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gristmill_core::deployment::Deployment;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::outcome::Reason;
 use gristmill_core::version::Version;
+use gristmill_store::RecordedJob;
 
 use super::operations::{Decision, TOPICS};
 use super::side::{Difference, Side, same};
@@ -40,6 +42,19 @@ impl Side {
         for ((topic, job), recording) in &self.model.recordings {
             let found = self.queue.store.recording(topic, job).await?;
             same("recording", found, recording.map(|byte| vec![byte]))?;
+        }
+        let topics: BTreeSet<_> = self.model.recordings.keys().map(|(topic, _)| topic.clone()).collect();
+        for topic in &topics {
+            let kept = self.model.recordings.iter().filter(|((of, _), recording)| of == topic && recording.is_some());
+            let kept: BTreeSet<_> = kept.map(|((_, job), _)| job.clone()).collect();
+            let mut listed = Vec::<RecordedJob>::new();
+            while let page = self.queue.store.recorded_jobs(topic, listed.last(), 2).await?
+                && !page.is_empty()
+            {
+                listed.extend(page);
+            }
+            same("order of recordings", listed.is_sorted_by(|one, other| one > other), true)?;
+            same("recorded jobs", listed.into_iter().map(|job| job.id).collect(), kept)?;
         }
         Ok(())
     }
