@@ -58,6 +58,7 @@ on_both_stores! {
     a_job_that_completes_leaves_no_recording_unless_all_are_kept
     an_answer_by_the_standards_interface_is_put_together_for_a_native_handler
     a_completed_job_is_in_its_recording_also_when_nothing_else_is_known_of_it
+    erasing_finds_completed_jobs_by_their_recordings
 }
 
 async fn runner(on: On) -> TestRunner {
@@ -193,6 +194,28 @@ async fn a_completed_job_is_in_its_recording_also_when_nothing_else_is_known_of_
     assert_eq!(client.get(&format!("{listed}?limit=2")).await.json()["jobs"].as_array().unwrap().len(), 2);
     let wrong = client.get(&format!("{listed}?after=nowhere")).await;
     assert_eq!((wrong.status, wrong.json()["code"].as_str()), (400, Some("bad-request")));
+}
+
+async fn erasing_finds_completed_jobs_by_their_recordings(runner: TestRunner) {
+    let of = |name: &str| Script::new([Step::Log(format!("for {name}")), Step::End(End::Complete)]).to_json();
+    let (ann, bob) = (runner.push("puppet", &of("Ann")).await, runner.push("puppet", &of("Bob")).await);
+    for id in [&ann, &bob] {
+        runner.end_of(id).await;
+        recording(&runner, "puppet", id).await;
+    }
+    let (client, path) = (runner.client(), "/v1/tenants/default/bulk");
+    let made = client.post(path, &json!({ "q": "\"for Ann\"", "action": "erase" })).await.json();
+    let bulk = format!("{path}/{}", made["id"].as_str().unwrap());
+    let until_it_is = async |state: &str| {
+        let look = async || Some(client.get(&bulk).await.json()).filter(|bulk| bulk["state"] == state);
+        until(format!("erasing to be {state}"), SOON, look).await
+    };
+    assert_eq!(until_it_is("counted").await["matched"], 1);
+    client.post(&format!("{bulk}/start"), &json!({ "expect": 1 })).await;
+    assert_eq!(until_it_is("done").await["changed"], 1);
+    let topic: TopicId = "puppet".parse().unwrap();
+    assert_eq!(runner.store.recording(&topic, &ann).await.unwrap(), None);
+    assert!(runner.store.recording(&topic, &bob).await.unwrap().is_some());
 }
 
 /// A version that would undo what went well is found out before it does a job.

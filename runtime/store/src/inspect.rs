@@ -371,7 +371,7 @@ impl JobView {
     }
 
     /// A job that is over: nothing but how it ended is known.
-    pub(crate) const fn over(id: JobId, attempts: u32, ended: Option<JobEnd>) -> Self {
+    pub const fn over(id: JobId, attempts: u32, ended: Option<JobEnd>) -> Self {
         Self {
             id,
             state: JobState::Finished,

@@ -28,7 +28,9 @@ use sha2::{Digest, Sha256};
 
 use crate::placeholders::KeptPlaceholder;
 pub use calls::RecordedCall;
+use gristmill_core::job::Job;
 use gristmill_core::outcome::OutcomeKind;
+use gristmill_core::time::Timestamp;
 pub use head::RecordingHead;
 pub use native::{NativeReplay, NativeRequest, NativeResponse, Refusal};
 pub use replay::{ReplayInput, ReplayRefused, ReplayVerdict, Replayed};
@@ -266,6 +268,13 @@ impl Recording {
         };
         let calls = self.calls.iter().all(|call| (call.name as usize) < self.names.len() && is_there(&call.answer));
         calls && is_there(&self.lines)
+    }
+
+    /// The job as it was, if its body is here.
+    pub fn job(&self) -> Option<Job> {
+        let spec = self.head.job(self.body.clone()?.into_vec())?;
+        let (enqueued_at, due_at) = (self.head.enqueued_ms, self.head.due_ms);
+        Some(Job { spec, enqueued_at: Timestamp::from_millis(enqueued_at), due_at: Timestamp::from_millis(due_at) })
     }
 
     /// How many bytes its answers, bodies of responses and log lines have, roughly as many as [`Self::to_bytes`] gives.

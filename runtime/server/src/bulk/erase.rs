@@ -1,11 +1,18 @@
-//! What erasing does that no other action does: jobs in every state, the results that are kept of jobs that are over, and the states of a key.
+//! What erasing does that no other action does: jobs in every state, the results and recordings that are kept of jobs that are over, and the states of a key.
+
+use std::collections::{BTreeSet, HashSet};
 
 use super::work::{BulkStore, Place};
 use gristmill_core::job::{JobId, Name, TopicId};
-use gristmill_store::{Cancelled, ChooseJobs, Found, JobQuery, JobState, JobView, StateDeleted, StoreError, look_up};
+use gristmill_runner::Recording;
+use gristmill_store::{
+    Cancelled, ChooseJobs, Found, JobQuery, JobState, JobView, RecordedJob, StateDeleted, StoreError, look_up,
+};
 
 /// Results that are looked at in one step.
 const RESULTS: usize = 100;
+/// And recordings.
+const RECORDINGS: usize = 20;
 
 /// Whose jobs are erased, and which.
 #[derive(Debug)]
@@ -61,7 +68,47 @@ impl Erase {
             // A result may be large: others have their turn.
             tokio::task::yield_now().await;
         }
-        Ok((found, next.map_or(Place::End, |next| Place::Results(Some(next)))))
+        Ok((found, next.map_or(Place::Recordings(None), |next| Place::Results(Some(next)))))
+    }
+
+    /// Jobs that are over and fit, of a page of those whose recordings have their bodies. A recording may be large: a page has few of them.
+    pub(super) async fn recorded(
+        &self,
+        store: BulkStore<'_>,
+        after: Option<(TopicId, Option<RecordedJob>)>,
+    ) -> Result<(Found, Place), StoreError> {
+        let topics = store.jobs.counts(&self.tenant).await?.into_iter().map(|counts| counts.topic);
+        let topics: BTreeSet<_> = topics.filter(|topic| self.query.fits_topic(&topic.topic)).collect();
+        let mut topics = topics.into_iter();
+        let (topic, after) = match after {
+            Some((topic, after @ Some(_))) => (Some(topic), after),
+            Some((before, None)) => (topics.find(|topic| *topic > before), None),
+            None => (topics.next(), None),
+        };
+        let Some(topic) = topic else { return Ok((Found::default(), Place::End)) };
+        let page = store.recordings.recorded_jobs(&topic, after.as_ref(), RECORDINGS).await?;
+        let mut found = Found { looked_at: page.len(), ..Found::default() };
+        let last = page.last().filter(|_| page.len() == RECORDINGS).cloned();
+        for RecordedJob { id, .. } in page {
+            let bytes = store.recordings.recording(&topic, &id).await?;
+            let job = bytes.and_then(|bytes| Recording::parse(&bytes).ok()?.job());
+            let view = JobView { job, ..JobView::over(id, 0, None) };
+            let fits = view.job.is_some() && self.query.fits(&view).await;
+            if fits && !self.is_found_otherwise(store, &view.id).await? {
+                found.jobs.push(view);
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok((found, Place::Recordings(Some((topic, last)))))
+    }
+
+    /// In a list of jobs, or by its result.
+    async fn is_found_otherwise(&self, store: BulkStore<'_>, id: &JobId) -> Result<bool, StoreError> {
+        Ok(match store.jobs.job(&self.tenant, id).await? {
+            None => false,
+            Some(view) if view.state != JobState::Finished => true,
+            Some(view) => view.result.is_some() && self.query.is_about_results() && self.query.fits(&view).await,
+        })
     }
 
     async fn is_over(&self, store: BulkStore<'_>, id: &JobId) -> Result<bool, StoreError> {
@@ -86,15 +133,23 @@ impl Erase {
             Some(topic) => vec![topic.clone()],
             None => store.jobs.counts(&self.tenant).await?.into_iter().map(|counts| counts.topic).collect(),
         };
+        let mut recorded = HashSet::new();
+        for (id, _) in ids.iter().zip(&ended).filter(|(_, ended)| **ended == Cancelled::TooLate) {
+            if let Some(topic) = topic
+                && store.recordings.recording(topic, id).await?.is_some()
+            {
+                recorded.insert(id);
+            }
+        }
         for topic in topics {
             store.recordings.forget_recordings(&topic, ids).await?;
         }
         // Last: jobs that were ended also have results.
         let kept = store.results.forget_results(&self.tenant, ids).await?;
-        let each = (0..ids.len()).map(|n| match ended.get(n) {
+        let each = ids.iter().enumerate().map(|(n, id)| match ended.get(n) {
             Some(Cancelled::Stopping) => Some("still-running"),
             Some(Cancelled::Gone) => None,
-            _ if dead.get(n) == Some(&true) || kept.get(n) == Some(&true) => None,
+            _ if dead.get(n) == Some(&true) || kept.get(n) == Some(&true) || recorded.contains(id) => None,
             _ => Some("too-late"),
         });
         Ok(each.collect())

@@ -11,8 +11,8 @@ use crate::wire::bulk::{BulkAction, BulkSample, NewBulk, SAMPLES};
 use gristmill_core::job::{Due, Job, JobChange, JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_store::{
-    Found, Inspect, JobAction, JobQuery, JobState, JobView, QueryCursor, Recordings, Results, States, Store,
-    StoreError, find_without_payloads,
+    Found, Inspect, JobAction, JobQuery, JobState, JobView, QueryCursor, RecordedJob, Recordings, Results, States,
+    Store, StoreError, find_without_payloads,
 };
 
 const NOT_SELECTIVE: &str = "`q` has no condition besides topics and states, so that it would choose every job of these: add one, such as \
@@ -75,6 +75,8 @@ pub(super) enum Place {
     Lists(Option<QueryCursor>),
     /// Behind all lists.
     Results(Option<String>),
+    /// Behind all results: in this topic behind this one, or in the next topic.
+    Recordings(Option<(TopicId, Option<RecordedJob>)>),
     End,
 }
 
@@ -149,7 +151,8 @@ impl Work {
             (Place::Begin, None) => self.look_at_lists(store, progress.passes, None).await?,
             (Place::Lists(after), _) => self.look_at_lists(store, progress.passes, after.clone()).await?,
             (Place::Results(after), Some(erase)) => erase.results(store, after.as_deref()).await?,
-            (Place::Results(_), None) | (Place::End, _) => (Found::default(), Place::End),
+            (Place::Recordings(after), Some(erase)) => erase.recorded(store, after.clone()).await?,
+            (Place::Results(_) | Place::Recordings(_), None) | (Place::End, _) => (Found::default(), Place::End),
         };
         jobs.retain(|job| self.is_meant(job) && !progress.has_changed_it(&job.id));
         if progress.passes == 0 {
