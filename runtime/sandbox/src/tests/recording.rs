@@ -1,7 +1,10 @@
 //! Attempts that are recorded, and replays of them: the same end, to the bit, or a verdict that says why not.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -371,21 +374,31 @@ async fn damage_is_found() {
     assert_eq!(Recording::parse(&[bytes, vec![0]].concat()), Err(BadRecording::Damaged));
 }
 
-/// Those that somebody made up, with a checksum that fits: read or refused, and what is read has an end.
+/// With a checksum that fits.
+fn made_up(form: u8, body: &[u8]) -> Result<Recording, BadRecording> {
+    use sha2::{Digest, Sha256};
+    let all = [b"GMR".as_slice(), &[form], body].concat();
+    Recording::parse(&[all.as_slice(), &Sha256::digest(&all)[..8]].concat())
+}
+
+/// Of the calls of the contract, and of those of WASI.
+async fn plain_recordings() -> [Vec<u8>; 2] {
+    let (report, _, _) = recorded(&asking("unreachable").await, Record::All, "an answer").await;
+    let component = load(&numbers("unreachable")).await;
+    let of_wasi = component.invoke(Attempt { record: Record::All, ..attempt("") }).await;
+    [report, of_wasi].map(|report| report.recording.unwrap().plain().unwrap())
+}
+
+/// Those that somebody made up: read or refused, and what is read has an end.
 #[tokio::test]
 async fn made_up_recordings_are_refused_or_replayed_to_an_end() {
-    use sha2::{Digest, Sha256};
     let component = asking("unreachable").await;
-    let (report, _, url) = recorded(&component, Record::All, "an answer").await;
-    let known = report.recording.unwrap().plain().unwrap();
-    let parse = |body: &[u8]| {
-        let all = [b"GMR\x04", body].concat();
-        Recording::parse(&[all.as_slice(), &Sha256::digest(&all)[..8]].concat())
-    };
+    let url = server("an answer").await;
+    let [contract, wasi] = plain_recordings().await;
     let read = Mutex::new(Vec::new());
-    gristmill_fuzz::check("recording", &[&known], |body| {
-        let recording = parse(body)?;
-        drop((recording.calls().collect::<Vec<_>>(), recording.lines()));
+    gristmill_fuzz::check("recording", &[&contract, &wasi], |body| {
+        let recording = made_up(4, body)?;
+        drop((recording.calls().collect::<Vec<_>>(), recording.lines(), recording.job()));
         let what = recording.incomplete.is_some();
         read.lock().push(recording);
         Ok::<_, BadRecording>(what)
@@ -400,6 +413,23 @@ async fn made_up_recordings_are_refused_or_replayed_to_an_end() {
     }
 }
 
+/// The same in the form that takes fewer bytes: whatever they come to, it is no more than a recording may have.
+#[tokio::test]
+async fn made_up_deflated_recordings_are_refused_or_read() {
+    let known = plain_recordings().await.map(|plain| {
+        let mut deflated = DeflateEncoder::new(Vec::new(), Compression::fast());
+        deflated.write_all(&plain).unwrap();
+        let deflated = deflated.finish().unwrap();
+        assert_eq!(made_up(5, &deflated), made_up(4, &plain));
+        deflated
+    });
+    gristmill_fuzz::check("deflated recording", &known.each_ref().map(Vec::as_slice), |body| {
+        let recording = made_up(5, body)?;
+        drop((recording.calls().collect::<Vec<_>>(), recording.lines(), recording.job()));
+        Ok::<_, BadRecording>(recording.incomplete.is_some())
+    });
+}
+
 /// Clocks and random numbers of WASI, which the guest returns.
 const WASI: [&str; 3] = [
     "package wasi:random@0.2.0; interface random { get-random-bytes: func(len: u64) -> list<u8>; get-random-u64: func() -> u64; }
@@ -412,8 +442,8 @@ const WASI: [&str; 3] = [
         import wasi:clocks/wall-clock@0.2.0; import wasi:clocks/monotonic-clock@0.2.0; }",
 ];
 
-#[tokio::test]
-async fn clocks_and_random_numbers_of_wasi_are_those_that_were_recorded() {
+/// A guest that asks for them, and then does this.
+fn numbers(end: &str) -> Vec<u8> {
     let functions = r#"
         (import "wasi:random/random@0.2.0" "get-random-bytes" (func $bytes (param i64 i32)))
         (import "wasi:random/random@0.2.0" "get-random-u64" (func $random (result i64)))
@@ -423,7 +453,11 @@ async fn clocks_and_random_numbers_of_wasi_are_those_that_were_recorded() {
     let ask = "(i64.store (i32.const 4000) (call $random)) (i64.store (i32.const 4008) (call $ticks))
         (call $seed (i32.const 4016)) (call $wall (i32.const 4032)) (call $bytes (i64.const 16) (i32.const 4048))
         (memory.copy (i32.const 4056) (i32.load (i32.const 4048)) (i32.const 16))";
-    let numbers = |end: &str| handler_in(&WASI, "numbers", functions, &format!("{ask} {end}"));
+    handler_in(&WASI, "numbers", functions, &format!("{ask} {end}"))
+}
+
+#[tokio::test]
+async fn clocks_and_random_numbers_of_wasi_are_those_that_were_recorded() {
     let component = load(&numbers("(call $return (i32.const 4000) (i32.const 72))")).await;
     let mut report = component.invoke(Attempt { record: Record::All, ..attempt("") }).await;
     let recording = carried(&mut report);
