@@ -1,10 +1,13 @@
 //! A job that failed in a component is done again natively, from its recording: by the CPython and Node.js of this machine, with nothing sent.
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
+use gristmill_tests::process::command;
 use gristmill_tests::server::{Answer, Server};
 use gristmill_tests::test_project::{Said, TestProject};
 use gristmill_tests::wait::{SOON, until};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{GRANTS, Language, language, unbuilt_project};
@@ -134,6 +137,33 @@ async fn a_failure_in_javascript_ends_the_same_in_node_or_it_is_said_why_not() {
     let checkpoint = ("checkpoint('asked')", "config.get('other')");
     let failed = Failed::new("javascript").await;
     ends_the_same_or_says_why_not(&failed, checkpoint, ("throw new RangeError(`", "return String(`"));
+}
+
+/// Nothing of the handler runs before a debugger has attached, and two steps from where it stops are in the handler's first line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_debugger_that_attaches_to_node_stops_before_the_handlers_first_line() {
+    let failed = Failed::new("javascript").await;
+    failed.save("", "");
+    let debugger = concat!(env!("CARGO_MANIFEST_DIR"), "/it/languages/debugger.mjs");
+    let replay = command(&failed.project.manifest());
+    let mut node = Command::new("node");
+    node.args(["--experimental-websocket", debugger]).arg(replay.get_program()).args(replay.get_args());
+    node.args(["replay", &failed.recording, &failed.native(), "--debug"]);
+    node.envs(replay.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = node.stdin(Stdio::null()).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // The native form is a bundle, from which an editor finds the source by its map.
+    let places = json!([
+        ["replay.js", "debugger; // Step into the call: the handler's first line follows."],
+        ["replay.js", "return work(job);"],
+        ["native.mjs", "const body = job.text();"],
+    ]);
+    assert_eq!(seen["places"], places, "{seen}");
+    assert_eq!((seen["job"].as_str(), seen["code"].as_i64()), (Some("odd"), Some(0)), "{seen}");
+    let said = |when: &str, text: &str| seen[when].as_str().unwrap().contains(text);
+    assert!(!said("before", "asking") && said("said", "asking") && said("said", "same as recorded"), "{seen}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
