@@ -20,18 +20,26 @@ const FIND_TOPIC: &str = "SELECT number FROM recorded_topics WHERE tenant = ?1 A
 
 const ADD_TOPIC: &str = "INSERT INTO recorded_topics (tenant, topic, bytes) VALUES (?1, ?2, 0) RETURNING number";
 
-const COUNT_BYTES: &str = "UPDATE recorded_topics SET bytes = bytes + ?2 WHERE number = ?1 RETURNING bytes";
+const COUNT_BYTES: &str = "UPDATE recorded_topics SET bytes = bytes + ?2 WHERE number = ?1";
 
-const FORGET_TOPIC: &str = "DELETE FROM recorded_topics WHERE number = ?1";
+const BYTES: &str = "SELECT bytes FROM recorded_topics WHERE number = ?1";
+
+const FORGET_TOPIC: &str = "DELETE FROM recorded_topics WHERE number = ?1 AND bytes = 0";
 
 const KEEP: &str = "INSERT INTO recordings (topic, id, until, recording) VALUES (?1, ?2, ?3, ?4)";
 
-const FORGET: &str = "DELETE FROM recordings WHERE topic = ?1 AND id = ?2 RETURNING length(recording)";
+/// SQLite opens a table for what a change returns, so that costs more than to look first.
+const FIND_ONE: &str = "SELECT number, length(recording) FROM recordings WHERE topic = ?1 AND id = ?2";
 
 /// What would go first anyway.
-const DROP_OLDEST: &str = "DELETE FROM recordings WHERE number =
-                               (SELECT number FROM recordings WHERE topic = ?1 ORDER BY until, number LIMIT 1)
-                           RETURNING length(recording)";
+const OLDEST: &str = "SELECT number, length(recording) FROM recordings WHERE topic = ?1 ORDER BY until, number";
+
+/// Those whose time is over, a bounded number.
+const EXPIRED: &str = "SELECT recordings.number, recordings.topic, length(recording)
+                       FROM recorded_topics JOIN recordings ON recordings.topic = recorded_topics.number
+                       WHERE until <= ?1 LIMIT ?2";
+
+const DROP: &str = "DELETE FROM recordings WHERE number = ?1";
 
 const FIND: &str = "SELECT recording FROM recorded_topics JOIN recordings ON recordings.topic = recorded_topics.number
                     WHERE tenant = ?1 AND recorded_topics.topic = ?2 AND id = ?3 AND until > ?4";
@@ -40,12 +48,6 @@ const FIND: &str = "SELECT recording FROM recorded_topics JOIN recordings ON rec
 const LIST: &str = "SELECT until, id FROM recordings
                         WHERE topic = ?1 AND until > ?2 AND until <= ?3 AND (until < ?3 OR id < ?4)
                         ORDER BY until DESC, id DESC LIMIT ?5";
-
-/// Forgets those whose time is over, a bounded number.
-const EXPIRE: &str = "DELETE FROM recordings WHERE number IN
-                          (SELECT recordings.number FROM recorded_topics JOIN recordings ON recordings.topic = recorded_topics.number
-                           WHERE until <= ?1 LIMIT ?2)
-                      RETURNING topic, length(recording)";
 
 #[async_trait]
 impl Recordings for EmbeddedStore {
@@ -131,25 +133,42 @@ impl Work<'_> {
             add.execute(params![topic, job.as_str(), until, recording])?;
         }
         let most = i64::try_from(RECORDINGS_BYTES).unwrap_or(i64::MAX);
-        let mut too_many = count_bytes(self.connection, topic, more)? - most;
-        let mut drop_oldest = self.connection.prepare_cached(DROP_OLDEST)?;
-        while too_many > 0 {
-            let Some(bytes) = drop_oldest.query_row([topic], |row| row.get::<_, i64>(0)).optional()? else { break };
-            count_bytes(self.connection, topic, -bytes)?;
-            too_many -= bytes;
+        let had: i64 = self.connection.prepare_cached(BYTES)?.query_row([topic], |row| row.get(0))?;
+        for (number, bytes) in self.oldest(topic, had + more - most)? {
+            drop_recording(self.connection, number)?;
+            more -= bytes;
         }
-        Ok(())
+        count_bytes(self.connection, topic, more)
+    }
+
+    /// Those that go first, with their bytes: so many that they have at least `bytes` together.
+    fn oldest(&self, topic: i64, mut bytes: i64) -> Done<Vec<(i64, i64)>> {
+        let mut oldest = Vec::new();
+        if bytes <= 0 {
+            return Ok(oldest);
+        }
+        let mut select = self.connection.prepare_cached(OLDEST)?;
+        let mut rows = select.query([topic])?;
+        while bytes > 0
+            && let Some(row) = rows.next()?
+        {
+            let (number, of_one): (i64, i64) = (row.get(0)?, row.get(1)?);
+            oldest.push((number, of_one));
+            bytes -= of_one;
+        }
+        Ok(oldest)
     }
 
     pub(super) fn expire_recordings(&self, limit: i64) -> Done<usize> {
-        let mut expire = self.connection.prepare_cached(EXPIRE)?;
-        let expired = expire.query_map([ms(self.now()), limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let expired = expired.collect::<Result<Vec<(i64, i64)>, _>>()?;
-        let mut bytes = BTreeMap::<i64, i64>::new();
-        for (topic, of_one) in &expired {
-            *bytes.entry(*topic).or_default() += of_one;
+        let mut select = self.connection.prepare_cached(EXPIRED)?;
+        let expired = select.query_map([ms(self.now()), limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let expired = expired.collect::<Result<Vec<(i64, i64, i64)>, _>>()?;
+        let mut by_topic = BTreeMap::<i64, i64>::new();
+        for (number, topic, bytes) in &expired {
+            drop_recording(self.connection, *number)?;
+            *by_topic.entry(*topic).or_default() += bytes;
         }
-        for (topic, bytes) in bytes {
+        for (topic, bytes) in by_topic {
             count_bytes(self.connection, topic, -bytes)?;
         }
         Ok(expired.len())
@@ -165,14 +184,20 @@ fn find_topic(connection: &Connection, topic: &TopicId) -> Done<Option<i64>> {
 /// Without counting. Returns the bytes that it had; 0 if there was none.
 fn drop_one(connection: &Connection, topic: i64, job: &JobId) -> Done<i64> {
     let of = params![topic, job.as_str()];
-    Ok(connection.prepare_cached(FORGET)?.query_row(of, |row| row.get(0)).optional()?.unwrap_or(0))
+    let found = connection.prepare_cached(FIND_ONE)?.query_row(of, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let Some((number, bytes)) = found else { return Ok(0) };
+    drop_recording(connection, number)?;
+    Ok(bytes)
 }
 
-/// Returns how many bytes the topic has then. One that has none is forgotten.
-fn count_bytes(connection: &Connection, topic: i64, more: i64) -> Done<i64> {
-    let bytes = connection.prepare_cached(COUNT_BYTES)?.query_row([topic, more], |row| row.get(0))?;
-    if bytes == 0 {
-        connection.prepare_cached(FORGET_TOPIC)?.execute([topic])?;
-    }
-    Ok(bytes)
+fn drop_recording(connection: &Connection, number: i64) -> Done<()> {
+    connection.prepare_cached(DROP)?.execute([number])?;
+    Ok(())
+}
+
+/// A topic that has none left is forgotten.
+fn count_bytes(connection: &Connection, topic: i64, more: i64) -> Done<()> {
+    connection.prepare_cached(COUNT_BYTES)?.execute([topic, more])?;
+    connection.prepare_cached(FORGET_TOPIC)?.execute([topic])?;
+    Ok(())
 }
