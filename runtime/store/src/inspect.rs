@@ -168,7 +168,7 @@ operations! {
         /// since when it is, and by whom: the [actor](gristmill_metrics::as_actor) for whom the call is made. See [`TopicCounts::pause`].
         async fn set_paused(&self, topic: &TopicId, paused: bool) -> Result<bool, StoreError> => announce paused;
 
-        /// Forgets a topic without jobs: its totals, whether it is paused, and its strays. [`Query::counts`] lists it no longer
+        /// Forgets a topic without jobs: its totals, whether it is paused, its strays and its recordings. [`Query::counts`] lists it no longer
         /// until it gets a job again. Unique values that are held for a time stay held.
         ///
         /// Returns `false`, and forgets nothing, if the topic has jobs: waiting, running or dead. Returns `true` for a topic that

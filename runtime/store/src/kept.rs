@@ -30,7 +30,7 @@ operations! {
     /// Recordings of attempts: what the host answered them. They are opaque bytes here.
     pub trait Recordings {
         /// Keeps recordings of attempts at jobs for this time, each in place of one of an earlier attempt at its job. Where the topic then has
-        /// more than [`RECORDINGS_BYTES`], those go first whose time is over first. The store does not look whether it has the jobs.
+        /// more than [`RECORDINGS_BYTES`], those go first whose time is over first. The store does not look whether it has the jobs. No recording is empty.
         async fn keep_recordings(
             &self,
             topic: &TopicId,

@@ -59,7 +59,7 @@ const PLAIN: u8 = 4;
 /// The same, deflated.
 const DEFLATED: u8 = 5;
 /// What has fewer bytes is not worth deflating.
-const DEFLATED_BYTES_MIN: usize = 512;
+const DEFLATED_BYTES_MIN: usize = 1024;
 /// Much more than any recording has: its answers, and a checkpoint.
 const INFLATED_BYTES_MAX: u64 = 64 << 20;
 /// Of the SHA-256 over all before it, at the end.
@@ -217,13 +217,18 @@ impl Recording {
     /// # Errors
     /// Never in practice: its fields can all be written.
     pub fn to_bytes(&self) -> Result<Vec<u8>, BadRecording> {
-        let plain = self.plain()?;
-        let deflated = if plain.len() < DEFLATED_BYTES_MIN { None } else { deflated(&plain).ok() };
-        let (form, body) = match &deflated {
-            Some(deflated) if deflated.len() < plain.len() => (DEFLATED, deflated),
-            _ => (PLAIN, &plain),
-        };
-        let mut bytes = [MARK.as_slice(), &[form], body].concat();
+        let mut bytes = Vec::with_capacity(MARK.len() + 1 + self.bytes() + CHECKSUM_BYTES);
+        bytes.extend_from_slice(&MARK);
+        bytes.push(PLAIN);
+        let begin = bytes.len();
+        let mut bytes = postcard::to_extend(self, bytes).map_err(|_| BadRecording::Damaged)?;
+        let plain = bytes.get(begin..).unwrap_or_default();
+        if plain.len() >= DEFLATED_BYTES_MIN
+            && let Ok(deflated) = deflated(plain)
+            && deflated.len() < plain.len()
+        {
+            bytes = [MARK.as_slice(), &[DEFLATED], &deflated].concat();
+        }
         let checksum = Sha256::digest(&bytes);
         bytes.extend_from_slice(checksum.get(..CHECKSUM_BYTES).unwrap_or_default());
         Ok(bytes)

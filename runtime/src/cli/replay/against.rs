@@ -28,7 +28,7 @@ const MENDED: &str = "mended";
 const STILL_COMPLETES: &str = "still completes";
 const STILL_FAILS: &str = "still fails";
 const ASKS_ELSE: &str = "asks something else";
-/// It completed, and no longer does, or asks something to which nobody knows the answer.
+/// It completed, and no longer does, or asks something to which the recording has no answer.
 const REGRESSED: &str = "regressed";
 const SAME: &str = "same";
 const DIFFERS: &str = "differs";
@@ -90,8 +90,8 @@ fn counts(judged: &[Judged]) -> String {
     counts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What a component makes of the last `most` recorded jobs of a topic, in words: how many of each verdict, and a line for each job that regressed. Of jobs that are
-/// over, and of which no body is left, as many are passed over.
+/// What a component makes of the last `most` recorded jobs of a topic, in words: how many of each verdict, and a line for each job that regressed. Jobs that
+/// cannot be replayed are passed over; it looks at no more than ten times `most`.
 pub(in crate::cli) async fn judge_last(
     server: &Served,
     component: &Component,
@@ -104,9 +104,10 @@ pub(in crate::cli) async fn judge_last(
         replayed >= most || judged.len() >= most.saturating_mul(LOOKED_AT)
     };
     let which = Which::Recorded(topic.clone(), most);
-    let judged = judge_by(&mut By::Another(component.clone()), server, manifest, which, is_enough).await?;
+    let mut judged = judge_by(&mut By::Another(component.clone()), server, manifest, which, is_enough).await?;
+    judged.retain(|(_, verdict, _)| *verdict != NOT_REPLAYED);
     if judged.is_empty() {
-        return Ok("no recorded job".into());
+        return Ok("no recorded job that can be replayed".into());
     }
     let regressed = judged.iter().filter(|(_, verdict, _)| *verdict == REGRESSED);
     let lines = regressed.map(|(job, verdict, detail)| format!("{verdict}: {job} {detail}"));
@@ -230,6 +231,9 @@ fn by_another(recorded: &Recorded, replayed: &Replayed) -> (&'static str, String
             true => (REGRESSED, format!("it completed, and now asks something else: {diverged}")),
             false => (ASKS_ELSE, diverged.to_string()),
         };
+    }
+    if replayed.again.is_none() {
+        return (NOT_REPLAYED, "it could not be run here".to_owned());
     }
     let is_same_end = replayed.again.as_ref().is_some_and(|again| again.end.digest == end.digest);
     let outcome = invoke::outcome(&replayed.report.outcome);

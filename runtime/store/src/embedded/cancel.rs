@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use super::fault::Done;
 use super::finish::{Asked, How};
 use super::keys::held_key;
+use super::recordings;
 use super::request::Weight;
 use super::row::{at, attempts, unique_until_done, whole};
 use super::store::EmbeddedStore;
@@ -55,10 +56,14 @@ impl Control for EmbeddedStore {
     async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
         let topic = topic.clone();
         self.write("forget a topic", Weight::default(), move |work| {
-            match work.topics.find(work.connection, &topic)? {
-                Some(topic) => work.topics.forget(work.connection, topic),
-                None => Ok(true),
+            let is_forgotten = match work.topics.find(work.connection, &topic)? {
+                Some(topic) => work.topics.forget(work.connection, topic)?,
+                None => true,
+            };
+            if is_forgotten {
+                recordings::forget_all(work.connection, &topic)?;
             }
+            Ok(is_forgotten)
         })
         .await
     }

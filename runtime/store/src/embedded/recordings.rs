@@ -24,7 +24,8 @@ const COUNT_BYTES: &str = "UPDATE recorded_topics SET bytes = bytes + ?2 WHERE n
 
 const BYTES: &str = "SELECT bytes FROM recorded_topics WHERE number = ?1";
 
-const FORGET_TOPIC: &str = "DELETE FROM recorded_topics WHERE number = ?1 AND bytes = 0";
+const FORGET_TOPIC: &str = "DELETE FROM recorded_topics
+                            WHERE number = ?1 AND NOT EXISTS (SELECT 1 FROM recordings WHERE topic = ?1)";
 
 const KEEP: &str = "INSERT INTO recordings (topic, id, until, recording) VALUES (?1, ?2, ?3, ?4)";
 
@@ -34,12 +35,14 @@ const FIND_ONE: &str = "SELECT number, length(recording) FROM recordings WHERE t
 /// What would go first anyway.
 const OLDEST: &str = "SELECT number, length(recording) FROM recordings WHERE topic = ?1 ORDER BY until, number";
 
-/// Those whose time is over, a bounded number.
+/// Those whose time is over, a bounded number. `CROSS` has SQLite go from topic to topic, and not through all recordings.
 const EXPIRED: &str = "SELECT recordings.number, recordings.topic, length(recording)
-                       FROM recorded_topics JOIN recordings ON recordings.topic = recorded_topics.number
+                       FROM recorded_topics CROSS JOIN recordings ON recordings.topic = recorded_topics.number
                        WHERE until <= ?1 LIMIT ?2";
 
 const DROP: &str = "DELETE FROM recordings WHERE number = ?1";
+
+const DROP_ALL: &str = "DELETE FROM recordings WHERE topic = ?1";
 
 const FIND: &str = "SELECT recording FROM recorded_topics JOIN recordings ON recordings.topic = recorded_topics.number
                     WHERE tenant = ?1 AND recorded_topics.topic = ?2 AND id = ?3 AND until > ?4";
@@ -112,6 +115,14 @@ pub(super) fn forget(connection: &Connection, topic: &TopicId, job: &JobId) -> D
     if bytes > 0 {
         count_bytes(connection, topic, -bytes)?;
     }
+    Ok(())
+}
+
+/// All of a topic.
+pub(super) fn forget_all(connection: &Connection, topic: &TopicId) -> Done<()> {
+    let Some(topic) = find_topic(connection, topic)? else { return Ok(()) };
+    connection.prepare_cached(DROP_ALL)?.execute([topic])?;
+    connection.prepare_cached(FORGET_TOPIC)?.execute([topic])?;
     Ok(())
 }
 

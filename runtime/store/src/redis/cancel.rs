@@ -98,6 +98,7 @@ impl Partition {
         let mut names = keys.with_rows([], [&topic.topic]);
         names.extend([keys.turns(), keys.strays(&topic.topic), keys.limited(), keys.rates()]);
         names.extend([keys.ended(&topic.topic), keys.pauses()]);
+        names.extend([keys.recordings(&topic.topic), keys.recorded(&topic.topic)]);
         let mut call = Call::new(script!("waiting.lua", "forget_topic.lua"), &names);
         call.arg(self.now_argument()).arg(topic.topic.as_str()).arg(TOTALS);
         call.arg(Reason::ALL.iter().map(|reason| format!("dead-{reason}")).collect::<Vec<_>>());

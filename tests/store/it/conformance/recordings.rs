@@ -16,6 +16,7 @@ super::cases![
     a_cancelled_job_leaves_no_recording,
     a_swept_job_leaves_no_recording,
     recordings_are_forgotten,
+    a_forgotten_topic_leaves_no_recording,
     recorded_jobs_are_listed_page_by_page,
     recordings_whose_time_is_over_are_not_listed,
 ];
@@ -159,4 +160,19 @@ async fn recordings_whose_time_is_over_are_not_listed(queue: TestStore) {
     queue.pass(40);
     let is_gone = async || (ids(&listed(&queue, None, 10).await) == ["job-2"]).then_some(());
     until("the brief one to be gone", SOON, is_gone).await;
+}
+
+/// One that was in use, and one of which the store knows nothing else.
+async fn a_forgotten_topic_leaves_no_recording(queue: TestStore) {
+    let claim = queue.running().await;
+    keep(&queue, &claim.lease.job, b"of an attempt", KEEP).await;
+    assert!(!queue.store.forget_topic(&topic("mail")).await.unwrap(), "it has a job");
+    assert!(find(&queue, &claim.lease.job).await.is_some());
+    queue.settle(&claim, Verdict::Ack(None)).await;
+    queue.store.keep_recordings(&topic("other"), &[(id(1), b"some".to_vec())], KEEP).await.unwrap();
+    for name in ["mail", "other"] {
+        assert!(queue.store.forget_topic(&topic(name)).await.unwrap());
+        assert_eq!(queue.store.recorded_jobs(&topic(name), None, 10).await.unwrap(), []);
+    }
+    assert_eq!(find(&queue, &claim.lease.job).await, None);
 }

@@ -7,7 +7,7 @@
 local first = 0
 if ARGV[4] then
   first = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[3], '+inf')
-  -- Those of its millisecond come next. If it is gone, they are all listed once more: where it stood among them nobody knows.
+  -- Those of its millisecond come next. If it is gone, they are all listed once more: its place among them is unknown.
   if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[4]) or -1) == tonumber(ARGV[3]) then
     repeat
       local id = redis.call('ZREVRANGE', KEYS[1], first, first)[1]

@@ -21,6 +21,9 @@ impl Model {
         if self.jobs.values().any(|record| record.job.spec.topic == *topic) {
             return false;
         }
+        for (_, recording) in self.recordings.iter_mut().filter(|((of, _), _)| of == topic) {
+            *recording = None;
+        }
         let TopicState { unique, key_full_at, .. } = std::mem::take(self.topic(topic));
         *self.topic(topic) = TopicState { unique, key_full_at, ..TopicState::default() };
         true
