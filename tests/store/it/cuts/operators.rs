@@ -33,6 +33,7 @@ impl World {
             store.keep_recordings(&topic("mail"), &[(job.clone(), b"bytes".to_vec())], Duration::from_secs(60)).await
         })
         .await;
+        self.ask(async |store| store.recorded_jobs(&topic("mail"), None, 10).await).await;
         let text = TokenText::generate().unwrap();
         let new = NewToken {
             hash: text.hash(),

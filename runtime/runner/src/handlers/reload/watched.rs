@@ -50,7 +50,8 @@ mod tests {
     use super::*;
 
     fn watched(manifest: &str) -> (Vec<String>, u64) {
-        let manifest = Manifest::parse(manifest, Path::new("/etc/mill/gristmill.toml")).unwrap();
+        let file = Path::new("/etc/mill/gristmill.toml");
+        let manifest = Manifest { file: Some(file.to_owned()), ..Manifest::parse(manifest, file).unwrap() };
         let Watched { folders, rescan } = Watched::of(&manifest, Path::new("/etc/mill/handlers"));
         (folders.into_iter().map(|folder| folder.display().to_string()).collect(), rescan.as_secs())
     }
