@@ -277,7 +277,12 @@ impl Recording {
 
     /// The job as it was, if its body is here.
     pub fn job(&self) -> Option<Job> {
-        let spec = self.head.job(self.body.clone()?.into_vec())?;
+        self.body.as_ref().and_then(|_| self.job_as_known())
+    }
+
+    /// The job as far as it is known: with an empty body if that is not here.
+    pub fn job_as_known(&self) -> Option<Job> {
+        let spec = self.head.job(self.body.clone().unwrap_or_default().into_vec())?;
         let (enqueued_at, due_at) = (self.head.enqueued_ms, self.head.due_ms);
         Some(Job { spec, enqueued_at: Timestamp::from_millis(enqueued_at), due_at: Timestamp::from_millis(due_at) })
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::work::{BulkStore, Place};
-use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::job::{JobId, Name, Priority, TopicId};
 use gristmill_runner::Recording;
 use gristmill_store::{
     Cancelled, ChooseJobs, Found, JobQuery, JobState, JobView, RecordedJob, StateDeleted, StoreError, look_up,
@@ -57,10 +57,8 @@ impl Erase {
             }
         };
         let mut found = Found { looked_at: views.len(), ..Found::default() };
-        for mut view in views {
-            if view.ended.is_none() && self.query.names_topics() {
-                view.ended = store.jobs.ended(&self.tenant, &view.id).await?.and_then(|over| over.ended);
-            }
+        for view in views {
+            let view = self.with_topic(store, view).await?;
             // A dead one was found in its list, and its result goes with it.
             if self.query.fits(&view).await && self.is_over(store, &view.id).await? {
                 found.jobs.push(JobView { result: None, ..view });
@@ -71,7 +69,7 @@ impl Erase {
         Ok((found, next.map_or(Place::Recordings(None), |next| Place::Results(Some(next)))))
     }
 
-    /// Jobs that are over and fit, of a page of those whose recordings have their bodies. A recording may be large: a page has few of them.
+    /// Jobs that are over and fit, of a page of those that have a recording: with what its head has of them, and their bodies if these are in it. A recording may be large: a page has few of them.
     pub(super) async fn recorded(
         &self,
         store: BulkStore<'_>,
@@ -91,10 +89,9 @@ impl Erase {
         let last = page.last().filter(|_| page.len() == RECORDINGS).cloned();
         for RecordedJob { id, .. } in page {
             let bytes = store.recordings.recording(&topic, &id).await?;
-            let job = bytes.and_then(|bytes| Recording::parse(&bytes).ok()?.job());
-            let view = JobView { job, ..JobView::over(id, 0, None) };
-            let fits = view.job.is_some() && self.query.fits(&view).await;
-            if fits && !self.is_found_otherwise(store, &view.id).await? {
+            let recording = bytes.and_then(|bytes| Recording::parse(&bytes).ok());
+            let Some(view) = recording.and_then(|recording| recorded_view(id, &recording)) else { continue };
+            if self.fits_recorded(&view).await && !self.is_found_otherwise(store, &view.id).await? {
                 found.jobs.push(view);
             }
             tokio::task::yield_now().await;
@@ -102,12 +99,35 @@ impl Erase {
         Ok((found, Place::Recordings(Some((topic, last)))))
     }
 
+    /// Whatever the job's priority was: no recording has that.
+    async fn fits_recorded(&self, view: &JobView) -> bool {
+        for priority in Priority::ALL {
+            let mut view = view.clone();
+            if let Some(job) = &mut view.job {
+                job.spec.priority = priority;
+            }
+            if !self.query.fits(&view).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// With how it ended, which has its topic, if the query asks for that: its result does not have it.
+    async fn with_topic(&self, store: BulkStore<'_>, mut view: JobView) -> Result<JobView, StoreError> {
+        if view.ended.is_none() && self.query.names_topics() {
+            view.ended = store.jobs.ended(&self.tenant, &view.id).await?.and_then(|over| over.ended);
+        }
+        Ok(view)
+    }
+
     /// In a list of jobs, or by its result.
     async fn is_found_otherwise(&self, store: BulkStore<'_>, id: &JobId) -> Result<bool, StoreError> {
         Ok(match store.jobs.job(&self.tenant, id).await? {
             None => false,
             Some(view) if view.state != JobState::Finished => true,
-            Some(view) => view.result.is_some() && self.query.is_about_results() && self.query.fits(&view).await,
+            Some(view) if view.result.is_none() || !self.query.is_about_results() => false,
+            Some(view) => self.query.fits(&self.with_topic(store, view).await?).await,
         })
     }
 
@@ -154,4 +174,10 @@ impl Erase {
         });
         Ok(each.collect())
     }
+}
+
+/// A job that is over, as its recording has it.
+fn recorded_view(id: JobId, recording: &Recording) -> Option<JobView> {
+    let job = recording.job_as_known()?;
+    Some(JobView { job: Some(job), ..JobView::over(id, recording.head.attempt, None) })
 }
