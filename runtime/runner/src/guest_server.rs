@@ -1,4 +1,4 @@
-//! What a thread of guests does: it takes whose turn it is, runs each guest until it waits or should leave, and passes on what has ended.
+//! What a thread of guests does: it takes the guests whose turn it is, runs each guest until it waits or should leave, and passes on what has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

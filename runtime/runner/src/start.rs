@@ -78,7 +78,7 @@ pub struct RunnerSettings {
 }
 
 impl RunnerSettings {
-    /// 64 attempts at once, one thread for guests, 5 s of grace, and no one who watches.
+    /// 64 attempts at once, one thread for guests, 5 s of grace, and no observer.
     pub fn new(worker: WorkerId) -> Self {
         Self {
             worker,

@@ -37,7 +37,7 @@ pub(super) struct DeployArgs {
     /// The share of the jobs that it does at first; 100% for all of them at once
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
     share: u16,
-    /// Run at most so many of the topic's latest recorded jobs again, failed and completed ones
+    /// Run at most this many of the topic's latest recorded jobs again, failed and completed ones
     #[arg(long, value_name = "N", default_value_t = 20)]
     replay: usize,
     /// Do it without being asked

@@ -38,16 +38,18 @@ const GRAPH: &str = "What the job waits for, what these wait for, and so on; and
     those come first that have not ended. If `cut` is true, there are more.";
 
 const RECORDING: &str = "What the host answered the handler, and how the attempt ended, for `gristmill replay`. The topic's `record` says \
-    of which attempts there is one. One that is kept is found as long as it is, even if nothing else is known of its job any more.";
+    of which attempts there is one. The server finds a recording until its time is over, even if the store no longer knows the job.";
 
 const CALLS: &str = "The calls of the recording in words, in order, each with its answer in short, and the log lines between them. Of an attempt \
     there are some thousand calls at most.";
 
-const RECORDED: &str = "The latest first, as far as recordings are kept for the same time. The jobs may be over, and nothing else be known of them. Only \
-    without a `next` there are no more.";
+const RECORDED: &str = "Sorted by `until_ms`, the latest first. The last page has no `next`.";
 
 /// The most jobs of a graph, and the most steps away from the first one.
 const NODES: usize = 1000;
+
+/// The most topics that are searched for the recording of a job whose topic is not known.
+const TOPICS: usize = 100;
 
 /// A job, or each of its states.
 type Looked = Described<(Json<JobView>, EventStream<JobView>)>;
@@ -143,7 +145,6 @@ async fn recording(
     none: NoPermit,
     Head(Query(wire::RecordingOf { topic })): Head<Query<wire::RecordingOf>>,
 ) -> Result<Json<wire::JobRecording>, Problem> {
-    let topic = topic.map(|topic| TopicId { tenant: tenant.clone(), topic });
     let recording = kept_recording(&state, &identity, (&tenant, &id), topic, none).await?;
     Ok(Json(wire::JobRecording { id, recording: recording.map(wire::Base64) }))
 }
@@ -165,34 +166,44 @@ async fn calls(
     Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
     State(state): State<AppState>,
     none: NoPermit,
+    Head(Query(wire::RecordingOf { topic })): Head<Query<wire::RecordingOf>>,
 ) -> Result<Json<wire::JobCalls>, Problem> {
-    let recording = kept_recording(&state, &identity, (&tenant, &id), None, none).await?;
+    let recording = kept_recording(&state, &identity, (&tenant, &id), topic, none).await?;
     Ok(Json(wire::JobCalls::of(id, recording.as_deref())))
 }
 
-/// The recording of a job, for those who may see its body. Where it is not said which topic the job is of, and not known either, all of the tenant's may
-/// have one.
+/// The recording of a job, for those who may see its body. Where it is not said which topic the job is of, and not known either, it is searched
+/// for in up to [`TOPICS`] of the tenant's.
 async fn kept_recording(
     state: &AppState,
     identity: &Identity,
     (tenant, id): (&Name, &JobId),
-    topic: Option<TopicId>,
+    topic: Option<Name>,
     none: NoPermit,
 ) -> Result<Option<Vec<u8>>, Problem> {
     state.may_see_payloads(identity, tenant)?;
     let ask = async {
         let store = &*state.store;
         if let Some(topic) = topic {
+            let topic = TopicId { tenant: tenant.clone(), topic };
             return Ok(store.recording(&topic, id).await?);
         }
         let view = look_up(store, tenant, id).await?;
         if let Some(topic) = view.as_ref().and_then(JobView::topic) {
             return Ok(store.recording(topic, id).await?);
         }
-        for TopicCounts { topic, .. } in store.counts(tenant).await? {
-            if let Some(recording) = store.recording(&topic, id).await? {
+        let topics = store.counts(tenant).await?;
+        for TopicCounts { topic, .. } in topics.iter().take(TOPICS) {
+            if let Some(recording) = store.recording(topic, id).await? {
                 return Ok(Some(recording));
             }
+        }
+        if topics.len() > TOPICS {
+            let detail = format!(
+                "the topic of job {id} is not known, and the first {TOPICS} topics of tenant `{tenant}` have no recording of it: name its topic \
+                 with `?topic=`"
+            );
+            return Err(Problem::new(Code::JobUnknown, detail));
         }
         view.map(|_| None).ok_or_else(|| unknown(tenant, id))
     };

@@ -364,7 +364,7 @@ pub(super) struct JobRecording {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RecordingOf {
-    /// The job's topic: others are not looked at.
+    /// The job's topic: others are not looked at. Needed if the store no longer knows the job and the tenant has more than 100 topics.
     pub(super) topic: Option<Name>,
 }
 

@@ -81,7 +81,7 @@ pub(super) struct Args {
     /// The topic's `record` says of which jobs there are recordings. One that completed, and with the component no longer does, has regressed.
     #[arg(long, value_name = "TOPIC")]
     recorded: Option<Name>,
-    /// At most so many of them [default: all]
+    /// At most this many of them [default: all]
     #[arg(long, value_name = "N", requires = "recorded")]
     last: Option<usize>,
 }
