@@ -181,6 +181,8 @@ async fn a_completed_job_is_in_its_recording_also_when_nothing_else_is_known_of_
     for (query, is_there) in [("", true), ("?topic=puppet", true), ("?topic=quiet", false)] {
         let found = client.get(&format!("{job}/recording{query}")).await.json();
         assert_eq!((found["id"].as_str(), found["recording"].is_string()), (Some("forgotten"), is_there), "{query}");
+        let calls = client.get(&format!("{job}/recording/calls{query}")).await.json();
+        assert_eq!(calls["recorded"].is_object(), is_there, "{query}");
     }
     let listed = "/v1/tenants/default/topics/puppet/recordings";
     let first = client.get(&format!("{listed}?limit=1")).await.json();
@@ -203,17 +205,32 @@ async fn erasing_finds_completed_jobs_by_their_recordings(runner: TestRunner) {
         runner.end_of(id).await;
         recording(&runner, "puppet", id).await;
     }
+    // As of a job that failed once, and completed long ago.
+    let topic: TopicId = "puppet".parse().unwrap();
+    let bytes = runner.store.recording(&topic, &bob).await.unwrap().unwrap();
+    let mut recording = Recording::parse(&bytes).unwrap();
+    recording.body = None;
+    let without_body = recording.to_bytes().unwrap();
+    let (forgotten, keep): (JobId, _) = ("forgotten".parse().unwrap(), std::time::Duration::from_secs(7200));
+    runner.store.keep_recordings(&topic, &[(forgotten, without_body)], keep).await.unwrap();
     let (client, path) = (runner.client(), "/v1/tenants/default/bulk");
-    let made = client.post(path, &json!({ "q": "\"for Ann\"", "action": "erase" })).await.json();
-    let bulk = format!("{path}/{}", made["id"].as_str().unwrap());
-    let until_it_is = async |state: &str| {
-        let look = async || Some(client.get(&bulk).await.json()).filter(|bulk| bulk["state"] == state);
+    let until_it_is = async |bulk: &str, state: &str| {
+        let look = async || Some(client.get(bulk).await.json()).filter(|bulk| bulk["state"] == state);
         until(format!("erasing to be {state}"), SOON, look).await
     };
-    assert_eq!(until_it_is("counted").await["matched"], 1);
+    let counted = async |query: &str| {
+        let made = client.post(path, &json!({ "q": query, "action": "erase" })).await.json();
+        let bulk = format!("{path}/{}", made["id"].as_str().unwrap());
+        let matched = until_it_is(&bulk, "counted").await["matched"].as_u64().unwrap();
+        (bulk, matched)
+    };
+    for (more, matched) in [("topic:puppet", 1), ("attempts:1", 1), ("attempts<1", 0), ("priority:normal", 0)] {
+        assert_eq!(counted(&format!("id:forgotten {more}")).await.1, matched, "{more}");
+    }
+    let (bulk, matched) = counted("\"for Ann\"").await;
+    assert_eq!(matched, 1);
     client.post(&format!("{bulk}/start"), &json!({ "expect": 1 })).await;
-    assert_eq!(until_it_is("done").await["changed"], 1);
-    let topic: TopicId = "puppet".parse().unwrap();
+    assert_eq!(until_it_is(&bulk, "done").await["changed"], 1);
     assert_eq!(runner.store.recording(&topic, &ann).await.unwrap(), None);
     assert!(runner.store.recording(&topic, &bob).await.unwrap().is_some());
 }
