@@ -389,7 +389,7 @@ async fn plain_recordings() -> [Vec<u8>; 2] {
     [report, of_wasi].map(|report| report.recording.unwrap().plain().unwrap())
 }
 
-/// Those that somebody made up: read or refused, and what is read has an end.
+/// Those that are made up: read or refused, and what is read has an end.
 #[tokio::test]
 async fn made_up_recordings_are_refused_or_replayed_to_an_end() {
     let component = asking("unreachable").await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::work::{BulkStore, Place};
-use gristmill_core::job::{JobId, Name, Priority, TopicId};
+use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_runner::Recording;
 use gristmill_store::{
     Cancelled, ChooseJobs, Found, JobQuery, JobState, JobView, RecordedJob, StateDeleted, StoreError, look_up,
@@ -75,6 +75,9 @@ impl Erase {
         store: BulkStore<'_>,
         after: Option<(TopicId, Option<RecordedJob>)>,
     ) -> Result<(Found, Place), StoreError> {
+        if !self.query.is_about_recordings(true) {
+            return Ok((Found::default(), Place::End));
+        }
         let topics = store.jobs.counts(&self.tenant).await?.into_iter().map(|counts| counts.topic);
         let topics: BTreeSet<_> = topics.filter(|topic| self.query.fits_topic(&topic.topic)).collect();
         let mut topics = topics.into_iter();
@@ -88,29 +91,16 @@ impl Erase {
         let mut found = Found { looked_at: page.len(), ..Found::default() };
         let last = page.last().filter(|_| page.len() == RECORDINGS).cloned();
         for RecordedJob { id, .. } in page {
-            let bytes = store.recordings.recording(&topic, &id).await?;
-            let recording = bytes.and_then(|bytes| Recording::parse(&bytes).ok());
-            let Some(view) = recording.and_then(|recording| recorded_view(id, &recording)) else { continue };
-            if self.fits_recorded(&view).await && !self.is_found_otherwise(store, &view.id).await? {
+            let Some(bytes) = store.recordings.recording(&topic, &id).await? else { continue };
+            let Ok(recording) = Recording::parse(&bytes) else { continue };
+            let Some(view) = recorded_view(id, &recording) else { continue };
+            let is_about_it = self.query.is_about_recordings(recording.body.is_some());
+            if is_about_it && self.query.fits(&view).await && !self.is_found_otherwise(store, &view.id).await? {
                 found.jobs.push(view);
             }
             tokio::task::yield_now().await;
         }
         Ok((found, Place::Recordings(Some((topic, last)))))
-    }
-
-    /// Whatever the job's priority was: no recording has that.
-    async fn fits_recorded(&self, view: &JobView) -> bool {
-        for priority in Priority::ALL {
-            let mut view = view.clone();
-            if let Some(job) = &mut view.job {
-                job.spec.priority = priority;
-            }
-            if !self.query.fits(&view).await {
-                return false;
-            }
-        }
-        true
     }
 
     /// With how it ended, which has its topic, if the query asks for that: its result does not have it.

@@ -152,7 +152,7 @@ impl Work<'_> {
         count_bytes(self.connection, topic, more)
     }
 
-    /// Those that go first, with their bytes: so many that they have at least `bytes` together.
+    /// Those that go first, with their bytes: as many as have at least `bytes` together.
     fn oldest(&self, topic: i64, mut bytes: i64) -> Done<Vec<(i64, i64)>> {
         let mut oldest = Vec::new();
         if bytes <= 0 {

@@ -174,6 +174,16 @@ impl JobQuery {
         self.conditions.iter().all(|condition| is_known(&condition.field))
     }
 
+    /// Whether all its conditions are about what a recording has of its job.
+    pub fn is_about_recordings(&self, has_body: bool) -> bool {
+        use JobField::{Age, Anything, Attempts, Body, Id, Key, Meta, State, Topic};
+        self.conditions.iter().all(|condition| match &condition.field {
+            Id | State | Topic | Key | Attempts | Age | Meta(_) => true,
+            Body(_) | Anything => has_body || !condition.is_negated,
+            _ => false,
+        })
+    }
+
     /// Whether it has a condition about topics.
     pub fn names_topics(&self) -> bool {
         self.conditions.iter().any(|condition| condition.field == JobField::Topic)

@@ -51,7 +51,8 @@ mod tests {
 
     fn watched(manifest: &str) -> (Vec<String>, u64) {
         let file = Path::new("/etc/mill/gristmill.toml");
-        let manifest = Manifest { file: Some(file.to_owned()), ..Manifest::parse(manifest, file).unwrap() };
+        let mut manifest = Manifest::parse(manifest, file).unwrap();
+        manifest.file = Some(file.to_owned());
         let Watched { folders, rescan } = Watched::of(&manifest, Path::new("/etc/mill/handlers"));
         (folders.into_iter().map(|folder| folder.display().to_string()).collect(), rescan.as_secs())
     }
