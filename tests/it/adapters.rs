@@ -44,7 +44,7 @@ async fn a_rust_program_built_for_wasi_does_jobs() {
 
     let mut job = spec("program", b"env");
     job.metadata = vec![("content-language".into(), "de".into()), ("Content_Language".into(), "fr".into())];
-    job.key = Some("user-1".into());
+    job.options.key = Some("user-1".into());
     let id = runner.push_job(job, Due::Now).await;
     let variables = result(&runner.end_of(&id).await);
     let variables: Vec<_> = variables.lines().collect();

@@ -221,11 +221,11 @@ async fn the_topics_time_to_live_holds_at_every_entrance(runner: TestRunner) {
         assert_eq!(push(&runner, entrance, Field::Body, 10).await, Some(true), "{entrance:?}");
         let jobs = ready(&runner, "mail").await;
         assert_eq!(jobs.len(), index + 1, "{entrance:?}");
-        assert!(jobs.iter().all(|job| job.spec.ttl == Some(Duration::from_secs(60))), "{entrance:?}: {jobs:?}");
+        assert!(jobs.iter().all(|job| job.spec.options.ttl == Some(Duration::from_secs(60))), "{entrance:?}: {jobs:?}");
     }
     // A job's own comes before the topic's.
     assert_eq!(push(&runner, Entrance::Topic, Field::Ttl, 5000).await, Some(true));
-    assert!(ready(&runner, "mail").await.iter().any(|job| job.spec.ttl == Some(Duration::from_secs(5))));
+    assert!(ready(&runner, "mail").await.iter().any(|job| job.spec.options.ttl == Some(Duration::from_secs(5))));
 }
 
 async fn a_job_of_an_unknown_topic_is_stored_with_a_warning(runner: TestRunner) {

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gristmill::job::{Due, NewJob, TopicId};
+use gristmill::job::{Due, JobOptions, JobSpec, NewJob, TopicId};
 use gristmill::store::TopicCounts;
 use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
@@ -67,7 +67,7 @@ impl Load {
     async fn push(&self, orders: std::ops::Range<usize>) {
         let jobs = orders.map(|order| {
             let body = format!(r#"{{"order_id": "{order}", "customer": "c"}}"#);
-            let spec = gristmill::job::JobSpec { keep_result: None, ..spec("order-timeout", body.as_bytes()) };
+            let spec = JobSpec { options: JobOptions::default(), ..spec("order-timeout", body.as_bytes()) };
             NewJob { spec, due: Due::Now }
         });
         self.store.push(&jobs.collect::<Vec<_>>()).await.unwrap();

@@ -122,8 +122,8 @@ async fn a_share_is_of_the_same_jobs_and_keys_and_can_be_promoted() {
     let mut jobs = Vec::new();
     for number in 0..30 {
         let mut job = spec("puppet", &script(End::Complete));
-        job.key = (number % 2 == 0).then(|| format!("customer-{}", number % 20));
-        jobs.push((job.key.clone(), runner.push_job(job, Due::Now).await));
+        job.options.key = (number % 2 == 0).then(|| format!("customer-{}", number % 20));
+        jobs.push((job.options.key.clone(), runner.push_job(job, Due::Now).await));
     }
     let mut by_key = BTreeMap::new();
     for (key, job) in &jobs {

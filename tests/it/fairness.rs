@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gristmill::job::{Due, JobSpec, NewJob, TopicId};
+use gristmill::job::{Due, JobOptions, JobSpec, NewJob, TopicId};
 use gristmill::runner::AttemptRecord;
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{TestRunner, spec};
@@ -13,7 +13,7 @@ use puppet::{End, Script, Step};
 async fn push_to_each(runner: &TestRunner, topics: &[TopicId], jobs: usize, script: &Script) {
     let body = script.to_json();
     let job = |topic: &TopicId| NewJob {
-        spec: JobSpec { keep_result: None, ..spec(&topic.to_string(), &body) },
+        spec: JobSpec { options: JobOptions::default(), ..spec(&topic.to_string(), &body) },
         due: Due::Now,
     };
     let jobs: Vec<_> = topics.iter().flat_map(|topic| (0..jobs).map(move |_| job(topic))).collect();

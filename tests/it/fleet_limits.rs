@@ -75,7 +75,7 @@ impl RunnerGroup {
         let body = Payload { data: Vec::new(), content_type: None };
         let job = |number| {
             let mut spec = JobSpec::new("mail".parse().unwrap(), body.clone());
-            spec.key = key(number);
+            spec.options.key = key(number);
             NewJob { spec, due: Due::Now }
         };
         let jobs: Vec<NewJob> = (0..jobs).map(job).collect();

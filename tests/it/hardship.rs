@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use gristmill::job::{Due, JobSpec, NewJob, TopicId, WorkerId};
+use gristmill::job::{Due, JobOptions, JobSpec, NewJob, TopicId, WorkerId};
 use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
 use gristmill::store::{ClaimFrom, JobState, Settled, Settlement};
@@ -97,7 +97,7 @@ async fn two_hundred_guests_may_sleep_at_once() {
     let (store, folder) = rig(&redis, "[topics.puppet]\nconcurrency = 200\ntimeout = \"60s\"\n").await;
     // Long enough to be seen asleep all together.
     let body = Script::new([Step::SleepMs(15_000), Step::End(End::Complete)]).to_json();
-    let job = || NewJob { spec: JobSpec { keep_result: None, ..spec("puppet", &body) }, due: Due::Now };
+    let job = || NewJob { spec: JobSpec { options: JobOptions::default(), ..spec("puppet", &body) }, due: Due::Now };
     store.push(&(0..200).map(|_| job()).collect::<Vec<_>>()).await.unwrap();
     let _process = Process::run(&folder.path().join("gristmill.toml"));
     let running = async || store.counts(&tenant()).await.unwrap().first().map(|counts| counts.running);
@@ -121,7 +121,7 @@ async fn a_redis_that_stands_still_in_mid_load_loses_nothing() {
     let redis = Redis::start().await;
     let (store, folder) = rig(&redis, "[topics.puppet]\nconcurrency = 200\n").await;
     let body = Script::end(End::Complete).to_json();
-    let job = || NewJob { spec: JobSpec { keep_result: None, ..spec("puppet", &body) }, due: Due::Now };
+    let job = || NewJob { spec: JobSpec { options: JobOptions::default(), ..spec("puppet", &body) }, due: Due::Now };
     store.push(&(0..JOBS).map(|_| job()).collect::<Vec<_>>()).await.unwrap();
     let process = Process::run(&folder.path().join("gristmill.toml"));
     until("some work", SOON, async || (total(&store, "puppet", "acked").await > 500).then_some(())).await;
@@ -139,7 +139,7 @@ async fn a_redis_that_is_killed_in_mid_load_loses_nothing() {
     let mut redis = Redis::start().await;
     let (store, folder) = rig(&redis, "[topics.puppet]\nconcurrency = 200\n").await;
     let body = Script::end(End::Complete).to_json();
-    let job = || NewJob { spec: JobSpec { keep_result: None, ..spec("puppet", &body) }, due: Due::Now };
+    let job = || NewJob { spec: JobSpec { options: JobOptions::default(), ..spec("puppet", &body) }, due: Due::Now };
     store.push(&(0..JOBS).map(|_| job()).collect::<Vec<_>>()).await.unwrap();
     let process = Process::run(&folder.path().join("gristmill.toml"));
     until("some work", SOON, async || (total(&store, "puppet", "acked").await > 500).then_some(())).await;

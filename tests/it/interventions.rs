@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gristmill::job::{Due, JobChange, JobId, JobSpec, Priority, TopicId};
+use gristmill::job::{Due, JobChange, JobId, JobOptions, Priority, TopicId};
 use gristmill::store::{Cancelled, JobChanged, JobState, JobView, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::test_runner::{On, TestRunner, spec, tenant};
+use gristmill_tests::test_runner::{On, TestRunner, spec, spec_with, tenant};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, End, Script, Step};
 
@@ -154,7 +154,7 @@ async fn high_jobs_come_first_and_low_ones_all_the_same(runner: TestRunner) {
     let mut jobs = Vec::new();
     for priority in [Priority::Low, Priority::Normal, Priority::High] {
         for _ in 0..8 {
-            let job = JobSpec { priority, ..spec("single", &script) };
+            let job = spec_with("single", &script, JobOptions { priority, ..JobOptions::default() });
             jobs.push((runner.push_job(job, Due::Now).await, priority));
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use gristmill::job::{Due, JobId, JobSpec, NewJob};
+use gristmill::job::{Due, JobId, JobOptions, JobSpec, NewJob};
 use gristmill::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill::server::RemoteStore;
 use gristmill::store::embedded::{Durability, EmbeddedStore, fsck_file, owner};
@@ -124,7 +124,10 @@ impl Load {
         std::fs::write(load.manifest(), with_clock(MANIFEST)).unwrap();
         let jobs = (0..orders).map(|order| {
             let body = format!(r#"{{"order_id": "{order}", "customer": "c"}}"#);
-            NewJob { spec: JobSpec { keep_result: None, ..spec("order-timeout", body.as_bytes()) }, due: Due::Now }
+            NewJob {
+                spec: JobSpec { options: JobOptions::default(), ..spec("order-timeout", body.as_bytes()) },
+                due: Due::Now,
+            }
         });
         open(&load.file()).await.push(&jobs.collect::<Vec<_>>()).await.unwrap();
         load

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use gristmill::bill::{BillLine, Day};
-use gristmill::job::{Due, JobSpec, Name, NewJob, TopicId};
+use gristmill::job::{Due, JobOptions, JobSpec, Name, NewJob, TopicId};
 use gristmill::store::prelude::*;
 use gristmill::store::{Pushed, TopicCounts};
 use gristmill::time::Timestamp;
@@ -116,7 +116,7 @@ async fn run(project: TestProject, runners: usize) {
 /// In turns, so that all of it goes on while runners are killed.
 fn jobs() -> Vec<NewJob> {
     let job = |topic: &str, key: Option<String>, body: &str| {
-        let spec = JobSpec { key, keep_result: None, ..spec(topic, body.as_bytes()) };
+        let spec = JobSpec { options: JobOptions { key, ..JobOptions::default() }, ..spec(topic, body.as_bytes()) };
         NewJob { spec, due: Due::Now }
     };
     let key = |number: usize| Some(format!("k{}", number % KEYS));
@@ -221,7 +221,7 @@ fn assert_rates(project: &TestProject, jobs: &[NewJob]) {
     for line in journal.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let Some(spec) = line["job"].as_str().and_then(|job| specs.get(job)) else { continue };
         if line["started_us"].is_u64() {
-            let key = spec.key.as_deref().filter(|_| spec.topic.topic.as_str() == "webhook");
+            let key = spec.options.key.as_deref().filter(|_| spec.topic.topic.as_str() == "webhook");
             let claimed_ms = line["claimed_us"].as_u64().unwrap() / 1000;
             starts.entry((spec.topic.to_string(), key)).or_default().push(claimed_ms);
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gristmill::job::{Due, JobId, JobSpec, Links, NewJob, TopicId};
+use gristmill::job::{Due, JobId, JobOptions, JobSpec, NewJob, TopicId};
 use gristmill::store::prelude::*;
 use gristmill::store::{BatchSealed, Pushed, StateFilter, TopicCounts};
 use gristmill_tests::guests;
@@ -65,30 +65,30 @@ async fn run(project: TestProject, runners: usize) {
 
 /// The jobs by name: `chain-1-2` comes after `chain-1-1`, `batch-1` after all `member-1-…`, and `last` after all chains and batches.
 fn orders() -> Vec<NewJob> {
-    let order = |name: &str, links: Links| {
+    let order = |name: &str, options: JobOptions| {
         let body = format!(r#"{{"order_id": "{name}", "customer": "c"}}"#);
-        let spec = JobSpec { keep_result: None, links, id: id(name), ..spec("order-timeout", body.as_bytes()) };
+        let spec = JobSpec { options, id: id(name), ..spec("order-timeout", body.as_bytes()) };
         NewJob { spec, due: Due::Now }
     };
     let mut jobs = Vec::new();
     for batch in 0..BATCHES {
         let name = format!("batch-{batch}");
-        jobs.push(order(&name, Links { open: true, ..Links::default() }));
+        jobs.push(order(&name, JobOptions { open: true, ..JobOptions::default() }));
         for member in 0..MEMBERS {
-            let links = Links { batch: Some(id(&name)), ..Links::default() };
+            let links = JobOptions { batch: Some(id(&name)), ..JobOptions::default() };
             jobs.push(order(&format!("member-{batch}-{member}"), links));
         }
     }
     for chain in 0..CHAINS {
         for link in 0..LINKS {
             let before = (link > 0).then(|| id(&format!("chain-{chain}-{}", link - 1)));
-            let links = Links { after: before.into_iter().collect(), ..Links::default() };
+            let links = JobOptions { after: before.into_iter().collect(), ..JobOptions::default() };
             jobs.push(order(&format!("chain-{chain}-{link}"), links));
         }
     }
     let ends = (0..CHAINS).map(|chain| format!("chain-{chain}-{}", LINKS - 1));
     let ends = ends.chain((0..BATCHES).map(|batch| format!("batch-{batch}"))).map(|name| id(&name));
-    jobs.push(order("last", Links { after: ends.collect(), ..Links::default() }));
+    jobs.push(order("last", JobOptions { after: ends.collect(), ..JobOptions::default() }));
     jobs
 }
 
@@ -140,8 +140,8 @@ async fn assert_done_once_and_in_order(store: &dyn Store, jobs: &[NewJob]) {
     let place: BTreeMap<&JobId, usize> = done.iter().enumerate().map(|(place, id)| (id, place)).collect();
     assert_eq!((done.len(), place.len()), (jobs.len(), jobs.len()), "one follow-up an ack");
     for NewJob { spec, .. } in jobs {
-        let batch = spec.links.batch.iter().map(|batch| (&spec.id, batch));
-        for (first, second) in spec.links.after.iter().map(|before| (before, &spec.id)).chain(batch) {
+        let batch = spec.options.batch.iter().map(|batch| (&spec.id, batch));
+        for (first, second) in spec.options.after.iter().map(|before| (before, &spec.id)).chain(batch) {
             assert!(place[first] < place[second], "{second} was done before {first}");
         }
     }

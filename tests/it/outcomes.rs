@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use gristmill::job::{Due, JobId, JobSpec};
+use gristmill::job::{Due, JobId, JobOptions, JobSpec};
 use gristmill::outcome::Reason;
 use gristmill::store::{JobState, JobView, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::test_runner::{On, TestRunner, spec, tenant};
+use gristmill_tests::test_runner::{On, TestRunner, spec, spec_with, tenant};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, Count, End, Enqueue, Report, Script, Step};
 
@@ -111,11 +111,10 @@ async fn complete_acks_and_keeps_the_result(runner: TestRunner) {
 
 async fn a_guest_sees_its_job_and_nothing_of_the_host(runner: TestRunner) {
     let end = End::Report { config: vec!["colour".into(), "shape".into()], secrets: vec![] };
+    let options = JobOptions { key: Some("k".into()), max_attempts: Some(9), ..JobOptions::default() };
     let job = JobSpec {
-        key: Some("k".into()),
         metadata: vec![("a".into(), "1".into()), ("a".into(), "2".into())],
-        max_attempts: Some(9),
-        ..spec("granted", &Script::end(end).to_json())
+        ..spec_with("granted", &Script::end(end).to_json(), options)
     };
     let id = runner.push_job(job, Due::Now).await;
     let report: Report = serde_json::from_slice(result(&runner.end_of(&id).await)).unwrap();
@@ -299,7 +298,7 @@ async fn a_topic_without_handler_keeps_its_jobs_until_one_is_dropped_in(runner: 
 }
 
 async fn a_job_past_its_time_to_live_is_counted_and_gone(runner: TestRunner) {
-    let late = JobSpec { ttl: Some(Duration::from_millis(1)), ..spec("sink", b"{}") };
+    let late = spec_with("sink", b"{}", JobOptions { ttl: Some(Duration::from_millis(1)), ..JobOptions::default() });
     let job = runner.push_job(late, Due::Now).await;
     until("the time to live to pass", SOON, async || {
         let job = runner.store.job(&tenant(), &job).await.unwrap().unwrap().job.unwrap();

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use gristmill::job::{Due, JobId, JobSpec, TopicId};
+use gristmill::job::{Due, JobId, JobOptions, TopicId};
 use gristmill::sandbox::{LogSink, NativeReplay, NativeRequest, Recording, Refusal, ReplayInput, ReplayVerdict};
 use gristmill_tests::guests;
 use gristmill_tests::server::{Answer, Server};
 use gristmill_tests::test_project::TestProject;
-use gristmill_tests::test_runner::{On, TestRunner, sandbox, spec};
+use gristmill_tests::test_runner::{On, TestRunner, sandbox, spec_with};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
 use serde_json::json;
@@ -103,7 +103,7 @@ async fn attempts_of_all_kinds_of_guests_end_the_same_when_they_are_replayed(run
         ("bucket", b"add".to_vec(), ""),
     ];
     for (topic, body, ended) in jobs {
-        let spec = JobSpec { key: Some("ann".into()), ..spec(topic, &body) };
+        let spec = spec_with(topic, &body, JobOptions { key: Some("ann".into()), ..JobOptions::default() });
         let id = runner.push_job(spec, Due::Now).await;
         runner.end_of(&id).await;
         let recording = recording(&runner, topic, &id).await;

@@ -1,11 +1,11 @@
 //! Topics that keep instances for later jobs: what a job finds of the one before, and where that ends.
 
-use gristmill::job::{Due, JobId, JobSpec, TopicId};
+use gristmill::job::{Due, JobId, JobOptions, TopicId};
 use gristmill::outcome::Verdict;
 use gristmill::runner::AttemptRecord;
 use gristmill::store::{JobState, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::test_runner::{TestRunner, spec};
+use gristmill_tests::test_runner::{TestRunner, spec, spec_with};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, Count, End, Enqueue, MARKER, Script, Step};
 
@@ -75,7 +75,11 @@ async fn count(runner: &TestRunner, topic: &str) -> u32 {
 /// The same by a job that is tried again if a machine that stands still made it late: an attempt that was stopped for that
 /// leaves nothing to the next one either.
 async fn count_in_the_end(runner: &TestRunner, topic: &str) -> u32 {
-    let job = JobSpec { max_attempts: Some(100), ..spec(topic, &Script::end(End::JobCount).to_json()) };
+    let job = spec_with(
+        topic,
+        &Script::end(End::JobCount).to_json(),
+        JobOptions { max_attempts: Some(100), ..JobOptions::default() },
+    );
     let job = runner.push_job(job, Due::Now).await;
     result_of(runner, topic, &job).await.parse().unwrap()
 }

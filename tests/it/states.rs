@@ -2,12 +2,12 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use gristmill::job::{Due, JobSpec};
+use gristmill::job::{Due, JobOptions};
 use gristmill::outcome::Reason;
 use gristmill::store::{JobState, JobView, ResultView};
 use gristmill_tests::guests;
 use gristmill_tests::test_project::TestProject;
-use gristmill_tests::test_runner::{On, TestRunner, spec};
+use gristmill_tests::test_runner::{On, TestRunner, spec_with};
 use hyper::Request;
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn runner(on: On) -> TestRunner {
 }
 
 async fn work(runner: &TestRunner, key: &str, body: &str) -> JobView {
-    let job = JobSpec { key: Some(key.into()), ..spec("cart", body.as_bytes()) };
+    let job = spec_with("cart", body.as_bytes(), JobOptions { key: Some(key.into()), ..JobOptions::default() });
     let id = runner.push_job(job, Due::Now).await;
     runner.end_of(&id).await
 }
@@ -57,7 +57,7 @@ async fn jobs_of_a_key_read_what_the_one_before_them_set(runner: TestRunner) {
     for word in ["a", "b", "c"] {
         for key in ["one", "two"] {
             let body = format!("add {word}{key} ");
-            let job = JobSpec { key: Some(key.into()), ..spec("cart", body.as_bytes()) };
+            let job = spec_with("cart", body.as_bytes(), JobOptions { key: Some(key.into()), ..JobOptions::default() });
             ids.push(runner.push_job(job, Due::Now).await);
         }
     }
@@ -124,7 +124,8 @@ async fn the_state_of_a_key_is_shown_and_deleted_over_http(runner: TestRunner) {
 
 async fn a_component_keeps_several_keys_and_values_by_wasi_keyvalue(runner: TestRunner) {
     let visit = async |name: &str| {
-        let job = JobSpec { key: Some("shop".into()), ..spec("bucket", name.as_bytes()) };
+        let job =
+            spec_with("bucket", name.as_bytes(), JobOptions { key: Some("shop".into()), ..JobOptions::default() });
         let id = runner.push_job(job, Due::Now).await;
         before(&runner.end_of(&id).await).to_owned()
     };

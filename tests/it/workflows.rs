@@ -1,10 +1,10 @@
 //! Jobs that wait for other jobs, by real components, over HTTP and from the command line.
 
-use gristmill::job::{AfterFailed, Due, JobId, JobSpec, Links};
+use gristmill::job::{AfterFailed, Due, JobId, JobOptions, JobSpec};
 use gristmill::outcome::Reason;
 use gristmill::store::{JobState, JobView, ResultView};
 use gristmill_tests::guests;
-use gristmill_tests::test_runner::{On, TestRunner, spec, tenant, with_clock};
+use gristmill_tests::test_runner::{On, TestRunner, spec, spec_with, tenant, with_clock};
 use gristmill_tests::wait::{SOON, until};
 use puppet::{Cause, End, Enqueue, Report, Script, Step};
 use serde_json::{Value, json};
@@ -62,8 +62,8 @@ fn report() -> Vec<u8> {
     script(End::Report { config: vec![], secrets: vec![] })
 }
 
-async fn push(runner: &TestRunner, body: &[u8], links: Links) -> JobId {
-    runner.push_job(JobSpec { links, ..spec("puppet", body) }, Due::Now).await
+async fn push(runner: &TestRunner, body: &[u8], links: JobOptions) -> JobId {
+    runner.push_job(spec_with("puppet", body, links), Due::Now).await
 }
 
 /// What the handler learned of the jobs before its own.
@@ -80,9 +80,9 @@ fn learned(view: &JobView, of: &str) -> Value {
 }
 
 async fn a_handler_gets_the_results_of_the_jobs_before_it(runner: TestRunner) {
-    let first = push(&runner, &script(End::Text("flour".into())), Links::default()).await;
-    let second = push(&runner, &script(End::Complete), Links::default()).await;
-    let links = Links { after: vec![first.clone(), second.clone()], ..Links::default() };
+    let first = push(&runner, &script(End::Text("flour".into())), JobOptions::default()).await;
+    let second = push(&runner, &script(End::Complete), JobOptions::default()).await;
+    let links = JobOptions { after: vec![first.clone(), second.clone()], ..JobOptions::default() };
     let third = push(&runner, &report(), links).await;
     let mut expected = [
         json!({ "id": first.as_str(), "ended": "complete", "text": "flour" }),
@@ -93,9 +93,9 @@ async fn a_handler_gets_the_results_of_the_jobs_before_it(runner: TestRunner) {
 }
 
 async fn a_job_is_dead_if_the_one_before_it_is(runner: TestRunner) {
-    let first = push(&runner, &script(End::Reject(Cause::default())), Links::default()).await;
-    let second = push(&runner, &report(), Links { after: vec![first.clone()], ..Links::default() }).await;
-    let third = push(&runner, &report(), Links { after: vec![second.clone()], ..Links::default() }).await;
+    let first = push(&runner, &script(End::Reject(Cause::default())), JobOptions::default()).await;
+    let second = push(&runner, &report(), JobOptions { after: vec![first.clone()], ..JobOptions::default() }).await;
+    let third = push(&runner, &report(), JobOptions { after: vec![second.clone()], ..JobOptions::default() }).await;
     for (id, before) in [(&second, &first), (&third, &second)] {
         let view = runner.end_of(id).await;
         assert!(matches!(view.state, JobState::Dead { .. }), "{:?}", view.state);
@@ -106,21 +106,21 @@ async fn a_job_is_dead_if_the_one_before_it_is(runner: TestRunner) {
 }
 
 async fn a_job_may_run_though_the_one_before_it_is_dead(runner: TestRunner) {
-    let first = push(&runner, &script(End::Reject(Cause::default())), Links::default()).await;
-    let links = Links { after: vec![first.clone()], after_failed: AfterFailed::Run, ..Links::default() };
+    let first = push(&runner, &script(End::Reject(Cause::default())), JobOptions::default()).await;
+    let links = JobOptions { after: vec![first.clone()], after_failed: AfterFailed::Run, ..JobOptions::default() };
     let second = push(&runner, &report(), links).await;
     let expected = json!([{ "id": first.as_str(), "ended": "dead" }]);
     assert_eq!(predecessors(&runner.end_of(&second).await), expected);
 }
 
 async fn a_handler_learns_how_many_jobs_came_before_it_and_how_many_failed(runner: TestRunner) {
-    let links = Links { open: true, after_failed: AfterFailed::Run, ..Links::default() };
+    let links = JobOptions { open: true, after_failed: AfterFailed::Run, ..JobOptions::default() };
     let forged = vec![("predecessors-failed".to_owned(), "0".to_owned())];
-    let spec = JobSpec { links, metadata: forged, ..spec("puppet", &report()) };
+    let spec = JobSpec { metadata: forged, ..spec_with("puppet", &report(), links) };
     let batch = runner.push_job(spec, Due::Now).await;
     for n in 0..120 {
         let end = if n % 40 == 0 { End::Reject(Cause::default()) } else { End::Complete };
-        push(&runner, &script(end), Links { batch: Some(batch.clone()), ..Links::default() }).await;
+        push(&runner, &script(end), JobOptions { batch: Some(batch.clone()), ..JobOptions::default() }).await;
     }
     runner.store.seal(&tenant(), &batch).await.unwrap();
     let view = runner.end_of(&batch).await;
@@ -237,7 +237,7 @@ async fn a_component_fans_out_and_another_job_gathers_the_results(runner: TestRu
     let members = ["rye", "spelt", "wheat"].map(|text| Step::Enqueue(member(text)));
     let steps =
         [Step::Enqueue(gather(&["itself"]))].into_iter().chain(members).chain([Step::End(End::Text("sown".into()))]);
-    push(&runner, play(steps).as_bytes(), Links::default()).await;
+    push(&runner, play(steps).as_bytes(), JobOptions::default()).await;
     assert_eq!(
         ends(&end_in(&runner, "later").await),
         ["complete rye", "complete sown", "complete spelt", "complete wheat"]
@@ -249,10 +249,10 @@ async fn a_component_adds_to_a_batch_until_it_is_done(runner: TestRunner) {
     let inner = Enqueue { topic: "puppet".into(), ..member("inner") };
     let add = |batch: &JobId| play([Step::Enqueue(Enqueue { batch: Some(batch.as_str().into()), ..inner.clone() })]);
     let batch = runner
-        .push_job(JobSpec { links: Links { open: true, ..Links::default() }, ..spec("later", &report()) }, Due::Now)
+        .push_job(spec_with("later", &report(), JobOptions { open: true, ..JobOptions::default() }), Due::Now)
         .await;
-    let links = Links { batch: Some(batch.clone()), ..Links::default() };
-    runner.push_job(JobSpec { links, ..spec("puppet", add(&batch).as_bytes()) }, Due::Now).await;
+    let links = JobOptions { batch: Some(batch.clone()), ..JobOptions::default() };
+    runner.push_job(spec_with("puppet", add(&batch).as_bytes(), links), Due::Now).await;
     runner.store.seal(&tenant(), &batch).await.unwrap();
     assert_eq!(ends(&runner.end_of(&batch).await), ["complete inner", "complete null"]);
 }
@@ -260,7 +260,7 @@ async fn a_component_adds_to_a_batch_until_it_is_done(runner: TestRunner) {
 async fn a_component_enqueues_a_chain(runner: TestRunner) {
     let second = Enqueue { after: vec!["0".into()], ..follow_up("puppet", End::Text("second".into())) };
     let chain = [follow_up("puppet", End::Text("first".into())), second, gather(&["1"])];
-    push(&runner, play(chain.map(Step::Enqueue)).as_bytes(), Links::default()).await;
+    push(&runner, play(chain.map(Step::Enqueue)).as_bytes(), JobOptions::default()).await;
     assert_eq!(ends(&end_in(&runner, "later").await), ["complete second"]);
     let finals = runner.records().into_iter().filter(|record| record.verdict.is_final());
     let texts: Vec<_> = finals.map(|record| record.claim.job.spec.body.data.clone()).collect();
@@ -276,7 +276,7 @@ async fn a_failed_attempt_leaves_neither_batch_nor_members(runner: TestRunner) {
     let batch = Enqueue { topic: "still".into(), open: true, after: vec!["itself".into()], ..Enqueue::default() };
     let linked = [batch, Enqueue { topic: "still".into(), ..member("") }].map(Step::Enqueue);
     let ended = async |last: Step| {
-        push(&runner, play(linked.clone().into_iter().chain([last])).as_bytes(), Links::default()).await
+        push(&runner, play(linked.clone().into_iter().chain([last])).as_bytes(), JobOptions::default()).await
     };
     let rejected = ended(Step::End(End::Reject(Cause::default()))).await;
     let trapped = ended(Step::End(End::Unreachable)).await;
@@ -293,7 +293,7 @@ async fn a_batch_of_a_component_waits_again_for_a_member_that_is_respawned(runne
     let late = play([Step::RetryUntilCheckpoint("once".into()), Step::End(End::Text("late".into()))]);
     let late = Enqueue { topic: "once".into(), data: late, ..member("") };
     let steps = [gather(&["itself"]), late, member("early")].map(Step::Enqueue);
-    push(&runner, play(steps).as_bytes(), Links::default()).await;
+    push(&runner, play(steps).as_bytes(), JobOptions::default()).await;
     let batch = end_in(&runner, "later").await;
     assert_eq!(batch.last_failure.as_ref().map(|failure| failure.reason), Some(Reason::Predecessor));
     let failed = end_in(&runner, "once").await;
@@ -328,7 +328,14 @@ async fn a_component_learns_that_its_links_contradict_each_other(runner: TestRun
     ] {
         let steps = steps.map(Step::Enqueue);
         let id = runner
-            .push_job(JobSpec { max_attempts: Some(1), ..spec("puppet", play(steps).as_bytes()) }, Due::Now)
+            .push_job(
+                spec_with(
+                    "puppet",
+                    play(steps).as_bytes(),
+                    JobOptions { max_attempts: Some(1), ..JobOptions::default() },
+                ),
+                Due::Now,
+            )
             .await;
         let message = runner.end_of(&id).await.last_failure.unwrap().detail.message;
         assert!(
@@ -340,10 +347,10 @@ async fn a_component_learns_that_its_links_contradict_each_other(runner: TestRun
 }
 
 async fn a_handler_gets_results_of_topics_only_that_have_to_do_with_its_own(runner: TestRunner) {
-    let first = push(&runner, &script(End::Text("secret".into())), Links::default()).await;
-    let links = Links { after: vec![first.clone()], ..Links::default() };
+    let first = push(&runner, &script(End::Text("secret".into())), JobOptions::default()).await;
+    let links = JobOptions { after: vec![first.clone()], ..JobOptions::default() };
     for (topic, text) in [("closed", Value::Null), ("told", json!("secret")), ("later", json!("secret"))] {
-        let job = JobSpec { links: links.clone(), ..spec(topic, &report()) };
+        let job = spec_with(topic, &report(), links.clone());
         let learned = predecessors(&runner.end_of(&runner.push_job(job, Due::Now).await).await);
         let expected = (&json!(first.as_str()), &json!("complete"), &text);
         assert_eq!((&learned[0]["id"], &learned[0]["ended"], &learned[0]["text"]), expected, "{topic}");
@@ -358,10 +365,10 @@ async fn a_handler_gets_results_of_topics_only_that_have_to_do_with_its_own(runn
 }
 
 async fn a_component_names_no_jobs_that_it_has_nothing_to_do_with(runner: TestRunner) {
-    let foreign = push(&runner, &script(End::Text("secret".into())), Links::default()).await;
+    let foreign = push(&runner, &script(End::Text("secret".into())), JobOptions::default()).await;
     runner.end_of(&foreign).await;
-    let batch = Links { open: true, ..Links::default() };
-    let batch = runner.push_job(JobSpec { links: batch, ..spec("still", b"") }, Due::Now).await;
+    let batch = JobOptions { open: true, ..JobOptions::default() };
+    let batch = runner.push_job(spec_with("still", b"", batch), Due::Now).await;
     let follow_up =
         |after: Vec<String>, batch: Option<String>| Enqueue { after, batch, ..follow_up("later", End::Complete) };
     for (id, follow_up) in [
@@ -369,7 +376,7 @@ async fn a_component_names_no_jobs_that_it_has_nothing_to_do_with(runner: TestRu
         (&batch, follow_up(vec![], Some(batch.as_str().into()))),
     ] {
         let steps = play([Step::Enqueue(follow_up)]);
-        let job = JobSpec { max_attempts: Some(1), ..spec("puppet", steps.as_bytes()) };
+        let job = spec_with("puppet", steps.as_bytes(), JobOptions { max_attempts: Some(1), ..JobOptions::default() });
         let job = runner.push_job(job, Due::Now).await;
         let message = runner.end_of(&job).await.last_failure.unwrap().detail.message;
         assert!(message.contains(&format!("a follow-up may not name job {id}")), "{message}");
@@ -392,7 +399,7 @@ async fn a_tenant_that_is_full_stores_nothing_of_its_attempts(runner: TestRunner
     })
     .await;
     let steps = play([Step::Enqueue(follow_up("later", End::Complete))]);
-    let job = push(&runner, steps.as_bytes(), Links::default()).await;
+    let job = push(&runner, steps.as_bytes(), JobOptions::default()).await;
     until("an attempt to fail because the tenant is full", SOON, async || {
         let view = runner.store.job(&tenant(), &job).await.unwrap()?;
         view.last_failure.filter(|failure| failure.reason == Reason::TenantFull).map(drop)

@@ -30,10 +30,10 @@ pub fn full_job() -> Job {
     let spec = &mut job.spec;
     spec.body.content_type = Some("application/json".into());
     spec.metadata = vec![("traceparent".into(), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into())];
-    spec.key = Some("customer-4711".into());
-    spec.max_attempts = Some(10);
-    spec.ttl = Some(Duration::from_secs(3600));
-    spec.keep_result = Some(Duration::from_secs(600));
+    spec.options.key = Some("customer-4711".into());
+    spec.options.max_attempts = Some(10);
+    spec.options.ttl = Some(Duration::from_secs(3600));
+    spec.options.keep_result = Some(Duration::from_secs(600));
     job
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gristmill::config::{LmstfySettings, Manifest};
 use gristmill::handlers::Reloader;
-use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
+use gristmill::job::{Due, JobId, JobOptions, JobSpec, Name, NewJob, Payload, TopicId, WorkerId};
 use gristmill::metrics::Metrics;
 use gristmill::runner::{AttemptRecord, DeploymentRecords, RecentAttempts, Runner, RunnerSettings, Tenants, Traces};
 use gristmill::sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
@@ -250,8 +250,14 @@ async fn several() -> ShardedStore {
 
 /// A job that asks for its end to be kept.
 pub fn spec(topic: &str, body: &[u8]) -> JobSpec {
+    spec_with(topic, body, JobOptions::default())
+}
+
+/// A job with these options that asks for its end to be kept.
+pub fn spec_with(topic: &str, body: &[u8], options: JobOptions) -> JobSpec {
+    let options = JobOptions { keep_result: Some(Duration::from_secs(600)), ..options };
     let body = Payload { data: body.to_vec(), content_type: None };
-    JobSpec { keep_result: Some(Duration::from_secs(600)), ..JobSpec::new(topic.parse::<TopicId>().unwrap(), body) }
+    JobSpec { options, ..JobSpec::new(topic.parse::<TopicId>().unwrap(), body) }
 }
 
 pub fn tenant() -> Name {

@@ -192,7 +192,7 @@ mod tests {
             ("other", 1 << 20, Some(60), false),
         ] {
             let (job, unknown) = admit(&admission, topic, limit).unwrap();
-            assert_eq!((job.spec.ttl, unknown.is_none()), (ttl.map(Duration::from_secs), known), "{topic}");
+            assert_eq!((job.spec.options.ttl, unknown.is_none()), (ttl.map(Duration::from_secs), known), "{topic}");
             assert!(admit(&admission, topic, limit + 1).is_err(), "{topic}");
         }
     }

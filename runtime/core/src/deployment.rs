@@ -164,7 +164,7 @@ mod tests {
             let topic = "acme/mail".parse().unwrap();
             let mut job = JobSpec::new(topic, Payload::default());
             job.id = format!("job-{number}").parse().unwrap();
-            job.key = key.map(Into::into);
+            job.options.key = key.map(Into::into);
             job
         };
         let (mut ours, mut both) = (0, 0);

@@ -1,5 +1,8 @@
 //! Facts about jobs, topics, tokens and time, and two pure decisions ([`admission`], [`retry::decide`]). No I/O.
 
+// What `with_job_options!` expands to names this crate, also in this crate.
+extern crate self as gristmill_core;
+
 mod adapter;
 pub mod admission;
 pub mod bill;

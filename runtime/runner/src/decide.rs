@@ -22,7 +22,8 @@ pub fn decide(claim: &Claim, topic: Option<&Topic>, outcome: Outcome, follow_ups
         policy.backoff.base = Duration::ZERO;
     }
     let retention = topic.map_or(Duration::ZERO, |topic| topic.result_retention);
-    let tried = Tried { attempt: claim.attempt, max_attempts: claim.job.spec.max_attempts, previous: claim.previous };
+    let tried =
+        Tried { attempt: claim.attempt, max_attempts: claim.job.spec.options.max_attempts, previous: claim.previous };
     let verdict = retry::decide(outcome, tried, &policy, fastrand::f64());
     let remember = topic.map_or(ENDED_RETENTION, |topic| topic.ended_retention);
     Settlement { follow_ups, remember, ..Settlement::of(claim, verdict, retention) }

@@ -200,7 +200,7 @@ fn attempt(
     Attempt {
         job: Arc::clone(&claim.job),
         attempt: claim.attempt,
-        max_attempts: claim.job.spec.max_attempts.unwrap_or(topic.retry.attempts),
+        max_attempts: claim.job.spec.options.max_attempts.unwrap_or(topic.retry.attempts),
         checkpoint: claim.checkpoint.clone(),
         adapter: topic.adapter.clone(),
         limits: topic.limits,

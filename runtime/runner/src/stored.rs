@@ -107,7 +107,7 @@ impl Added {
     /// Adds a job.
     pub fn add(&mut self, job: &NewJob) {
         let NewJob { spec, .. } = job;
-        let links = spec.links.named().map(|id| LINK_BYTES + 2 * (id.as_str().len() + spec.id.as_str().len()) as u64);
+        let links = spec.options.named().map(|id| LINK_BYTES + 2 * (id.as_str().len() + spec.id.as_str().len()) as u64);
         self.jobs += 1;
         self.bytes += spec.body.data.len() as u64 + spec.header_bytes() + links.sum::<u64>();
     }
@@ -296,7 +296,7 @@ mod tests {
         let stored = Stored { holds: LONG, ..Stored::default() };
         let mut job = job();
         job.spec.body.data = vec![7; 60];
-        job.spec.key = Some("k".repeat(10));
+        job.spec.options.key = Some("k".repeat(10));
         store.push(std::slice::from_ref(&job)).await.unwrap();
         let limits = TenantLimits { stored_bytes: Some(150), ..TenantLimits::default() };
         let ask = async || {

@@ -97,7 +97,7 @@ fn environment(
         ("ID", Some(spec.id.as_str().to_owned())),
         ("TENANT", Some(spec.topic.tenant.as_str().to_owned())),
         ("TOPIC", Some(spec.topic.topic.as_str().to_owned())),
-        ("KEY", spec.key.clone()),
+        ("KEY", spec.options.key.clone()),
         ("CONTENT_TYPE", spec.body.content_type.clone()),
         ("ATTEMPT", Some(attempt.attempt.to_string())),
         ("MAX_ATTEMPTS", Some(attempt.max_attempts.to_string())),

@@ -17,7 +17,9 @@ use tokio::sync::watch;
 use super::problem::Problem;
 use super::{HttpServer, HttpServerSettings, Phase, RemoteStore, RunnerStatus, listen};
 use gristmill_config::{Listen, Manifest};
-use gristmill_core::job::{Due, JobChange, JobId, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId};
+use gristmill_core::job::{
+    Due, JobChange, JobId, JobOptions, JobSpec, Name, NewJob, Payload, Priority, TopicId, Unique, WorkerId,
+};
 use gristmill_core::outcome::{Failure, FailureDetail, Reason, Verdict};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::handlers::HandlerRegistry;
@@ -105,17 +107,17 @@ fn id(text: &str) -> JobId {
 /// A job that says everything that a job can say.
 fn full(name: &str) -> NewJob {
     let body = Payload { data: vec![0, 0xff, b'\n'], content_type: Some("application/x".into()) };
-    let spec = JobSpec {
-        id: id(name),
-        metadata: vec![("a".into(), "1".into()), ("a".into(), "ü".into())],
+    let options = JobOptions {
         key: Some("k".into()),
         priority: Priority::High,
         unique: Some(Unique { value: format!("u-{name}"), window: Some(Duration::from_millis(3_600_001)) }),
         max_attempts: Some(7),
         ttl: Some(Duration::from_secs(60)),
         keep_result: Some(Duration::from_secs(3600)),
-        ..JobSpec::new(topic(), body)
+        ..JobOptions::default()
     };
+    let metadata = vec![("a".into(), "1".into()), ("a".into(), "ü".into())];
+    let spec = JobSpec { id: id(name), topic: topic(), body, metadata, options };
     NewJob { spec, due: Due::Now }
 }
 
@@ -220,7 +222,7 @@ async fn jobs_are_changed() {
     let expected = [JobChanged::Changed, JobChanged::TooLate, JobChanged::Unchanged];
     assert_eq!(tested.remote.change(&tenant(), &ids, &change).await.unwrap(), expected);
     let view = tested.remote.job(&tenant(), &id("waits")).await.unwrap().unwrap();
-    assert_eq!((view.state, view.job.unwrap().spec.priority), (JobState::Ready, Priority::High));
+    assert_eq!((view.state, view.job.unwrap().spec.options.priority), (JobState::Ready, Priority::High));
 }
 
 #[tokio::test]

@@ -46,8 +46,8 @@ pub(super) fn failure(failure: &Failure) -> Value {
 fn spec(spec: &JobSpec) -> Map<String, Value> {
     let mut fields = object(spec);
     fields.insert("body".into(), payload(&spec.body));
-    fields.insert("unique".into(), spec.unique.as_ref().map(|unique| unique.value.clone()).into());
-    let window = spec.unique.as_ref().and_then(|unique| unique.window);
+    fields.insert("unique".into(), spec.options.unique.as_ref().map(|unique| unique.value.clone()).into());
+    let window = spec.options.unique.as_ref().and_then(|unique| unique.window);
     fields.insert("unique_window_ms".into(), window.map(millis).into());
     fields
 }

@@ -15,7 +15,7 @@ use super::table::facts;
 use super::{document, folder, job, sandbox, screen, used, wait};
 use gristmill_config::{Manifest, units};
 use gristmill_core::admission::Targets;
-use gristmill_core::job::{Due, JobSpec, Links, Name, NewJob, Payload};
+use gristmill_core::job::{Due, JobOptions, JobSpec, Name, NewJob, Payload};
 use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::topic::{Limits, Topic};
@@ -289,11 +289,11 @@ fn follow_up(new: &NewJob, began: Timestamp) -> String {
         wait => format!(" in {}", units::about_duration(wait)),
     };
     let body = screen::preview(&new.spec.body.data, PREVIEW_CHARS);
-    format!("{}{due}{}: {body}", new.spec.topic, linked(&new.spec.links))
+    format!("{}{due}{}: {body}", new.spec.topic, linked(&new.spec.options))
 }
 
 /// Without ids, which differ from run to run.
-fn linked(links: &Links) -> String {
+fn linked(links: &JobOptions) -> String {
     let after = match links.after.len() {
         0 => String::new(),
         1 => " after another job".into(),

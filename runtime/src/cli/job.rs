@@ -331,11 +331,11 @@ pub(super) fn about_job(job: &Job, now: Timestamp) -> Vec<(&'static str, String)
         facts.push(("due", format!("{} ({})", job.due_at, distance(job.due_at, now))));
     }
     let optional = [
-        ("key", spec.key.clone()),
-        ("priority", (spec.priority != Priority::Normal).then(|| spec.priority.to_string())),
-        ("unique", spec.unique.as_ref().map(about_unique)),
-        ("attempts max", spec.max_attempts.map(|attempts| attempts.to_string())),
-        ("ttl", spec.ttl.map(units::about_duration)),
+        ("key", spec.options.key.clone()),
+        ("priority", (spec.options.priority != Priority::Normal).then(|| spec.options.priority.to_string())),
+        ("unique", spec.options.unique.as_ref().map(about_unique)),
+        ("attempts max", spec.options.max_attempts.map(|attempts| attempts.to_string())),
+        ("ttl", spec.options.ttl.map(units::about_duration)),
     ];
     facts.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
     if !spec.metadata.is_empty() {

@@ -16,7 +16,7 @@ use super::wait::Attempts;
 use super::{folder, known, push_from, push_lines, screen, wait};
 use gristmill_config::{Admission, units};
 use gristmill_core::admission::Rules;
-use gristmill_core::job::{AfterFailed, Due, JobId, JobSpec, Links, Name, NewJob, Priority, TopicId, Unique};
+use gristmill_core::job::{AfterFailed, Due, JobId, JobOptions, JobSpec, Name, NewJob, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
 use gristmill_server::WrongRequest;
 use gristmill_store::{Pushed, StoreError};
@@ -52,14 +52,10 @@ pub(super) struct Args {
     at: Option<Timestamp>,
     /// Push a job for each line of a file, or of standard input (`-`): a JSON object with the fields of a push over HTTP, such as
     /// {"id": "order-17", "body": {"to": "ada"}, "delay_ms": 5000}. Repeat a push that failed: a job with an id is stored once
-    #[arg(long, value_name = "PATH", conflicts_with_all = [
-        "Body", "delay", "at", "count", "meta", "key", "priority", "unique", "unique_for", "id", "attempts", "ttl", "keep_result", "wait", "after", "after_failed", "batch", "open",
-    ])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["Body", "delay", "at", "count", "meta", "id", "Options", "wait"])]
     jsonl: Option<PathBuf>,
     /// Push a new job like this one, which waits, runs or is dead: to its topic, or to another. It is due now, and waits for no other job
-    #[arg(long, value_name = "ID", conflicts_with_all = [
-        "Body", "delay", "at", "count", "meta", "key", "priority", "unique", "unique_for", "id", "attempts", "ttl", "keep_result", "after", "after_failed", "batch", "open", "jsonl",
-    ])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["Body", "delay", "at", "count", "meta", "id", "Options", "jsonl"])]
     from_job: Option<JobId>,
     /// Edit the new job as JSON before it is pushed, with the program that the variable VISUAL or EDITOR names
     #[arg(long, requires = "from_job")]
@@ -70,6 +66,25 @@ pub(super) struct Args {
     /// A header that the handler sees; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     meta: Vec<(String, String)>,
+    /// The job's id, instead of a new one; pushing the same id again changes nothing
+    #[arg(long, conflicts_with = "count")]
+    id: Option<JobId>,
+    #[command(flatten)]
+    options: Options,
+    /// The topic's tenant, unless it is written before the topic [default: default]
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<Name>,
+    /// Wait until the job is done, and write its result to standard output
+    #[arg(long, conflicts_with = "count")]
+    wait: bool,
+    /// How long to wait
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = units::duration, requires = "wait")]
+    wait_timeout: Duration,
+}
+
+// What is documented here would be the help of the command.
+#[derive(Debug, clap::Args)]
+struct Options {
     /// Jobs of the topic with the same key run one at a time and in order; the handler sees it
     #[arg(long)]
     key: Option<String>,
@@ -82,9 +97,6 @@ pub(super) struct Args {
     /// Hold the unique value for this long from now, instead of until the job is done
     #[arg(long, value_name = "DURATION", value_parser = units::duration, requires = "unique")]
     unique_for: Option<Duration>,
-    /// The job's id, instead of a new one; pushing the same id again changes nothing
-    #[arg(long, conflicts_with = "count")]
-    id: Option<JobId>,
     /// Tries in all, instead of the topic's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     attempts: Option<u32>,
@@ -106,15 +118,23 @@ pub(super) struct Args {
     /// Make the job a batch: it waits until `gristmill job seal`, and for all its members
     #[arg(long)]
     open: bool,
-    /// The topic's tenant, unless it is written before the topic [default: default]
-    #[arg(long, value_name = "NAME")]
-    tenant: Option<Name>,
-    /// Wait until the job is done, and write its result to standard output
-    #[arg(long, conflicts_with = "count")]
-    wait: bool,
-    /// How long to wait
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = units::duration, requires = "wait")]
-    wait_timeout: Duration,
+}
+
+impl From<Options> for JobOptions {
+    fn from(options: Options) -> Self {
+        Self {
+            key: options.key,
+            priority: options.priority,
+            unique: options.unique.map(|value| Unique { value, window: options.unique_for }),
+            max_attempts: options.attempts,
+            ttl: options.ttl,
+            keep_result: options.keep_result,
+            after: options.after,
+            after_failed: options.after_failed,
+            batch: options.batch,
+            open: options.open,
+        }
+    }
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
@@ -151,7 +171,7 @@ async fn push_from(
     let NewJob { spec, due } = draft.job.clone();
     let mut plan = Plan { spec, due, count: 1, own_id: true };
     let pushed = if args.wait {
-        plan.spec.keep_result = Some(args.wait_timeout + ANSWER_GRACE).max(plan.spec.keep_result);
+        plan.spec.options.keep_result = Some(args.wait_timeout + ANSWER_GRACE).max(plan.spec.options.keep_result);
         push_and_wait(global, way, admission, &plan, args.wait_timeout).await
     } else {
         push_one(global, way, admission, &plan, &mut draft).await
@@ -206,21 +226,10 @@ struct Plan {
 fn plan(args: Args, topic: TopicId) -> anyhow::Result<(Plan, Option<Duration>)> {
     let body = args.body.read()?;
     let patience = args.wait.then_some(args.wait_timeout);
-    let keep_result = patience.map(|patience| patience + ANSWER_GRACE).max(args.keep_result);
+    let mut options = JobOptions::from(args.options);
+    options.keep_result = patience.map(|patience| patience + ANSWER_GRACE).max(options.keep_result);
     let own_id = args.id.is_some();
-    let spec = JobSpec {
-        id: args.id.unwrap_or_else(JobId::generate),
-        topic,
-        body,
-        metadata: args.meta,
-        key: args.key,
-        priority: args.priority,
-        unique: args.unique.map(|value| Unique { value, window: args.unique_for }),
-        max_attempts: args.attempts,
-        ttl: args.ttl,
-        keep_result,
-        links: Links { after: args.after, after_failed: args.after_failed, batch: args.batch, open: args.open },
-    };
+    let spec = JobSpec { id: args.id.unwrap_or_else(JobId::generate), topic, body, metadata: args.meta, options };
     let due = args.at.map(Due::At).or(args.delay.map(Due::After)).unwrap_or_default();
     Ok((Plan { spec, due, count: args.count, own_id }, patience))
 }
@@ -319,7 +328,7 @@ fn show(global: &Global, job: &NewJob, pushed: &Pushed) -> anyhow::Result<()> {
         Pushed::Refused(no) => anyhow::bail!("failed to push job {id}: {no}"),
         Pushed::Duplicate(_) => {
             screen::note(&format!("note: job {id} has the same unique value; nothing was pushed"));
-            if job.spec.unique.as_ref().is_some_and(|unique| unique.window.is_some()) {
+            if job.spec.options.unique.as_ref().is_some_and(|unique| unique.window.is_some()) {
                 let topic = &job.spec.topic;
                 screen::note(&format!(
                     "the value may be held for longer than that job: `gristmill unique show {topic} VALUE` says until when, `unique free` frees it"
@@ -352,7 +361,7 @@ async fn push_and_wait(
     let signals = match (reached.store.signals(std::slice::from_ref(&topic.tenant)).await, &reached.server) {
         // A token that may push, and not read.
         (Err(StoreError::Refused { .. }), Some(server)) => {
-            let (is_named, jobs) = (plan.own_id || plan.spec.unique.is_some(), plan.jobs(1));
+            let (is_named, jobs) = (plan.own_id || plan.spec.options.unique.is_some(), plan.jobs(1));
             let Some(job) = jobs.first() else { return Ok(Exit::Failed) };
             let (id, view) = server.push_and_wait(job, is_named, patience).await.map_err(as_without_server)?;
             let end = view.map_or(wait::End::Gone, |view| wait::end_of(view).unwrap_or(wait::End::TimedOut));

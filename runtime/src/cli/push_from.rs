@@ -5,10 +5,6 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, bail};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
 use tempfile::TempPath;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,12 +13,10 @@ use super::global::Global;
 use super::job::UNKNOWN;
 use super::screen;
 use super::store::Way;
-use gristmill_core::job::{JobId, JobSpec, Links, Name, NewJob, Priority, TopicId, Unique};
-use gristmill_core::time::millis;
-use gristmill_server::new_job;
+use gristmill_core::job::{JobId, JobSpec, Name, NewJob, TopicId};
+use gristmill_server::{edited_form, new_job};
 use gristmill_store::look_up;
 
-const JSON: &str = "application/json";
 /// The exit code of a command that Ctrl-C has ended: 128 + SIGINT, as shells have it.
 const INTERRUPTED: i32 = 130;
 
@@ -37,38 +31,6 @@ impl Draft {
     pub(super) fn keep(&mut self) -> Option<String> {
         self.file.take().map(kept)
     }
-}
-
-/// What a person edits: the fields of a push over HTTP, and the body as text if it is no JSON.
-#[derive(Serialize)]
-struct Document<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body_text: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body_base64: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content_type: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty", serialize_with = "as_object")]
-    metadata: &'a [(String, String)],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    priority: Option<Priority>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unique: Option<&'a Unique>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    attempts_max: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    keep_result_ms: Option<u64>,
-}
-
-/// Names may repeat.
-fn as_object<S: Serializer>(pairs: &[(String, String)], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
 /// A job like this one of the tenant, for the topic or its own: due now, with a new id, and waiting for no other. With `edit`, as a person
@@ -91,12 +53,13 @@ pub(super) async fn draft(
         );
     };
     let topic = topic.unwrap_or_else(|| job.spec.topic.clone());
-    let spec = JobSpec { id: JobId::generate(), topic, links: Links::default(), ..job.spec };
+    let options = job.spec.options.unlinked();
+    let spec = JobSpec { id: JobId::generate(), topic, options, ..job.spec };
     if !edit {
         return Ok(Some(Draft { job: NewJob { spec, due: Default::default() }, file: None }));
     }
     let topic = spec.topic.clone();
-    let Some((text, file)) = edited(write(&spec)?).await? else {
+    let Some((text, file)) = edited(edited_form(&spec)?).await? else {
         if !global.quiet {
             screen::note("the job was not changed: nothing is pushed");
         }
@@ -115,29 +78,6 @@ fn kept(file: TempPath) -> String {
         Ok(path) => format!("the text is kept in {}", path.display()),
         Err(error) => format!("the text is lost: {}", error.error),
     }
-}
-
-fn write(spec: &JobSpec) -> anyhow::Result<String> {
-    let media = spec.body.content_type.as_deref();
-    let text = std::str::from_utf8(&spec.body.data).ok();
-    let is_json = media.is_some_and(|media| media == JSON || media.ends_with("+json"));
-    let body = text.filter(|_| is_json).and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
-    let body_text = text.filter(|_| body.is_none());
-    let has_body = body.is_some() || body_text.is_some();
-    let document = Document {
-        body,
-        body_text,
-        body_base64: (!has_body).then(|| STANDARD.encode(&spec.body.data)),
-        content_type: media.filter(|media| body.is_none() || *media != JSON),
-        metadata: &spec.metadata,
-        key: spec.key.as_deref(),
-        priority: (spec.priority != Priority::Normal).then_some(spec.priority),
-        unique: spec.unique.as_ref(),
-        attempts_max: spec.max_attempts,
-        ttl_ms: spec.ttl.map(millis),
-        keep_result_ms: spec.keep_result.map(millis),
-    };
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
 /// What a person made of a text, and the file with it. `None` if it is empty or the same.
@@ -185,8 +125,10 @@ async fn edit(path: &Path) -> anyhow::Result<ExitStatus> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gristmill_core::job::Payload;
+    use gristmill_core::job::{Payload, Priority, Unique};
     use std::time::Duration;
+
+    const JSON: &str = "application/json";
 
     fn spec(data: &[u8], content_type: Option<&str>) -> JobSpec {
         let body = Payload { data: data.to_vec(), content_type: content_type.map(str::to_owned) };
@@ -194,7 +136,7 @@ mod tests {
     }
 
     fn again(spec: &JobSpec) -> JobSpec {
-        let text = write(spec).unwrap();
+        let text = edited_form(spec).unwrap();
         JobSpec { id: spec.id.clone(), ..new_job(&text, &spec.topic).unwrap().spec }
     }
 
@@ -202,9 +144,10 @@ mod tests {
     fn what_is_not_edited_is_the_same_job() {
         let mut whole = spec(br#"{"to": 1.50}"#, Some(JSON));
         whole.metadata = [("a", "b"), ("a", "c")].map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        (whole.key, whole.priority, whole.max_attempts) = (Some("k".into()), Priority::Low, Some(3));
-        whole.unique = Some(Unique { value: "u".into(), window: Some(Duration::from_secs(5)) });
-        (whole.ttl, whole.keep_result) = (Some(Duration::from_millis(9)), Some(Duration::from_secs(1)));
+        (whole.options.key, whole.options.priority, whole.options.max_attempts) =
+            (Some("k".into()), Priority::Low, Some(3));
+        whole.options.unique = Some(Unique { value: "u".into(), window: Some(Duration::from_secs(5)) });
+        (whole.options.ttl, whole.options.keep_result) = (Some(Duration::from_millis(9)), Some(Duration::from_secs(1)));
         let bodies: [(&[u8], Option<&str>); 7] = [
             (b"[1]", Some("application/problem+json")),
             (b"no JSON", Some(JSON)),
@@ -221,10 +164,10 @@ mod tests {
 
     #[test]
     fn a_body_is_edited_as_it_reads_best() {
-        assert_eq!(write(&spec(b"{\"n\": 1}", Some(JSON))).unwrap(), "{\n  \"body\": {\"n\": 1}\n}\n");
+        assert_eq!(edited_form(&spec(b"{\"n\": 1}", Some(JSON))).unwrap(), "{\n  \"body\": {\"n\": 1}\n}\n");
         let text = "{\n  \"body_text\": \"hi\",\n  \"content_type\": \"text/plain\"\n}\n";
-        assert_eq!(write(&spec(b"hi", Some("text/plain"))).unwrap(), text);
-        assert_eq!(write(&spec(b"\xff", None)).unwrap(), "{\n  \"body_base64\": \"/w==\"\n}\n");
+        assert_eq!(edited_form(&spec(b"hi", Some("text/plain"))).unwrap(), text);
+        assert_eq!(edited_form(&spec(b"\xff", None)).unwrap(), "{\n  \"body_base64\": \"/w==\"\n}\n");
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Weight {
         let headers = usize::try_from(job.spec.header_bytes()).unwrap_or(usize::MAX);
         let bytes = job.spec.body.data.len().saturating_add(headers.saturating_mul(2));
         // To look for a job that it waits for costs as much as a job does.
-        Self { jobs: 1 + job.spec.links.after.len(), bytes }
+        Self { jobs: 1 + job.spec.options.after.len(), bytes }
     }
 
     fn plus(self, more: Self) -> Self {

@@ -49,19 +49,19 @@ pub async fn before_start<S: Workflows + Query + ?Sized>(
     let is_reserved = |(name, _): &(String, String)| reserved(name).is_some();
     // No admission has refused it where a raw producer wrote it.
     let forged = || spec.metadata.iter().any(is_reserved);
-    if !spec.links.waits() && !forged() {
+    if !spec.options.waits() && !forged() {
         return Ok(None);
     }
     let mut job = Job::clone(&claim.job);
     job.spec.metadata.retain(|pair| !is_reserved(pair));
-    if !spec.links.waits() {
+    if !spec.options.waits() {
         return Ok(Some(Arc::new(job)));
     }
     let fault = |error: StoreError| Outcome::HostFault(format!("{:#}", anyhow::Error::from(error)));
     let Some(waits_for) = store.waits_for(&spec.topic.tenant, &spec.id, LISTED).await.map_err(fault)? else {
         return Ok(forged().then(|| Arc::new(job)));
     };
-    if spec.links.after_failed == AfterFailed::Dead
+    if spec.options.after_failed == AfterFailed::Dead
         && waits_for.failed > 0
         && let Some(outcome) = first_failed(store, spec, &waits_for).await.map_err(fault)?
     {

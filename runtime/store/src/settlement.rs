@@ -112,10 +112,10 @@ impl Settlement {
         let spec = &claim.job.spec;
         Self {
             attempts: claim.attempt,
-            keep_result: retention.max(spec.keep_result.unwrap_or_default()),
-            notify: spec.keep_result.is_some(),
+            keep_result: retention.max(spec.options.keep_result.unwrap_or_default()),
+            notify: spec.options.keep_result.is_some(),
             is_keyed: spec.shared_key().is_some(),
-            unique: spec.unique.as_ref().and_then(Unique::held_until_done).map(str::to_owned),
+            unique: spec.options.unique.as_ref().and_then(Unique::held_until_done).map(str::to_owned),
             ..Self::new(claim.lease.clone(), verdict)
         }
     }

@@ -128,7 +128,7 @@ async fn members_of<S: Workflows + Query + ?Sized>(
     let waits_for = store.waits_for(tenant, id, MEMBERS).await?.filter(|waits_for| waits_for.ended < waits_for.total);
     let Some(waits_for) = waits_for else { return Ok(Vec::new()) };
     let Some(job) = store.job(tenant, id).await?.and_then(|view| view.job) else { return Ok(Vec::new()) };
-    let named: HashSet<&JobId> = job.spec.links.after.iter().collect();
+    let named: HashSet<&JobId> = job.spec.options.after.iter().collect();
     let open = waits_for.jobs.into_iter().filter(|job| job.ended.is_none()).map(|job| job.id);
     Ok(open.filter(|id| !named.contains(id)).collect())
 }

@@ -26,7 +26,7 @@ impl Weigh for Payload {
 impl Weigh for Job {
     /// With key, unique value, metadata and links.
     fn weight(&self) -> usize {
-        let links: usize = self.spec.links.after.iter().map(|id| id.as_str().len()).sum();
+        let links: usize = self.spec.options.after.iter().map(|id| id.as_str().len()).sum();
         let headers = usize::try_from(self.spec.header_bytes()).unwrap_or(usize::MAX);
         self.spec.body.data.len().saturating_add(headers).saturating_add(links)
     }

@@ -1,6 +1,6 @@
 //! Jobs that wait for other jobs.
 //!
-//! A job whose [`Links`](gristmill_core::job::Links) say so stands by among the delayed jobs of its topic. The step that ends the last of the
+//! A job whose [`JobOptions`](gristmill_core::job::JobOptions) say so stands by among the delayed jobs of its topic. The step that ends the last of the
 //! jobs that it waits for lets it start, whichever step that is: nothing polls.
 
 use schemars::JsonSchema;

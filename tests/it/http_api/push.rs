@@ -62,12 +62,15 @@ async fn every_field_of_a_job_reaches_the_handler(runner: TestRunner) {
     assert_eq!(job.spec.body.content_type.as_deref(), Some("image/x"));
     assert_eq!(job.due_at.as_millis(), 4_000_000_000_000);
     assert_eq!(
-        (job.spec.priority, job.spec.max_attempts, job.spec.key.as_deref()),
+        (job.spec.options.priority, job.spec.options.max_attempts, job.spec.options.key.as_deref()),
         (Priority::High, Some(7), Some("k"))
     );
-    let unique = job.spec.unique.unwrap();
+    let unique = job.spec.options.unique.unwrap();
     assert_eq!((unique.value.as_str(), unique.window.unwrap().as_millis()), ("u", 1000));
-    assert_eq!((job.spec.ttl.unwrap().as_millis(), job.spec.keep_result.unwrap().as_millis()), (2000, 3000));
+    assert_eq!(
+        (job.spec.options.ttl.unwrap().as_millis(), job.spec.options.keep_result.unwrap().as_millis()),
+        (2000, 3000)
+    );
     let mut metadata = job.spec.metadata;
     metadata.sort();
     assert_eq!(metadata, [("a".to_owned(), "ü".to_owned()), ("z".to_owned(), "1".to_owned())]);
@@ -79,8 +82,8 @@ async fn bytes_of_any_other_media_type_are_the_job(runner: TestRunner) {
     let job = stored(&runner, &answer).await;
     assert_eq!((job.spec.id.as_str(), job.spec.body.data), ("r", vec![0, 255, 10]));
     assert_eq!(job.spec.body.content_type.as_deref(), Some("image/png; x=1"));
-    assert_eq!((job.spec.priority, job.spec.max_attempts), (Priority::Low, Some(2)));
-    assert_eq!(job.spec.unique.unwrap().window.unwrap().as_millis(), 9);
+    assert_eq!((job.spec.options.priority, job.spec.options.max_attempts), (Priority::Low, Some(2)));
+    assert_eq!(job.spec.options.unique.unwrap().window.unwrap().as_millis(), 9);
     assert!(job.due_at > job.enqueued_at);
     // What a page could make a browser send by itself gets in only with a header that it could not.
     refused(&raw(&runner, NOBODY, "text/plain", b"x").await, 415, "media-type");

@@ -185,18 +185,18 @@ fn line(line: &LogLine) -> Line {
 
 fn follow_up(job: &NewJob) -> FollowUp {
     let spec = &job.spec;
-    let priority = match spec.priority {
+    let priority = match spec.options.priority {
         Priority::High => "high",
         Priority::Normal => "normal",
         Priority::Low => "low",
     };
-    assert!(spec.metadata.is_empty() && spec.key.is_none(), "{job:?}");
+    assert!(spec.metadata.is_empty() && spec.options.key.is_none(), "{job:?}");
     FollowUp {
         topic: spec.topic.to_string(),
         due_in_ms: 0,
         content_type: spec.body.content_type.clone(),
         priority: priority.to_owned(),
         body: String::from_utf8(spec.body.data.clone()).unwrap(),
-        unique: spec.unique.as_ref().map(|unique| unique.value.clone()),
+        unique: spec.options.unique.as_ref().map(|unique| unique.value.clone()),
     }
 }

@@ -111,10 +111,10 @@ async fn a_delayed_job_cannot_be_claimed_before_it_is_due(runner: TestRunner) {
 async fn a_ttl_of_zero_is_for_ever(runner: TestRunner) {
     let client = Client::of(&runner);
     let id = client.publish("q?ttl=0", "").await;
-    assert_eq!(view(&runner, &id).await.unwrap().job.unwrap().spec.ttl, None);
+    assert_eq!(view(&runner, &id).await.unwrap().job.unwrap().spec.options.ttl, None);
     assert_eq!(client.consume("q").await["ttl"], 0);
     let id = client.publish("q", "").await;
-    assert_eq!(view(&runner, &id).await.unwrap().job.unwrap().spec.ttl, Some(Duration::from_secs(86_400)));
+    assert_eq!(view(&runner, &id).await.unwrap().job.unwrap().spec.options.ttl, Some(Duration::from_secs(86_400)));
 }
 
 async fn attributes_come_back_if_the_version_is_asked_for(runner: TestRunner) {

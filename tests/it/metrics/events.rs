@@ -1,10 +1,10 @@
 //! The streams tell what happens, to who may know it.
 
-use gristmill::job::{Due, JobId, JobSpec};
+use gristmill::job::{Due, JobId, JobOptions};
 use gristmill::token::Scope;
 use gristmill_tests::guests;
 use gristmill_tests::http_client::HttpClient;
-use gristmill_tests::test_runner::{On, TestRunner, spec};
+use gristmill_tests::test_runner::{On, TestRunner, spec_with};
 use gristmill_tests::wait::{SOON, until};
 use http_body_util::BodyExt;
 use hyper::Request;
@@ -325,7 +325,7 @@ async fn the_event_of_a_dead_worker_says_what_becomes_of_its_job() {
     use gristmill::store::ClaimFrom;
     let runner = runner(On::Memory).await;
     let mut stream = Stream::open(&runner, "/v1/events?kind=job-taken-back,job-dead").await;
-    let job = JobSpec { max_attempts: Some(1), ..spec("sink", b"") };
+    let job = spec_with("sink", b"", JobOptions { max_attempts: Some(1), ..JobOptions::default() });
     let id = runner.push_job(job, Due::Now).await;
     let from = ClaimFrom::new("sink".parse().unwrap(), 1, std::time::Duration::from_millis(1));
     assert_eq!(runner.store.claim(&WorkerId::new("gone"), &[from]).await.unwrap().claims.len(), 1);

@@ -90,7 +90,7 @@ async fn no_job_is_lost_to_workers_that_leave_at_any_moment(runner: TestRunner) 
     for _ in 0..JOBS {
         // Few enough attempts that one wasted on each would not show; enough for a few that were.
         let mut spec = plain("print", b"x");
-        spec.max_attempts = Some(50);
+        spec.options.max_attempts = Some(50);
         pushed.insert(runner.push_job(spec, Due::Now).await);
     }
     leaving.await.unwrap();

@@ -5,7 +5,7 @@ mod example;
 mod restart;
 mod work;
 
-use gristmill::job::{JobId, JobSpec, TopicId};
+use gristmill::job::{JobId, JobOptions, JobSpec, TopicId};
 use gristmill::store::{JobState, JobView, TopicCounts};
 use gristmill_tests::http_client::HttpClient;
 use gristmill_tests::test_runner::{On, TestRunner, tenant};
@@ -66,5 +66,5 @@ async fn counts(runner: &TestRunner, topic: &str) -> TopicCounts {
 
 /// A job whose end nobody keeps.
 fn plain(topic: &str, body: &[u8]) -> JobSpec {
-    JobSpec { keep_result: None, ..gristmill_tests::test_runner::spec(topic, body) }
+    JobSpec { options: JobOptions::default(), ..gristmill_tests::test_runner::spec(topic, body) }
 }

@@ -329,7 +329,7 @@ async fn follow_ups_appear_with_the_ack(runner: TestRunner) {
 async fn a_job_over_its_time_to_live_is_not_handed_out(runner: TestRunner) {
     let client = runner.client();
     let mut spec = plain("print", b"x");
-    spec.ttl = Some(Duration::from_millis(500));
+    spec.options.ttl = Some(Duration::from_millis(500));
     runner.push_job(spec, Due::Now).await;
     // Put off beyond its time; on a slow machine that is over already.
     for claim in claim(&client, "print", json!({})).await {

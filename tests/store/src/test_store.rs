@@ -445,28 +445,28 @@ pub fn delayed(of: &str, ms: u64) -> NewJob {
 
 pub fn of_priority(priority: Priority) -> NewJob {
     let mut job = job("mail");
-    job.spec.priority = priority;
+    job.spec.options.priority = priority;
     job
 }
 
 /// A job of `mail` with a key.
 pub fn keyed(key: &str) -> NewJob {
     let mut job = job("mail");
-    job.spec.key = Some(key.into());
+    job.spec.options.key = Some(key.into());
     job
 }
 
 /// A job that holds `value` until it is done.
 pub fn unique(of: &str, value: &str) -> NewJob {
     let mut job = job(of);
-    job.spec.unique = Some(Unique { value: value.into(), window: None });
+    job.spec.options.unique = Some(Unique { value: value.into(), window: None });
     job
 }
 
 /// A job that holds `value` for a time.
 pub fn unique_for(of: &str, value: &str, ms: u64) -> NewJob {
     let mut job = job(of);
-    job.spec.unique = Some(Unique { value: value.into(), window: Some(Duration::from_millis(ms)) });
+    job.spec.options.unique = Some(Unique { value: value.into(), window: Some(Duration::from_millis(ms)) });
     job
 }
 

@@ -35,7 +35,7 @@ pub async fn keys(bed: &TestBed, jobs: usize, keyed: bool) -> anyhow::Result<(Fi
     let mut numbers: HashMap<JobId, usize> = HashMap::with_capacity(jobs);
     let new = |number: usize| -> NewJob {
         let mut job = job(bed, Due::Now);
-        job.spec.key = keyed.then(|| format!("key-{}", number % keys));
+        job.spec.options.key = keyed.then(|| format!("key-{}", number % keys));
         numbers.insert(job.spec.id.clone(), number);
         job
     };

@@ -8,7 +8,7 @@ use super::figure::Figure;
 use super::load::{drain, drain_with, fill, fill_with, job, job_with};
 use super::stopwatch::Stopwatch;
 use super::test_bed::{TestBed, topic};
-use gristmill_core::job::{Claim, Due, Links, Payload, Unique};
+use gristmill_core::job::{Claim, Due, JobOptions, Payload, Unique};
 use gristmill_core::outcome::Verdict;
 use gristmill_store::{BatchSealed, Settlement};
 
@@ -73,7 +73,7 @@ pub async fn mixed(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
     bed.settings.progress.begin(format!("claim and settle with more, {}", bed.settings.store), 3 * jobs);
     let unique = |number: usize| {
         let mut job = job(bed, Due::Now);
-        job.spec.unique = Some(Unique { value: number.to_string(), window: None });
+        job.spec.options.unique = Some(Unique { value: number.to_string(), window: None });
         job
     };
     fill_with(bed, jobs, (0..).map(unique)).await?;
@@ -111,12 +111,12 @@ pub async fn batch(bed: &TestBed, members: usize, batches: usize) -> anyhow::Res
     let stopwatch = Stopwatch::begin(bed, None);
     for _ in 0..batches {
         let mut callback = job_with(&callbacks, bed.settings.body.to_vec(), Due::Now);
-        callback.spec.links.open = true;
+        callback.spec.options.open = true;
         let (tenant, batch) = (callbacks.tenant.clone(), callback.spec.id.clone());
         bed.store.store.push(&[callback]).await?;
         let member = |_| {
             let mut job = job(bed, Due::Now);
-            job.spec.links = Links { batch: Some(batch.clone()), ..Links::default() };
+            job.spec.options = JobOptions { batch: Some(batch.clone()), ..JobOptions::default() };
             job
         };
         fill_with(bed, members, (0..).map(member)).await?;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Refused, Targets};
-use crate::job::{JobId, JobSpec, Links, Name, NewJob, NoLink, PREDECESSORS, TopicId};
+use crate::job::{JobId, JobOptions, JobSpec, Name, NewJob, NoLink, PREDECESSORS, TopicId};
 use crate::topic::Grants;
 
 /// Bytes of all follow-ups of one attempt, headers included: they wait in the host's memory and go to the store in one piece.
@@ -91,13 +91,13 @@ impl FollowUps {
         if !self.jobs.is_empty() && bytes > FOLLOW_UPS_BYTES {
             return Err(NoFollowUp::TooLarge);
         }
-        let after = self.after + job.spec.links.after.len();
+        let after = self.after + job.spec.options.after.len();
         if after > FOLLOW_UPS_AFTER {
             return Err(NoFollowUp::TooManyLinks);
         }
-        if !job.spec.links.is_none() {
+        if job.spec.options.is_linked() {
             self.check_links(&job.spec)?;
-            self.check_near(&job.spec.links, of.near)?;
+            self.check_near(&job.spec.options, of.near)?;
         }
         (self.bytes, self.after) = (bytes, after);
         self.jobs.push(job);
@@ -105,39 +105,39 @@ impl FollowUps {
     }
 
     /// Refuses links that could only lead to a job that waits for no other, or that is dead before it runs. The store has the same rules for what is pushed.
-    fn check_links(&mut self, JobSpec { id, links, .. }: &JobSpec) -> Result<(), NoLink> {
+    fn check_links(&mut self, JobSpec { id, options, .. }: &JobSpec) -> Result<(), NoLink> {
         for (place, job) in self.jobs.iter().enumerate().skip(self.found) {
             self.places.insert(job.spec.id.clone(), place);
         }
         self.found = self.jobs.len();
-        if links.named().any(|named| named == id) {
+        if options.named().any(|named| named == id) {
             return Err(NoLink::Unknown(id.clone()));
         }
-        let Some(batch) = &links.batch else { return Ok(()) };
+        let Some(batch) = &options.batch else { return Ok(()) };
         let holder = self.links_of(batch);
         if holder.is_some_and(|holder| !holder.waits()) {
             return Err(NoLink::NotOpen(batch.clone()));
         }
-        let beside = |job: &Links, id| {
+        let beside = |job: &JobOptions, id| {
             job.waits() && job.batch.as_ref() != Some(batch) && !holder.is_some_and(|holder| holder.after.contains(id))
         };
-        match links.after.iter().find(|id| *id == batch || self.links_of(id).is_some_and(|job| beside(job, id))) {
+        match options.after.iter().find(|id| *id == batch || self.links_of(id).is_some_and(|job| beside(job, id))) {
             Some(tangled) => Err(NoLink::Tangled(tangled.clone())),
             None => Ok(()),
         }
     }
 
     /// Refuses links to jobs that are no business of the attempt's.
-    fn check_near(&mut self, links: &Links, own: Option<&JobSpec>) -> Result<(), NoFollowUp> {
+    fn check_near(&mut self, options: &JobOptions, own: Option<&JobSpec>) -> Result<(), NoFollowUp> {
         let Some(own) = own else { return Ok(()) };
         let near = self.near.get_or_insert_with(|| near(own));
-        let foreign = links.named().find(|id| !near.contains(*id) && !self.places.contains_key(*id));
+        let foreign = options.named().find(|id| !near.contains(*id) && !self.places.contains_key(*id));
         foreign.map_or(Ok(()), |id| Err(NoFollowUp::Foreign(id.clone())))
     }
 
     /// The links of an earlier follow-up; `None` of a job that is none.
-    fn links_of(&self, id: &JobId) -> Option<&Links> {
-        Some(&self.jobs.get(*self.places.get(id)?)?.spec.links)
+    fn links_of(&self, id: &JobId) -> Option<&JobOptions> {
+        Some(&self.jobs.get(*self.places.get(id)?)?.spec.options)
     }
 
     /// Whether the attempt enqueued nothing.
@@ -159,7 +159,7 @@ fn near(own: &JobSpec) -> HashSet<JobId> {
     }
     let listed = own.metadata.iter().find(|(name, _)| name == PREDECESSORS);
     let listed = listed.and_then(|(_, text)| serde_json::from_str::<Vec<Predecessor>>(text).ok()).unwrap_or_default();
-    let named = own.links.named().cloned().chain(std::iter::once(own.id.clone()));
+    let named = own.options.named().cloned().chain(std::iter::once(own.id.clone()));
     named.chain(listed.into_iter().map(|predecessor| predecessor.id)).collect()
 }
 
@@ -167,7 +167,7 @@ fn near(own: &JobSpec) -> HashSet<JobId> {
 mod tests {
     use super::*;
     use crate::admission::{BODY_BYTES, Rules};
-    use crate::job::{AFTER, Due, Payload};
+    use crate::job::{AFTER, Due, JobOptions, Payload};
 
     fn add(follow_ups: &mut FollowUps, topic: &str, bytes: u64, grants: &Grants) -> Result<(), NoFollowUp> {
         let body = Payload { data: vec![7; bytes as usize], content_type: None };
@@ -187,9 +187,9 @@ mod tests {
 
     fn link(follow_ups: &mut FollowUps, id: &str, (after, batch, open): Asked<'_>) -> Result<(), NoFollowUp> {
         let after = after.iter().map(|id| id.parse().unwrap()).collect();
-        let links = Links { after, batch: batch.parse().ok(), open, ..Links::default() };
+        let options = JobOptions { after, batch: batch.parse().ok(), open, ..JobOptions::default() };
         let spec = JobSpec::new("acme/mail".parse().unwrap(), Payload::default());
-        add_job(follow_ups, JobSpec { id: id.parse().unwrap(), links, ..spec }, 1000, &Grants::default())
+        add_job(follow_ups, JobSpec { id: id.parse().unwrap(), options, ..spec }, 1000, &Grants::default())
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
     fn follow_ups_of_a_component_name_only_jobs_that_it_has_to_do_with() {
         let id = |id: &str| -> JobId { id.parse().unwrap() };
         let mut own = JobSpec::new("acme/mail".parse().unwrap(), Payload::default());
-        (own.id, own.links.after, own.links.batch) = (id("own"), vec![id("before")], Some(id("batch")));
+        (own.id, own.options.after, own.options.batch) = (id("own"), vec![id("before")], Some(id("batch")));
         own.metadata = vec![(PREDECESSORS.into(), r#"[{"id":"member","ended":"dead"}]"#.into())];
         let (targets, tenant) = (Targets::from([("mail".parse().unwrap(), Rules::default())]), "acme".parse().unwrap());
         let grants = Grants::default();
@@ -274,8 +274,8 @@ mod tests {
         let mut all = FollowUps::default();
         let mut add = |new: &str, after: &str, batch: Option<&str>| {
             let spec = JobSpec::new("acme/mail".parse().unwrap(), Payload::default());
-            let links = Links { after: vec![id(after)], batch: batch.map(id), ..Links::default() };
-            all.add(NewJob { spec: JobSpec { id: id(new), links, ..spec }, due: Due::Now }, &rules)
+            let options = JobOptions { after: vec![id(after)], batch: batch.map(id), ..JobOptions::default() };
+            all.add(NewJob { spec: JobSpec { id: id(new), options, ..spec }, due: Due::Now }, &rules)
         };
         for near in ["own", "before", "member"] {
             assert_eq!(add(&format!("after-{near}"), near, None), Ok(()));

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::job::{AFTER, Claim, Due, JobSpec, Name, NewJob, TopicId, reserved};
+use crate::job::{AFTER, Claim, Due, JobOptions, JobSpec, Name, NewJob, TopicId, reserved};
 use crate::outcome::{LimitName, Outcome};
 use crate::time::{Timestamp, millis};
 use crate::topic::{Limits, Topic};
@@ -187,24 +187,25 @@ impl Rules {
         let NewJob { spec, due } = job;
         self.check_body(&spec.topic, spec.body.data.len() as u64)?;
         check_headers(&spec)?;
-        if let Some(attempts) = spec.max_attempts.filter(|attempts| !ATTEMPTS.contains(attempts)) {
+        if let Some(attempts) = spec.options.max_attempts.filter(|attempts| !ATTEMPTS.contains(attempts)) {
             return Err(Refused::Attempts { asked: attempts });
         }
-        if spec.links.after.len() > AFTER {
-            return Err(Refused::After { names: spec.links.after.len() });
+        if spec.options.after.len() > AFTER {
+            return Err(Refused::After { names: spec.options.after.len() });
         }
-        check_span("time to live", spec.ttl)?;
-        if spec.ttl.is_some_and(|ttl| ttl.is_zero()) {
+        check_span("time to live", spec.options.ttl)?;
+        if spec.options.ttl.is_some_and(|ttl| ttl.is_zero()) {
             return Err(Refused::Ttl);
         }
-        let window = spec.unique.as_ref().and_then(|unique| unique.window);
-        check_span("keeping of the result", spec.keep_result)?;
+        let window = spec.options.unique.as_ref().and_then(|unique| unique.window);
+        check_span("keeping of the result", spec.options.keep_result)?;
         check_span("unique window", window)?;
         let TenantRules { keep_result, unique_window, .. } = self.tenant;
-        check_tenant_span("keeping of the result", spec.keep_result, keep_result, "keep-result", &spec)?;
+        check_tenant_span("keeping of the result", spec.options.keep_result, keep_result, "keep-result", &spec)?;
         check_tenant_span("unique window", window, unique_window, "unique-window", &spec)?;
         check_due(due)?;
-        Ok(NewJob { spec: JobSpec { ttl: spec.ttl.or(self.ttl), ..spec }, due })
+        let options = JobOptions { ttl: spec.options.ttl.or(self.ttl), ..spec.options };
+        Ok(NewJob { spec: JobSpec { options, ..spec }, due })
     }
 
     /// Whether a new job of `topic`, of which these are the rules, may have a body of this many bytes.
@@ -241,8 +242,8 @@ fn check_headers(spec: &JobSpec) -> Result<(), Refused> {
     if let Some(name) = spec.metadata.iter().find_map(|(name, _)| reserved(name)) {
         return Err(Refused::Reserved { name });
     }
-    let unique = spec.unique.as_ref().map(|unique| &unique.value);
-    for (field, text) in [("key", spec.key.as_ref()), ("unique value", unique)] {
+    let unique = spec.options.unique.as_ref().map(|unique| &unique.value);
+    for (field, text) in [("key", spec.options.key.as_ref()), ("unique value", unique)] {
         if text.is_some_and(String::is_empty) {
             return Err(Refused::Empty { field });
         }
@@ -280,7 +281,7 @@ fn check_tenant_span(
 /// Raw producers write into the store and pass no other entrance, so this is where the rules hold for their jobs: they cannot
 /// bring a time to live, and the topic's counts from when they became due.
 pub fn before_attempt(claim: &Claim, topic: Option<&Topic>) -> Option<Outcome> {
-    let raw = topic.filter(|topic| topic.raw_producers && claim.job.spec.ttl.is_none());
+    let raw = topic.filter(|topic| topic.raw_producers && claim.job.spec.options.ttl.is_none());
     let raw_end = raw.and_then(|topic| topic.ttl).map(|ttl| claim.job.due_at.plus(ttl));
     if claim.job.expires_at().or(raw_end).is_some_and(|end| claim.claimed_at > end) {
         return Some(Outcome::Expired);
@@ -320,20 +321,20 @@ mod tests {
     #[test]
     fn every_bound_holds_at_its_edge_and_not_one_past_it() {
         let edges: [Edge; 11] = [
-            (|job, names| job.spec.links.after = vec![job.spec.id.clone(); names as usize], AFTER as u64),
-            (|job, bytes| job.spec.key = Some("k".repeat(bytes as usize)), HEADER_BYTES),
+            (|job, names| job.spec.options.after = vec![job.spec.id.clone(); names as usize], AFTER as u64),
+            (|job, bytes| job.spec.options.key = Some("k".repeat(bytes as usize)), HEADER_BYTES),
             (|job, bytes| job.spec.body.content_type = Some("c".repeat(bytes as usize)), HEADER_BYTES),
             (|job, bytes| job.spec.metadata = vec![("n".into(), "v".repeat(bytes as usize - 1))], HEADER_BYTES),
             (|job, pairs| job.spec.metadata = vec![Default::default(); pairs as usize], HEADER_BYTES / 4),
-            (|job, attempts| job.spec.max_attempts = Some(attempts as u32), 1000),
-            (|job, ms| job.spec.ttl = Some(Duration::from_millis(ms)), millis(LONGEST)),
-            (|job, ms| job.spec.keep_result = Some(Duration::from_millis(ms)), millis(LONGEST)),
+            (|job, attempts| job.spec.options.max_attempts = Some(attempts as u32), 1000),
+            (|job, ms| job.spec.options.ttl = Some(Duration::from_millis(ms)), millis(LONGEST)),
+            (|job, ms| job.spec.options.keep_result = Some(Duration::from_millis(ms)), millis(LONGEST)),
             (|job, ms| job.due = Due::After(Duration::from_millis(ms)), millis(LONGEST)),
             (|job, ms| job.due = Due::At(Timestamp::from_millis(ms)), LATEST.as_millis()),
             (
                 |job, ms| {
                     let window = Some(Duration::from_millis(ms));
-                    job.spec.unique = Some(Unique { value: "u".into(), window });
+                    job.spec.options.unique = Some(Unique { value: "u".into(), window });
                 },
                 millis(LONGEST),
             ),
@@ -348,10 +349,10 @@ mod tests {
             let refused = due(seconds).unwrap_err();
             assert!(refused.to_string().contains("is it in seconds?"), "{refused}");
         }
-        assert!(RULES.admit(job(|job| job.spec.ttl = Some(Duration::from_millis(1)))).is_ok());
-        assert_eq!(RULES.admit(job(|job| job.spec.ttl = Some(Duration::ZERO))), Err(Refused::Ttl));
+        assert!(RULES.admit(job(|job| job.spec.options.ttl = Some(Duration::from_millis(1)))).is_ok());
+        assert_eq!(RULES.admit(job(|job| job.spec.options.ttl = Some(Duration::ZERO))), Err(Refused::Ttl));
         assert_eq!(
-            RULES.admit(job(|job| job.spec.max_attempts = Some(0))).unwrap_err(),
+            RULES.admit(job(|job| job.spec.options.max_attempts = Some(0))).unwrap_err(),
             Refused::Attempts { asked: 0 }
         );
     }
@@ -372,9 +373,9 @@ mod tests {
 
     #[test]
     fn a_key_and_a_unique_value_are_not_empty() {
-        let key = RULES.admit(job(|job| job.spec.key = Some(String::new()))).unwrap_err();
+        let key = RULES.admit(job(|job| job.spec.options.key = Some(String::new()))).unwrap_err();
         let unique = Unique { value: String::new(), window: None };
-        let unique = RULES.admit(job(|job| job.spec.unique = Some(unique))).unwrap_err();
+        let unique = RULES.admit(job(|job| job.spec.options.unique = Some(unique))).unwrap_err();
         assert!(key.to_string().starts_with("the key is empty"), "{key}");
         assert!(unique.to_string().starts_with("the unique value is empty"), "{unique}");
     }
@@ -392,10 +393,10 @@ mod tests {
     fn results_and_unique_windows_are_held_to_the_tenant() {
         let (keep_result, unique_window) = (Duration::from_secs(5), Duration::from_secs(7));
         let rules = Rules { tenant: TenantRules { keep_result, unique_window, ..TenantRules::ANY }, ..RULES };
-        let keeping = |ms| rules.admit(job(|job| job.spec.keep_result = Some(Duration::from_millis(ms))));
+        let keeping = |ms| rules.admit(job(|job| job.spec.options.keep_result = Some(Duration::from_millis(ms))));
         let holding = |ms| {
             let unique = |window| Some(Unique { value: "u".into(), window });
-            rules.admit(job(|job| job.spec.unique = unique(Some(Duration::from_millis(ms)))))
+            rules.admit(job(|job| job.spec.options.unique = unique(Some(Duration::from_millis(ms)))))
         };
         assert!(keeping(5000).is_ok() && holding(7000).is_ok());
         let refused = keeping(5001).unwrap_err();
@@ -408,9 +409,9 @@ mod tests {
 
     #[test]
     fn the_topics_time_to_live_holds_for_jobs_that_bring_none() {
-        let ttl = |job| RULES.admit(job).unwrap().spec.ttl;
+        let ttl = |job| RULES.admit(job).unwrap().spec.options.ttl;
         assert_eq!(ttl(job(|_| {})), RULES.ttl);
-        assert_eq!(ttl(job(|job| job.spec.ttl = Some(Duration::from_secs(90)))), Some(Duration::from_secs(90)));
+        assert_eq!(ttl(job(|job| job.spec.options.ttl = Some(Duration::from_secs(90)))), Some(Duration::from_secs(90)));
     }
 
     #[test]

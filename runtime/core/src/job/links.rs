@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names::JobId;
-use crate::json::at_most;
 
 /// How many jobs a job may name in `after`.
 pub const AFTER: usize = 1000;
@@ -32,41 +31,6 @@ pub const RESERVED: [&str; 3] = [PREDECESSORS, PREDECESSORS_TOTAL, PREDECESSORS_
 pub fn reserved(name: &str) -> Option<&'static str> {
     let folded = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     RESERVED.into_iter().find(|reserved| reserved.chars().map(folded).eq(name.chars().map(folded)))
-}
-
-/// Which other jobs a job waits for, and which one waits for it. All of one tenant.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Links {
-    /// The job waits until all of these have ended: done, dead, expired or cancelled.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "at_most::list::<AFTER, _, _>")]
-    #[schemars(length(max = AFTER))]
-    pub after: Vec<JobId>,
-    /// What becomes of the job if one of the jobs that it waited for was not done, but became dead, expired or was cancelled.
-    #[serde(default, skip_serializing_if = "AfterFailed::is_default")]
-    pub after_failed: AfterFailed,
-    /// The batch that this job is a member of. It waits for this job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<JobId>,
-    /// The job is a batch: it waits until it is sealed and all its members have ended.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub open: bool,
-}
-
-impl Links {
-    /// The job waits for no other, and none waits for it because of what it says.
-    pub const fn is_none(&self) -> bool {
-        !self.waits() && self.batch.is_none()
-    }
-
-    /// The job waits for others before it starts.
-    pub const fn waits(&self) -> bool {
-        self.open || !self.after.is_empty()
-    }
-
-    /// The jobs that it names.
-    pub fn named(&self) -> impl Iterator<Item = &JobId> {
-        self.batch.iter().chain(&self.after)
-    }
 }
 
 /// What becomes of a job if one that it waited for was not done.
@@ -102,10 +66,6 @@ impl AfterFailed {
     /// The name, in kebab case.
     pub fn as_str(self) -> &'static str {
         self.into()
-    }
-
-    fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 

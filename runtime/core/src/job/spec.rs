@@ -7,8 +7,8 @@ use serde::de::Error;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::links::{AFTER, AfterFailed, Links};
 use super::names::{JobId, Name, TopicId};
+use super::options::{AnsweredOptions, JobOptions};
 use crate::json::object::{self, Object};
 use crate::json::{self, at_most, json_and_stored};
 use crate::time::Timestamp;
@@ -116,34 +116,15 @@ pub struct JobSpec {
     /// Headers in order; names may repeat.
     #[schemars(default, length(max = PAIRS))]
     pub metadata: Vec<(String, String)>,
-    /// Jobs of a topic with the same key run one at a time, in the order in which they became ready, unless `per-key` of the
-    /// topic says otherwise. It is not empty.
-    pub key: Option<String>,
-    /// Which of the topic's ready jobs come first.
-    #[schemars(default)]
-    pub priority: Priority,
-    /// At most one job per topic and value.
-    #[schemars(default)]
-    pub unique: Option<Unique>,
-    /// Overrides the topic's attempts.
-    #[serde(rename = "attempts_max")]
-    #[schemars(range(min = 1, max = 1000))]
-    pub max_attempts: Option<u32>,
-    /// How long after it became due the job may still start; then it is expired: counted and gone.
-    #[serde(rename = "ttl_ms", with = "json::OptionalWaitMs")]
-    #[schemars(default)]
-    pub ttl: Option<Duration>,
-    /// Keep the job's result for this long, and notify clients that wait for it. Raises the topic's retention, never lowers it.
-    #[serde(rename = "keep_result_ms", with = "json::OptionalWaitMs")]
-    #[schemars(default)]
-    pub keep_result: Option<Duration>,
-    /// Which jobs it waits for, and which one waits for it.
-    #[serde(flatten)]
-    pub links: Links,
+    /// All else.
+    #[serde(flatten, serialize_with = "AnsweredOptions::serialize")]
+    #[schemars(with = "AnsweredOptions")]
+    pub options: JobOptions,
 }
 
+with_job_options! {
 /// [`JobSpec`] with each field apart. Serde first keeps whole what it flattens, whatever it is and however long.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SpecFields {
     id: JobId,
@@ -153,76 +134,36 @@ struct SpecFields {
     body: Payload,
     #[serde(default, deserialize_with = "at_most::list::<PAIRS, _, _>")]
     metadata: Vec<(String, String)>,
-    key: Option<String>,
-    #[serde(default)]
-    priority: Priority,
-    #[serde(default, deserialize_with = "object::maybe")]
-    unique: Option<Unique>,
-    #[serde(rename = "attempts_max")]
-    max_attempts: Option<u32>,
-    #[serde(rename = "ttl_ms", default, with = "json::OptionalWaitMs")]
-    ttl: Option<Duration>,
-    #[serde(rename = "keep_result_ms", default, with = "json::OptionalWaitMs")]
-    keep_result: Option<Duration>,
-    #[serde(default, deserialize_with = "at_most::list::<AFTER, _, _>")]
-    after: Vec<JobId>,
-    #[serde(default)]
-    after_failed: AfterFailed,
-    #[serde(default)]
-    batch: Option<JobId>,
-    #[serde(default)]
-    open: bool,
+}
 }
 
 impl<'de> Deserialize<'de> for JobSpec {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Object(it) = Object::<SpecFields>::deserialize(from)?;
-        Ok(Self {
-            id: it.id,
-            topic: TopicId { tenant: it.tenant, topic: it.topic },
-            body: it.body,
-            metadata: it.metadata,
-            key: it.key,
-            priority: it.priority,
-            unique: it.unique,
-            max_attempts: it.max_attempts,
-            ttl: it.ttl,
-            keep_result: it.keep_result,
-            links: Links { after: it.after, after_failed: it.after_failed, batch: it.batch, open: it.open },
-        })
+        let Object(mut fields) = Object::<SpecFields>::deserialize(from)?;
+        let mut options = JobOptions::default();
+        fields.swap_options(&mut options);
+        let SpecFields { id, tenant, topic, body, metadata, .. } = fields;
+        Ok(Self { id, topic: TopicId { tenant, topic }, body, metadata, options })
     }
 }
 
 impl JobSpec {
     /// A job of `topic` with a fresh id and nothing but a body.
     pub fn new(topic: TopicId, body: Payload) -> Self {
-        Self {
-            id: JobId::generate(),
-            topic,
-            body,
-            metadata: Vec::new(),
-            key: None,
-            priority: Priority::Normal,
-            unique: None,
-            max_attempts: None,
-            ttl: None,
-            keep_result: None,
-            links: Links::default(),
-        }
+        Self { id: JobId::generate(), topic, body, metadata: Vec::new(), options: JobOptions::default() }
     }
 
     /// The key whose other jobs this one waits for; `None` if there is none.
     pub fn shared_key(&self) -> Option<&str> {
-        self.key.as_deref().filter(|key| !key.is_empty())
+        self.options.key.as_deref().filter(|key| !key.is_empty())
     }
 
     /// What the job's metadata and its other texts count against the limit of
     /// [`HEADER_BYTES`](crate::admission::HEADER_BYTES).
     pub fn header_bytes(&self) -> u64 {
-        let unique = self.unique.as_ref().map_or(0, |unique| unique.value.len());
-        let texts = [&self.key, &self.body.content_type].into_iter().flatten().map(String::len).sum::<usize>();
+        let texts = self.body.content_type.as_ref().map_or(0, String::len) + self.options.text_bytes();
         let pairs = self.metadata.iter().map(|(name, value)| (name.len() + value.len()).max(PAIR_BYTES)).sum::<usize>();
-        (unique + texts + pairs) as u64
+        (texts + pairs) as u64
     }
 }
 
@@ -287,25 +228,6 @@ impl Priority {
     }
 }
 
-/// A value that only one job of a topic may hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Unique {
-    /// What must differ. At most one job with this value is in a topic at a time.
-    pub value: String,
-    /// How long the value is held from the push on, whatever becomes of the job meanwhile. Without it, the value is held until
-    /// the job is done, dead, expired or cancelled.
-    #[serde(rename = "window_ms", default, with = "json::OptionalWaitMs")]
-    pub window: Option<Duration>,
-}
-
-impl Unique {
-    /// The value, if the end of the job sets it free.
-    pub fn held_until_done(&self) -> Option<&str> {
-        self.window.is_none().then_some(&*self.value)
-    }
-}
-
 /// When a job becomes due, by the store's clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -360,7 +282,7 @@ pub struct Job {
 impl Job {
     /// From then on the job must not start any more.
     pub fn expires_at(&self) -> Option<Timestamp> {
-        self.spec.ttl.map(|ttl| self.due_at.plus(ttl))
+        self.spec.options.ttl.map(|ttl| self.due_at.plus(ttl))
     }
 }
 

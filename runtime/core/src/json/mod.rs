@@ -10,6 +10,11 @@ mod wait;
 pub use base64::Base64;
 pub use wait::{OptionalWaitMs, WaitMs};
 
+/// Whether a value says nothing that its absence would not say: `#[serde(default, skip_serializing_if = "is_default")]`.
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// States the JSON schema of a type: `inline` where the type is used, or `named`, as a component of the OpenAPI document.
 macro_rules! schema {
     (inline $type:ident: $json:tt) => {

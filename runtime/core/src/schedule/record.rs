@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{BadSchedule, Due, Overlap, Schedule, ScheduleId};
-use crate::job::{Due as JobDue, JobId, JobSpec, Name, NewJob, TopicId};
+use crate::job::{Due as JobDue, JobId, JobOptions, JobSpec, Name, NewJob, TopicId};
 use crate::time::{Timestamp, millis};
 
 /// How many firings are remembered.
@@ -269,8 +269,8 @@ impl Schedule {
 
     /// A job such as each tick gets, of which only the id is another.
     pub fn spec(&self, ScheduleId { topic, .. }: &ScheduleId, job: JobId) -> JobSpec {
-        let spec = JobSpec::new(topic.clone(), self.body.clone());
-        JobSpec { id: job, metadata: self.metadata.clone(), ttl: self.ttl, ..spec }
+        let options = JobOptions { ttl: self.ttl, ..JobOptions::default() };
+        JobSpec { id: job, topic: topic.clone(), body: self.body.clone(), metadata: self.metadata.clone(), options }
     }
 }
 

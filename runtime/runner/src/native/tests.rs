@@ -11,7 +11,7 @@ use super::*;
 use crate::handlers::{Available, Code, Handler, HandlerRegistry};
 use crate::{AttemptRecord, Runner, RunnerSettings};
 use gristmill_config::Manifest;
-use gristmill_core::job::{Due, Name, WorkerId};
+use gristmill_core::job::{Due, JobOptions, Name, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Verdict};
 use gristmill_core::topic::{Grants, Limits};
 use gristmill_sandbox::LogSink;
@@ -40,7 +40,8 @@ async fn run(handler: NativeHandler) -> Vec<AttemptRecord> {
     let registry = watch::Sender::new(Arc::new(registry(handler)));
     let runner = Runner::start(store.clone(), registry.subscribe(), settings).unwrap();
     let body = Payload { data: b"body".to_vec(), content_type: None };
-    let spec = JobSpec { key: Some("k".into()), ..JobSpec::new("work".parse().unwrap(), body) };
+    let options = JobOptions { key: Some("k".into()), ..JobOptions::default() };
+    let spec = JobSpec { options, ..JobSpec::new("work".parse().unwrap(), body) };
     store.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();
     let mut attempts = Vec::new();
     while !attempts.last().is_some_and(|last: &AttemptRecord| last.verdict.is_final()) {

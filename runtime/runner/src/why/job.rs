@@ -171,7 +171,7 @@ pub async fn unique_holder(
     store: &(impl Inspect + ?Sized),
     view: &JobView,
 ) -> Result<Option<(String, JobId)>, StoreError> {
-    let unique = view.job.as_ref().and_then(|job| Some((&job.spec.topic, job.spec.unique.as_ref()?)));
+    let unique = view.job.as_ref().and_then(|job| Some((&job.spec.topic, job.spec.options.unique.as_ref()?)));
     let is_dead = matches!(view.state, JobState::Dead { .. });
     let Some((topic, unique)) = unique.filter(|(_, unique)| is_dead && unique.window.is_none()) else {
         return Ok(None);

@@ -54,7 +54,7 @@ fn guest_job<'a>(attempt: &'a Attempt, metadata: &'a [(&'a str, &'a str)], deadl
         topic: spec.topic.topic.as_str(),
         body: PayloadParam { data: &spec.body.data, content_type: spec.body.content_type.as_deref() },
         metadata,
-        key: spec.key.as_deref(),
+        key: spec.options.key.as_deref(),
         attempt: attempt.attempt,
         max_attempts: attempt.max_attempts,
         enqueued_at: job.enqueued_at.as_millis(),

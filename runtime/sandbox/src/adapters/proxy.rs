@@ -114,7 +114,7 @@ fn headers(attempt: &Attempt, deadline: Timestamp) -> HeaderMap {
         ("id", Some(spec.id.as_str().to_owned())),
         ("tenant", Some(spec.topic.tenant.as_str().to_owned())),
         ("topic", Some(spec.topic.topic.as_str().to_owned())),
-        ("key", spec.key.clone()),
+        ("key", spec.options.key.clone()),
         ("attempt", Some(attempt.attempt.to_string())),
         ("max-attempts", Some(attempt.max_attempts.to_string())),
         ("enqueued-at", Some(job.enqueued_at.as_millis().to_string())),

@@ -11,13 +11,13 @@ use super::super::bindings::queue::{
 use super::super::recording::answers::{Fault, FollowUpQuestion};
 use super::super::state::State;
 use gristmill_core::admission::{FOLLOW_UPS_BYTES, FollowUpRules, NoFollowUp, Refused};
-use gristmill_core::job::{AfterFailed, Due, JobId, JobSpec, Links, NewJob, Payload, Priority, TopicId, Unique};
+use gristmill_core::job::{AfterFailed, Due, JobId, JobOptions, JobSpec, NewJob, Payload, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
 
 impl Host for State {
     fn enqueue(&mut self, request: Request) -> wasmtime::Result<Result<String, EnqueueError>> {
         self.charge(bytes_of(&request))?;
-        let accepted = self.accept("queue.enqueue", request, Links::default())?;
+        let accepted = self.accept("queue.enqueue", request, JobOptions::default())?;
         Ok(accepted.map_err(|error| match error {
             LinkedError::Denied => EnqueueError::Denied,
             LinkedError::TooLarge(limit) => EnqueueError::TooLarge(limit),
@@ -48,7 +48,7 @@ impl State {
         &mut self,
         name: &'static str,
         request: Request,
-        links: Links,
+        links: JobOptions,
     ) -> wasmtime::Result<Result<String, LinkedError>> {
         let Request { topic, body, metadata, key, priority, not_before, unique, unique_window } = &request;
         let question = FollowUpQuestion {
@@ -68,7 +68,7 @@ impl State {
         Ok(self.ask(&asked, accepted)?.map_err(LinkedError::from))
     }
 
-    fn accept_now(&mut self, request: Request, links: Links) -> Result<String, LinkedError> {
+    fn accept_now(&mut self, request: Request, links: JobOptions) -> Result<String, LinkedError> {
         let is_limited = self.attempt.grants.enqueue.is_some();
         let no_name = |_| if is_limited { LinkedError::Denied } else { LinkedError::UnknownTopic };
         let topic = TopicId { tenant: self.topic().tenant.clone(), topic: request.topic.parse().map_err(no_name)? };
@@ -103,9 +103,9 @@ impl State {
     }
 }
 
-fn links(asked: wit::Links) -> Result<Links, LinkedError> {
+fn links(asked: wit::Links) -> Result<JobOptions, LinkedError> {
     let id = |text: &String| text.parse::<JobId>().map_err(|bad| LinkedError::InvalidLinks(bad.to_string()));
-    Ok(Links {
+    Ok(JobOptions {
         after: asked.after.iter().map(id).collect::<Result<_, _>>()?,
         after_failed: match asked.after_failed {
             wit::AfterFailed::Dead => AfterFailed::Dead,
@@ -113,20 +113,20 @@ fn links(asked: wit::Links) -> Result<Links, LinkedError> {
         },
         batch: asked.batch.as_ref().map(id).transpose()?,
         open: asked.open,
+        ..JobOptions::default()
     })
 }
 
-fn new_job(topic: TopicId, request: Request, links: Links) -> NewJob {
+fn new_job(topic: TopicId, request: Request, links: JobOptions) -> NewJob {
     let body = Payload { data: request.body.data, content_type: request.body.content_type };
     let window = request.unique_window.map(Duration::from_millis);
-    let spec = JobSpec {
-        metadata: request.metadata,
+    let options = JobOptions {
         key: request.key,
         priority: priority(request.priority),
         unique: request.unique.map(|value| Unique { value, window }),
-        links,
-        ..JobSpec::new(topic, body)
+        ..links
     };
+    let spec = JobSpec { metadata: request.metadata, options, ..JobSpec::new(topic, body) };
     NewJob { spec, due: request.not_before.map_or(Due::Now, |at| Due::At(Timestamp::from_millis(at))) }
 }
 

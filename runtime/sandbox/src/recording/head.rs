@@ -87,7 +87,7 @@ impl RecordingHead {
             max_attempts: attempt.max_attempts,
             content_type: spec.body.content_type.clone(),
             metadata: spec.metadata.clone(),
-            key: spec.key.clone(),
+            key: spec.options.key.clone(),
             enqueued_ms: job.enqueued_at.as_millis(),
             due_ms: job.due_at.as_millis(),
             checkpoint: attempt.checkpoint.clone().map(ByteBuf::from),
@@ -110,7 +110,7 @@ impl RecordingHead {
         let body = gristmill_core::job::Payload { data: body, content_type: self.content_type.clone() };
         let mut spec = JobSpec::new(topic, body);
         spec.id = self.job.parse().ok()?;
-        (spec.metadata, spec.key) = (self.metadata.clone(), self.key.clone());
+        (spec.metadata, spec.options.key) = (self.metadata.clone(), self.key.clone());
         Some(spec)
     }
 }

@@ -211,12 +211,17 @@ impl NativeReplay {
             topic,
             payload: (Bytes::new(&spec.body.data), &spec.body.content_type),
             metadata: &spec.metadata,
-            key: &spec.key,
-            priority: spec.priority as u8,
+            key: &spec.options.key,
+            priority: spec.options.priority as u8,
             not_before: if let Due::At(at) = new.due { Some(at.as_millis()) } else { None },
-            unique: &spec.unique.as_ref().map(|unique| unique.value.clone()),
-            unique_window: spec.unique.as_ref().and_then(|unique| unique.window).map(gristmill_core::time::millis),
-            links: (&spec.links.after, spec.links.after_failed, &spec.links.batch, spec.links.open),
+            unique: &spec.options.unique.as_ref().map(|unique| unique.value.clone()),
+            unique_window: spec
+                .options
+                .unique
+                .as_ref()
+                .and_then(|unique| unique.window)
+                .map(gristmill_core::time::millis),
+            links: (&spec.options.after, spec.options.after_failed, &spec.options.batch, spec.options.open),
         };
         // Of the two ways to enqueue, an SDK has one.
         let name = match self.log.boundary.log().and_then(Log::expected) {

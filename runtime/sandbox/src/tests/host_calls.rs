@@ -10,7 +10,7 @@ use super::guest::{handler, handler_of};
 use super::{attempt, limited, listen, load};
 use crate::{Attempt, AttemptControl, Cancellation, CheckpointRequest, CheckpointSender, Component, Report};
 use gristmill_core::admission::Rules;
-use gristmill_core::job::{AfterFailed, Claim, Due, Lease, Links, Priority, Progress, Unique, WorkerId};
+use gristmill_core::job::{AfterFailed, Claim, Due, JobOptions, Lease, Priority, Progress, Unique, WorkerId};
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::Grants;
@@ -169,10 +169,10 @@ async fn follow_ups_come_with_the_report() {
     let job = &report.follow_ups[0];
     assert_eq!(job.due, Due::At(Timestamp::from_millis(1_700_000_000_000)));
     assert_eq!((job.spec.topic.to_string().as_str(), job.spec.body.data.as_slice()), ("mail", b"abchi".as_slice()));
-    assert_eq!(job.spec.ttl, Some(Duration::from_secs(9)));
+    assert_eq!(job.spec.options.ttl, Some(Duration::from_secs(9)));
     let window = Some(Duration::from_millis(77));
-    assert_eq!(job.spec.unique, Some(Unique { value: "abchi".into(), window }));
-    assert_eq!(job.spec.priority, Priority::Low);
+    assert_eq!(job.spec.options.unique, Some(Unique { value: "abchi".into(), window }));
+    assert_eq!(job.spec.options.priority, Priority::Low);
     assert_eq!(result(report), [0]);
 }
 
@@ -211,7 +211,7 @@ async fn a_component_that_was_made_before_jobs_had_links_enqueues_as_before() {
     let handle = "(call $twice (local.get $job)) (call $return (i32.const 4000) (i32.const 2))";
     let component = load(&handler_of(&contract, TWICE, handle)).await;
     let report = component.invoke(enqueuing("mail", 5, 2, None)).await;
-    assert_eq!((report.follow_ups.len(), report.follow_ups[1].spec.links.is_none()), (2, true));
+    assert_eq!((report.follow_ups.len(), !report.follow_ups[1].spec.options.is_linked()), (2, true));
     let refused = component.invoke(enqueuing("mail", 5, 1, None)).await;
     assert_eq!(result(refused), [1, 2], "too many");
 }
@@ -245,12 +245,13 @@ fn linking(id: &str) -> Attempt {
 #[tokio::test]
 async fn follow_ups_come_with_their_links() {
     let mut attempt = linking("stored");
-    Arc::make_mut(&mut attempt.job).spec.links.after = vec!["stored".parse().unwrap()];
+    Arc::make_mut(&mut attempt.job).spec.options.after = vec!["stored".parse().unwrap()];
     let report = linker().await.invoke(attempt).await;
     let [batch, member] = report.follow_ups.as_slice() else { panic!("{report:?}") };
     let after = vec!["stored".parse().unwrap()];
-    assert_eq!(batch.spec.links, Links { after, after_failed: AfterFailed::Run, batch: None, open: true });
-    assert_eq!(member.spec.links, Links { batch: Some(batch.spec.id.clone()), ..Links::default() });
+    let options = JobOptions { ttl: Some(Duration::from_secs(9)), ..JobOptions::default() };
+    assert_eq!(batch.spec.options, JobOptions { after, after_failed: AfterFailed::Run, open: true, ..options.clone() });
+    assert_eq!(member.spec.options, JobOptions { batch: Some(batch.spec.id.clone()), ..options });
     let id = member.spec.id.as_str().to_owned();
     assert_eq!(result(report), id.as_bytes());
 }

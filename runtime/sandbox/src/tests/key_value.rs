@@ -114,7 +114,7 @@ async fn kept(wasm: &[u8], key: &str, state: Option<&str>) -> Report {
         }
     });
     let mut attempt = attempt(b"\xff\0".to_vec());
-    Arc::make_mut(&mut attempt.job).spec.key = Some(key.to_owned());
+    Arc::make_mut(&mut attempt.job).spec.options.key = Some(key.to_owned());
     Arc::make_mut(&mut attempt.grants).switches.insert(Capability::State);
     attempt.states = Some(StateReader(requests));
     load(wasm).await.invoke(attempt).await

@@ -104,7 +104,7 @@ pub(super) async fn recorded(
 ) -> (Report, Vec<LogLine>, String) {
     let url = server(body).await;
     let mut attempt = Attempt { record, grants: Arc::new(grants(&url)), ..attempt(url.as_str()) };
-    Arc::make_mut(&mut attempt.job).spec.key = Some("ann".into());
+    Arc::make_mut(&mut attempt.job).spec.options.key = Some("ann".into());
     attempt.limits.fuel = 2_000_000;
     attempt.states = Some(states(b"what was before"));
     let lines = super::listen(&mut attempt);

@@ -64,7 +64,7 @@ impl Idempotency {
     /// # Errors
     /// The job has an id or a unique value of its own.
     pub(crate) fn sign(&self, job: &mut NewJob, index: usize, has_id: bool) -> Result<(), String> {
-        if has_id || job.spec.unique.is_some() {
+        if has_id || job.spec.options.unique.is_some() {
             let field = if has_id { "id" } else { "unique" };
             return Err(format!("`{field}` and an `Idempotency-Key` do the same: leave one of them out"));
         }
@@ -72,7 +72,7 @@ impl Idempotency {
         if let Ok(id) = format!("{held}-{}", self.request).parse() {
             job.spec.id = id;
         }
-        job.spec.unique = Some(Unique { value: format!("{PREFIX}{held}"), window: Some(WINDOW) });
+        job.spec.options.unique = Some(Unique { value: format!("{PREFIX}{held}"), window: Some(WINDOW) });
         Ok(())
     }
 

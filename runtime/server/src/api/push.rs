@@ -122,7 +122,7 @@ async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: 
         // Before anything is stored: a client that is refused pushes again.
         wait = Some((patience, WatchPermit::take(state, identity, topic.tenant.clone()).await?));
         for job in &mut jobs {
-            job.spec.keep_result = job.spec.keep_result.max(Some(patience + ANSWER_GRACE));
+            job.spec.options.keep_result = job.spec.options.keep_result.max(Some(patience + ANSWER_GRACE));
         }
     }
     let Admitted { jobs, warnings } = state.admit_whole(jobs, &place).await?;

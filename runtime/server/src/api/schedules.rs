@@ -82,7 +82,7 @@ async fn put(
     let id = id(over);
     schedule.ticks().map_err(|bad| Problem::new(Code::BadRequest, bad.to_string()))?;
     let Admitted { jobs, warnings } = state.admit(vec![sample(&schedule, &id)], &Place::Alone).await?;
-    schedule.ttl = jobs.into_iter().next().and_then(|job| job.spec.ttl);
+    schedule.ttl = jobs.into_iter().next().and_then(|job| job.spec.options.ttl);
     let answer = change(&state, &id, ScheduleChange::Put(Box::new(schedule))).await?;
     Ok(Json(ScheduleAnswer { warnings, ..answer }))
 }

@@ -213,7 +213,7 @@ impl Work {
             Some(Due::At(at)) => due_at != at,
             Some(_) => *state != JobState::Ready && due_at > Timestamp::now(),
         };
-        is_due_otherwise || priority.is_some_and(|priority| priority != job.spec.priority)
+        is_due_otherwise || priority.is_some_and(|priority| priority != job.spec.options.priority)
     }
 
     /// The change with a time that is the same for all, or now once that has come.

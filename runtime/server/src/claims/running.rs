@@ -33,5 +33,5 @@ pub(crate) fn running(view: JobView) -> Option<Claim> {
 /// How many attempts a job has in all: by its own maximum, or by its topic's.
 pub(crate) fn attempts_max(job: &Job, topics: &HandlerRegistry) -> u32 {
     let of_topic = || topics.get(&job.spec.topic).map(|entry| entry.topic.retry.attempts);
-    job.spec.max_attempts.or_else(of_topic).unwrap_or(RetryPolicy::default().attempts)
+    job.spec.options.max_attempts.or_else(of_topic).unwrap_or(RetryPolicy::default().attempts)
 }

@@ -24,7 +24,7 @@ use crate::admission::{Admitted, Place};
 use crate::extract::aside;
 use crate::limits::requests::{NoPermit, Permit};
 use gristmill_core::admission::{ATTEMPTS, LONGEST};
-use gristmill_core::job::{Due, JobId, JobSpec, NewJob, Payload};
+use gristmill_core::job::{Due, JobId, JobOptions, JobSpec, NewJob, Payload};
 use gristmill_core::json::at_most::{self, TOO_LONG};
 use gristmill_core::token::Scope;
 use gristmill_store::Pushed;
@@ -230,12 +230,17 @@ impl Terms {
     /// `ttl` replaces lmstfy's default.
     fn job(&self, queue: &Queue, topic_ttl: Option<Duration>, data: Vec<u8>) -> Option<NewJob> {
         let ttl = if self.own_ttl { self.ttl } else { topic_ttl.or(self.ttl) };
-        let spec = JobSpec {
-            id: id::new_job(self.delay, self.versioned)?,
-            metadata: self.attributes.clone(),
+        let options = JobOptions {
             max_attempts: Some(u32::from(self.tries).min(*ATTEMPTS.end())),
             ttl: ttl.map(|ttl| ttl.min(LONGEST)),
-            ..JobSpec::new(queue.topic.clone(), Payload { data, content_type: None })
+            ..JobOptions::default()
+        };
+        let spec = JobSpec {
+            id: id::new_job(self.delay, self.versioned)?,
+            topic: queue.topic.clone(),
+            body: Payload { data, content_type: None },
+            metadata: self.attributes.clone(),
+            options,
         };
         let due =
             if self.delay == 0 { Due::Now } else { Due::After(Duration::from_secs(self.delay.into()).min(LONGEST)) };
@@ -305,9 +310,9 @@ mod tests {
             let terms = Terms::read(&query, &HeaderMap::new());
             let job = terms.map(|terms| terms.job(&queue, None, Vec::new()).unwrap());
             if let Ok(NewJob { spec, due: Due::After(delay) }) = &job {
-                assert!(*delay <= LONGEST && spec.ttl.is_none_or(|ttl| ttl <= LONGEST));
+                assert!(*delay <= LONGEST && spec.options.ttl.is_none_or(|ttl| ttl <= LONGEST));
             }
-            job.map(|job| (job.due == Due::Now, job.spec.ttl.is_some()))
+            job.map(|job| (job.due == Due::Now, job.spec.options.ttl.is_some()))
         });
     }
 }

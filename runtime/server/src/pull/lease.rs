@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::claims;
 use crate::problem::{Code, Problem};
-use gristmill_core::job::{Claim, Job, JobId, JobSpec, Lease, Name, Payload, TopicId, Unique, WorkerId};
+use gristmill_core::job::{Claim, Job, JobId, JobOptions, JobSpec, Lease, Name, Payload, TopicId, Unique, WorkerId};
 use gristmill_core::time::Timestamp;
 
 /// The text. It has no tenant: the path names that, and the token must be for it.
@@ -51,8 +51,8 @@ pub(super) fn write(claim: &Claim) -> String {
         delivery: claim.lease.delivery,
         batch: claim.lease.batch,
         attempt: claim.attempt,
-        keep_result: spec.keep_result.is_some(),
-        unique: spec.unique.as_ref().and_then(Unique::held_until_done).map(str::to_owned),
+        keep_result: spec.options.keep_result.is_some(),
+        unique: spec.options.unique.as_ref().and_then(Unique::held_until_done).map(str::to_owned),
     };
     // Nothing in it can fail to be written as JSON.
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&text).unwrap_or_default())
@@ -71,11 +71,9 @@ pub(super) fn read(tenant: &Name, text: &str) -> Result<WorkerLease, Problem> {
     })?;
     let Text { job, worker, delivery, batch, attempt, keep_result, unique } = text;
     let topic = TopicId { tenant: tenant.clone(), topic };
-    let spec = JobSpec {
-        id: job.clone(),
-        unique: unique.map(|value| Unique { value, window: None }),
-        ..JobSpec::new(topic.clone(), Payload::default())
-    };
+    let unique = unique.map(|value| Unique { value, window: None });
+    let options = JobOptions { unique, ..JobOptions::default() };
+    let spec = JobSpec { id: job.clone(), options, ..JobSpec::new(topic.clone(), Payload::default()) };
     let unknown = Timestamp::default();
     let claim = Claim {
         job: Arc::new(Job { spec, enqueued_at: unknown, due_at: unknown }),
@@ -98,12 +96,13 @@ mod tests {
 
     fn claim() -> Claim {
         let topic: TopicId = "acme/mail".parse().unwrap();
-        let spec = JobSpec {
+        let options = JobOptions {
             max_attempts: Some(7),
             keep_result: Some(Duration::from_millis(1500)),
             unique: Some(Unique { value: "ü/1".into(), window: None }),
-            ..JobSpec::new(topic.clone(), Payload::default())
+            ..JobOptions::default()
         };
+        let spec = JobSpec { options, ..JobSpec::new(topic.clone(), Payload::default()) };
         let lease = Lease {
             job: spec.id.clone(),
             topic,
@@ -130,7 +129,7 @@ mod tests {
         assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')), "{text}");
         let read = read(&tenant, &text).unwrap();
         assert_eq!((&read.claim.lease, read.claim.attempt, read.keep_result), (&claim.lease, 2, true));
-        assert_eq!(read.claim.job.spec.unique, claim.job.spec.unique);
+        assert_eq!(read.claim.job.spec.options.unique, claim.job.spec.options.unique);
     }
 
     #[test]
@@ -162,7 +161,7 @@ mod tests {
             inside.or(outside).map(|lease| {
                 assert_eq!(lease.claim.lease.topic.tenant.as_str(), "acme");
                 assert!(lease.claim.lease.worker.pull_name().is_some());
-                (lease.keep_result, lease.claim.job.spec.unique.is_some())
+                (lease.keep_result, lease.claim.job.spec.options.unique.is_some())
             })
         });
     }

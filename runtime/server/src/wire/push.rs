@@ -1,7 +1,6 @@
 //! Jobs as people write them: `{"body": {"to": "ada"}, "delay_ms": 5000}`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -14,18 +13,18 @@ use url::form_urlencoded;
 use super::{BATCH, Base64, JobView};
 use crate::wrong_document::{read, sentence};
 use gristmill_core::admission::LATEST;
-use gristmill_core::job::{
-    AFTER, AfterFailed, Due, JobId, JobSpec, Links, Name, NewJob, PAIRS, Payload, Priority, TopicId, Unique,
-};
-use gristmill_core::json::{self, at_most};
+use gristmill_core::job::{Due, JobId, JobOptions, JobSpec, Name, NewJob, PAIRS, Payload, TopicId};
+use gristmill_core::json::{self, at_most, is_default};
 use gristmill_core::time::Timestamp;
+use gristmill_core::with_job_options;
 
 const JSON: &str = "application/json";
 /// Fields of a document that the body and the path of another request stand for.
 const NOT_IN_QUERY: [&str; 7] = ["body", "body_text", "body_base64", "content_type", "metadata", "tenant", "topic"];
 
+with_job_options! {
 /// A job to push.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PushJob", extend("allOf" = [
     {"not": {"required": ["body", "body_base64"]}}, {"not": {"required": ["body", "body_text"]}},
@@ -33,10 +32,10 @@ const NOT_IN_QUERY: [&str; 7] = ["body", "body_text", "body_base64", "content_ty
 ]))]
 pub(crate) struct Job {
     /// Where the path names no topic: the job's. It is needed there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<Name>,
     /// Where the path names no tenant: the job's. `default` if it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<Name>,
     /// Any JSON, kept as it is written, to the last digit of a number. Its media type is `application/json` unless
     /// `content_type` says otherwise.
@@ -44,50 +43,28 @@ pub(crate) struct Job {
     #[schemars(with = "Value")]
     body: Option<Box<RawValue>>,
     /// A text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     body_text: Option<String>,
     /// Any bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<Base64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     content_type: Option<String>,
-    /// At most one job of the topic holds this value: until it is over, or for `window_ms`. A text is the value alone.
-    #[serde(default, deserialize_with = "unique")]
-    #[schemars(with = "Option<UniqueOrText>")]
-    unique: Option<Unique>,
     /// For the handler. Names may repeat.
-    #[serde(default, deserialize_with = "at_most::pairs::<PAIRS, _>", serialize_with = "as_object")]
+    #[serde(default, deserialize_with = "at_most::pairs::<PAIRS, _>")]
+    #[serde(skip_serializing_if = "is_default", serialize_with = "as_object")]
     #[schemars(with = "BTreeMap<String, String>", extend("maxProperties" = PAIRS))]
     metadata: Vec<(String, String)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<JobId>,
     /// Due after this wait, by the store's clock.
-    #[serde(rename = "delay_ms", default, with = "json::OptionalWaitMs")]
+    #[serde(rename = "delay_ms", default, skip_serializing_if = "is_default", with = "json::OptionalWaitMs")]
     delay: Option<Duration>,
     /// Due then.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LATEST.as_millis()))]
     at_ms: Option<Timestamp>,
-    #[serde(default)]
-    priority: Priority,
-    #[schemars(range(min = 1, max = 1000))]
-    attempts_max: Option<u32>,
-    /// How long after it became due it may still start.
-    #[serde(rename = "ttl_ms", default, with = "json::OptionalWaitMs")]
-    ttl: Option<Duration>,
-    /// How long its result is kept.
-    #[serde(rename = "keep_result_ms", default, with = "json::OptionalWaitMs")]
-    keep_result: Option<Duration>,
-    /// For the handler: groups jobs that belong together.
-    key: Option<String>,
-    /// The job waits until all of these have ended.
-    #[serde(default, deserialize_with = "at_most::list::<AFTER, _, _>")]
-    #[schemars(length(max = AFTER))]
-    after: Vec<JobId>,
-    /// What becomes of the job if one of the jobs that it waited for was not done.
-    #[serde(default)]
-    after_failed: AfterFailed,
-    /// The batch that the job is a member of. A batch starts when its members have ended.
-    batch: Option<JobId>,
-    /// The job is a batch: it waits until it is sealed and its members have ended.
-    #[serde(default)]
-    open: bool,
+}
 }
 
 /// Jobs to push.
@@ -109,16 +86,6 @@ pub(crate) struct List(
     #[schemars(length(max = BATCH))]
     pub(crate) Vec<Job>,
 );
-
-/// A value, or a value and how long it is held.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-#[expect(dead_code, reason = "describes what `unique` reads")]
-enum UniqueOrText {
-    Text(String),
-    Unique(Unique),
-}
 
 /// Tells one job from many.
 #[derive(Debug, Deserialize)]
@@ -214,29 +181,24 @@ pub fn new_job(document: &str, topic: &TopicId) -> Result<NewJob, String> {
     read::<Job>(document.as_bytes()).map_err(|wrong| wrong.to_string())?.into_new(topic.clone())
 }
 
-/// A text is the value of a unique without a window.
-fn unique<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Unique>, D::Error> {
-    struct Either;
-    impl<'de> de::Visitor<'de> for Either {
-        type Value = Option<Unique>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a text, or an object with `value`")
-        }
-
-        fn visit_str<E: de::Error>(self, value: &str) -> Result<Self::Value, E> {
-            Ok(Some(Unique { value: value.to_owned(), window: None }))
-        }
-
-        fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-            Unique::deserialize(de::value::MapAccessDeserializer::new(map)).map(Some)
-        }
-
-        fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
-            Ok(None)
-        }
+/// The document of a new job like this one, for a person to edit: its body is JSON or text if it is one. It has no id, no topic and no time.
+///
+/// # Errors
+/// The job cannot be written.
+pub fn edited_form(spec: &JobSpec) -> serde_json::Result<String> {
+    let JobSpec { body: Payload { data, content_type }, metadata, mut options, .. } = spec.clone();
+    let is_json = content_type.as_deref().is_some_and(|media| media == JSON || media.ends_with("+json"));
+    let text = String::from_utf8(data);
+    let body = text.as_ref().ok().filter(|_| is_json).and_then(|text| RawValue::from_string(text.clone()).ok());
+    let mut job = Job { body, metadata, ..Job::default() };
+    match text {
+        _ if job.body.is_some() => {}
+        Ok(text) => job.body_text = Some(text),
+        Err(bytes) => job.body_base64 = Some(Base64(bytes.into_bytes())),
     }
-    from.deserialize_any(Either)
+    job.content_type = content_type.filter(|media| job.body.is_none() || media != JSON);
+    job.swap_options(&mut options);
+    Ok(serde_json::to_string_pretty(&job)? + "\n")
 }
 
 /// Also `null`, which is a body like any other.
@@ -252,34 +214,18 @@ fn as_object<S: Serializer>(pairs: &[(String, String)], to: S) -> Result<S::Ok, 
 impl Job {
     /// The document of a job, without its id and its unique value unless `is_named`.
     pub(crate) fn of(NewJob { spec, due }: &NewJob, is_named: bool) -> Self {
-        let spec = spec.clone();
+        let JobSpec { id, body: Payload { data, content_type }, metadata, mut options, .. } = spec.clone();
+        options.unique = options.unique.filter(|_| is_named);
         let (delay, at_ms) = match *due {
             Due::Now => (None, None),
             Due::After(delay) => (Some(delay), None),
             Due::At(at) => (None, Some(at)),
         };
-        Self {
-            topic: None,
-            tenant: None,
-            body: None,
-            body_text: None,
-            body_base64: Some(Base64(spec.body.data)),
-            content_type: spec.body.content_type,
-            unique: spec.unique.filter(|_| is_named),
-            metadata: spec.metadata,
-            id: is_named.then_some(spec.id),
-            delay,
-            at_ms,
-            priority: spec.priority,
-            attempts_max: spec.max_attempts,
-            ttl: spec.ttl,
-            keep_result: spec.keep_result,
-            key: spec.key,
-            after: spec.links.after,
-            after_failed: spec.links.after_failed,
-            batch: spec.links.batch,
-            open: spec.links.open,
-        }
+        let id = is_named.then_some(id);
+        let mut job =
+            Self { body_base64: Some(Base64(data)), content_type, metadata, id, delay, at_ms, ..Self::default() };
+        job.swap_options(&mut options);
+        job
     }
 
     /// The document of a job for a path that names no topic.
@@ -342,7 +288,9 @@ impl Job {
 
     /// # Errors
     /// In words: what does not go together.
-    pub(crate) fn into_new(self, topic: TopicId) -> Result<NewJob, String> {
+    pub(crate) fn into_new(mut self, topic: TopicId) -> Result<NewJob, String> {
+        let mut options = JobOptions::default();
+        self.swap_options(&mut options);
         if self.topic.is_some() || self.tenant.is_some() {
             return Err("`topic` and `tenant` are said already: leave them out".into());
         }
@@ -362,20 +310,8 @@ impl Job {
             (None, Some(at)) => Due::At(at),
             (Some(_), Some(_)) => return Err("`delay_ms` and `at_ms` are two times: leave one of them out".into()),
         };
-        let spec = JobSpec {
-            id: self.id.unwrap_or_else(JobId::generate),
-            topic,
-            body,
-            metadata: self.metadata,
-            key: self.key,
-            priority: self.priority,
-            unique: self.unique,
-            max_attempts: self.attempts_max,
-            ttl: self.ttl,
-            keep_result: self.keep_result,
-            links: Links { after: self.after, after_failed: self.after_failed, batch: self.batch, open: self.open },
-        };
-        Ok(NewJob { spec, due })
+        let id = self.id.unwrap_or_else(JobId::generate);
+        Ok(NewJob { spec: JobSpec { id, topic, body, metadata: self.metadata, options }, due })
     }
 }
 
@@ -388,7 +324,7 @@ mod tests {
         let job = job?;
         let sent: Job = read(&serde_json::to_vec(&Job::addressed(&job)).unwrap()).unwrap();
         assert_eq!(sent.into_addressed(&"other".parse().unwrap()), Ok(job.clone()));
-        Ok((job.due == Due::Now, job.spec.unique.is_some()))
+        Ok((job.due == Due::Now, job.spec.options.unique.is_some()))
     }
 
     #[test]
@@ -410,7 +346,7 @@ mod tests {
     #[test]
     fn a_unique_value_may_be_a_text() {
         let job = |unique: &str| new_job(&format!(r#"{{"unique": {unique}}}"#), &"mail".parse().unwrap());
-        let unique = |text: &str| job(text).map(|job| job.spec.unique);
+        let unique = |text: &str| job(text).map(|job| job.spec.options.unique);
         assert_eq!(unique(r#""u2""#), unique(r#"{"value": "u2"}"#));
         assert_eq!(unique("null"), Ok(None));
         for wrong in ["2", "[\"u2\", 1]"] {

@@ -154,7 +154,7 @@ fn one_job(view: &JobView, seen: &Seen) -> (Vec<String>, Row) {
         view.state.as_str().into(),
         crate::cli::find::when(view, seen.at),
         view.attempts.to_string(),
-        spec.and_then(|spec| spec.key.clone()).unwrap_or_default(),
+        spec.and_then(|spec| spec.options.key.clone()).unwrap_or_default(),
         failure.map(|failure| format!("{}: {}", failure.reason, failure.detail.message)).unwrap_or_default(),
     ];
     (cells, about(view))

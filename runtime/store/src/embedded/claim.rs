@@ -264,7 +264,9 @@ fn read(row: &Row<'_>, priority: Priority, topic: &TopicId, room: &mut ByteBudge
     }
     let (job, known) = (read_job(row, topic), Known::read(row)?.claimed());
     let unique = match &job {
-        Ok(job) => job.spec.unique.as_ref().filter(|unique| unique.window.is_none() && !unique.value.is_empty()),
+        Ok(job) => {
+            job.spec.options.unique.as_ref().filter(|unique| unique.window.is_none() && !unique.value.is_empty())
+        }
         Err(_) => None,
     };
     let slot: Option<i64> = row.get(SLOT)?;

@@ -265,7 +265,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     let job = read_job(row, &topic(row, tenant)?).map_err(unreadable)?;
     let (state, known) = state(row)?;
     let rate_of_key = was_held_back && matches!(state, JobState::Delayed { .. });
-    let waits_for = if job.spec.links.waits() { waits_for(connection, tenant, id, SHOWN)? } else { None };
+    let waits_for = if job.spec.options.waits() { waits_for(connection, tenant, id, SHOWN)? } else { None };
     let (result, result_topic) = kept.map(|(_, result, topic)| (result, topic)).unzip();
     Ok(Some(JobView {
         id: id.clone(),

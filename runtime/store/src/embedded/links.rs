@@ -15,7 +15,7 @@ use super::topics::Number;
 use super::work::{Waiting, Work};
 use crate::clock::NEVER;
 use crate::{BatchSealed, Predecessor, ResultView, StoreError, WaitsFor, Workflows};
-use gristmill_core::job::{Ended, JobId, JobSpec, MEMBERS, Name, NoLink, WAITERS};
+use gristmill_core::job::{Ended, JobId, JobOptions, JobSpec, MEMBERS, Name, NoLink, WAITERS};
 
 /// Adds what a job waits for. A job that it names twice counts once.
 const ADD: &str = "INSERT INTO links (tenant, waiter, job, ended, members) VALUES (?1, ?2, ?3, ?4, 0)
@@ -125,11 +125,13 @@ fn read_ended(letter: Option<&str>) -> Option<Ended> {
 
 /// Returns `None` of a job that has nothing to do with others.
 pub(super) fn write_links(spec: &JobSpec) -> Done<Option<String>> {
-    if spec.links.is_none() {
+    if !spec.options.is_linked() {
         return Ok(None);
     }
     let unwritable = |error| Fault::Refused(format!("what job {} waits for cannot be written: {error}", spec.id));
-    serde_json::to_string(&spec.links).map(Some).map_err(unwritable)
+    let JobOptions { after, after_failed, batch, open, .. } = spec.options.clone();
+    let links = JobOptions { after, after_failed, batch, open, ..JobOptions::default() };
+    serde_json::to_string(&links).map(Some).map_err(unwritable)
 }
 
 /// What a new job waits for: its batch, and each job that it names with what became of that.
@@ -145,7 +147,7 @@ impl Work<'_> {
     pub(super) fn find_links(&mut self, spec: &JobSpec, follows: bool) -> Done<Result<Found, NoLink>> {
         let tenant = &spec.topic.tenant;
         let mut found = Found::default();
-        if let Some(batch) = &spec.links.batch {
+        if let Some(batch) = &spec.options.batch {
             match self.no_batch(tenant, batch, follows)? {
                 None => found.batch = Some(batch.clone()),
                 Some(_) if follows => {}
@@ -153,7 +155,7 @@ impl Work<'_> {
             }
         }
         let mut seen = HashSet::new();
-        for job in spec.links.after.iter().filter(|job| seen.insert(*job)) {
+        for job in spec.options.after.iter().filter(|job| seen.insert(*job)) {
             match self.find_predecessor(tenant, job, found.batch.as_ref())? {
                 Ok(ended) => found.named.push((job.clone(), ended)),
                 Err(_) if follows => found.named.push((job.clone(), Some(Ended::Unknown))),
@@ -220,10 +222,10 @@ impl Work<'_> {
             self.statements.get(JOIN)?.execute([tenant, batch.as_str()])?;
             self.add_waiter(&spec.topic.tenant, &spec.id)?;
         }
-        if !spec.links.waits() {
+        if !spec.options.waits() {
             return Ok(false);
         }
-        let sealed = (!spec.links.open).then_some("-");
+        let sealed = (!spec.options.open).then_some("-");
         self.statements.get(BEGIN)?.execute(params![tenant, id, sealed, limited(named.len())])?;
         for (job, ended) in named {
             let letter = ended.map(|ended| ended.letter().to_string());

@@ -80,7 +80,7 @@ impl Work<'_> {
             return Ok(Pushed::Exists);
         }
         let topic = self.topics.find_or_add(self.connection, &spec.topic)?;
-        let unique = spec.unique.as_ref().filter(|unique| !unique.value.is_empty());
+        let unique = spec.options.unique.as_ref().filter(|unique| !unique.value.is_empty());
         if let Some(unique) = unique
             && let Some(holder) = self.holder(topic, &unique.value)?
         {
@@ -101,8 +101,11 @@ impl Work<'_> {
             Some(found) => self.add_links(spec, found)?,
             None => false,
         };
-        let place =
-            if stands_by { self.stand_by(topic)? } else { self.wait(topic, spec.priority, due_at, spec.shared_key())? };
+        let place = if stands_by {
+            self.stand_by(topic)?
+        } else {
+            self.wait(topic, spec.options.priority, due_at, spec.shared_key())?
+        };
         let stored = Stored {
             id: &spec.id,
             columns: Columns::of(spec, (metadata.as_deref(), links.as_deref()), (self.now(), due_at)),

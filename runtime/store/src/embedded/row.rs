@@ -14,7 +14,7 @@ use super::fault::{Done, Fault};
 use super::topics::Number;
 use super::work::{Waiting, Work};
 use crate::clock::{due_ms, point_ms, wait_ms};
-use gristmill_core::job::{Due, Job, JobId, JobSpec, Name, Payload, Priority, TopicId, Unique};
+use gristmill_core::job::{Due, Job, JobId, JobOptions, JobSpec, Name, Payload, Priority, TopicId, Unique};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
@@ -200,15 +200,15 @@ impl<'a> Columns<'a> {
         Self {
             enqueued_at: ms(enqueued_at),
             due_at: ms(due_at),
-            priority: spec.priority.as_str().into(),
-            unique_value: spec.unique.as_ref().map(|unique| unique.value.as_str().into()),
-            unique_window_ms: spec.unique.as_ref().and_then(|unique| unique.window).map(wait),
-            key: spec.key.as_deref().map(Cow::Borrowed),
+            priority: spec.options.priority.as_str().into(),
+            unique_value: spec.options.unique.as_ref().map(|unique| unique.value.as_str().into()),
+            unique_window_ms: spec.options.unique.as_ref().and_then(|unique| unique.window).map(wait),
+            key: spec.options.key.as_deref().map(Cow::Borrowed),
             content_type: spec.body.content_type.as_deref().map(Cow::Borrowed),
             metadata: metadata.map(Cow::Borrowed),
-            max_attempts: spec.max_attempts.map(i64::from),
-            ttl_ms: spec.ttl.map(wait),
-            keep_result_ms: spec.keep_result.map(wait),
+            max_attempts: spec.options.max_attempts.map(i64::from),
+            ttl_ms: spec.options.ttl.map(wait),
+            keep_result_ms: spec.options.keep_result.map(wait),
             links: links.map(Cow::Borrowed),
             body: Some(spec.body.data.as_slice().into()),
         }
@@ -259,7 +259,7 @@ impl<'a> Columns<'a> {
         let priority = Priority::parse(&self.priority).ok_or_else(|| format!("`{}` is no priority", self.priority))?;
         let metadata = self.metadata.as_deref().map(serde_json::from_str).transpose();
         let window = duration(self.unique_window_ms);
-        let links = self.links.as_deref().map(serde_json::from_str).transpose();
+        let links: Result<Option<JobOptions>, _> = self.links.as_deref().map(serde_json::from_str).transpose();
         let spec = JobSpec {
             id,
             topic: topic.clone(),
@@ -268,13 +268,15 @@ impl<'a> Columns<'a> {
                 content_type: self.content_type.map(Cow::into_owned),
             },
             metadata: metadata.map_err(|error| format!("its metadata: {error}"))?.unwrap_or_default(),
-            key: self.key.map(Cow::into_owned),
-            priority,
-            unique: self.unique_value.map(|value| Unique { value: value.into_owned(), window }),
-            max_attempts: self.max_attempts.map(attempts),
-            ttl: duration(self.ttl_ms),
-            keep_result: duration(self.keep_result_ms),
-            links: links.map_err(|error| format!("what it waits for: {error}"))?.unwrap_or_default(),
+            options: JobOptions {
+                key: self.key.map(Cow::into_owned),
+                priority,
+                unique: self.unique_value.map(|value| Unique { value: value.into_owned(), window }),
+                max_attempts: self.max_attempts.map(attempts),
+                ttl: duration(self.ttl_ms),
+                keep_result: duration(self.keep_result_ms),
+                ..links.map_err(|error| format!("what it waits for: {error}"))?.unwrap_or_default()
+            },
         };
         Ok(Job { spec, enqueued_at: at(self.enqueued_at), due_at: at(self.due_at) })
     }

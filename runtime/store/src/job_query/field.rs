@@ -135,9 +135,11 @@ impl JobField {
             Self::State => test(view.state.as_str()),
             Self::Topic => view.topic().is_some_and(|topic| test(topic.topic.as_str())),
             Self::Id => test(view.id.as_str()),
-            Self::Key => spec.and_then(|spec| spec.key.as_ref()).is_some_and(|key| test(key)),
-            Self::Unique => spec.and_then(|spec| spec.unique.as_ref()).is_some_and(|unique| test(&unique.value)),
-            Self::Priority => spec.is_some_and(|spec| test(spec.priority.as_str())),
+            Self::Key => spec.and_then(|spec| spec.options.key.as_ref()).is_some_and(|key| test(key)),
+            Self::Unique => {
+                spec.and_then(|spec| spec.options.unique.as_ref()).is_some_and(|unique| test(&unique.value))
+            }
+            Self::Priority => spec.is_some_and(|spec| test(spec.options.priority.as_str())),
             Self::Worker => match &view.state {
                 JobState::Running { worker, .. } => test(worker),
                 _ => false,

@@ -79,7 +79,9 @@ impl PayloadTests {
         }
         let failure = view.failure().map(|failure| &failure.detail);
         let of_failure = failure.map(|detail| [detail.code.as_str(), head(&detail.message)]);
-        let of_job = spec.map(|spec| [spec.key.as_deref(), spec.unique.as_ref().map(|unique| unique.value.as_str())]);
+        let of_job = spec.map(|spec| {
+            [spec.options.key.as_deref(), spec.options.unique.as_ref().map(|unique| unique.value.as_str())]
+        });
         let metadata = spec.into_iter().flat_map(|spec| &spec.metadata).map(|(_, value)| value.as_str());
         let texts = of_failure.into_iter().flatten().chain(of_job.into_iter().flatten().flatten()).chain(metadata);
         let mut found = self.words.within(view.id.as_str());

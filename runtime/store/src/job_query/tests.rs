@@ -17,9 +17,9 @@ fn job(id: &str, body: &str) -> JobView {
     let now = Timestamp::now();
     let mut spec = JobSpec::new("mail-out".parse().unwrap(), Payload { data: body.into(), content_type: None });
     spec.id = id.parse().unwrap();
-    spec.key = Some("cust-17".into());
-    spec.unique = Some(Unique { value: "u".into(), window: None });
-    spec.priority = Priority::High;
+    spec.options.key = Some("cust-17".into());
+    spec.options.unique = Some(Unique { value: "u".into(), window: None });
+    spec.options.priority = Priority::High;
     spec.metadata = vec![("order".into(), "17".into()), ("order".into(), "18".into())];
     let before = |minutes: u64| Timestamp::from_millis(now.as_millis() - minutes * 60_000);
     let detail = FailureDetail { code: "smtp-450".into(), message: "mailbox 7 is busy".into(), context: None };

@@ -118,8 +118,9 @@ impl Partition {
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel());
         call.arg(if kill { "1" } else { "" }).topics(&topics.0);
         for (job, topic) in jobs.iter().zip(numbers) {
-            let unique = job.spec.as_ref().and_then(|spec| spec.unique.as_ref()).and_then(Unique::held_until_done);
-            let keep = job.spec.as_ref().and_then(|spec| spec.keep_result);
+            let unique =
+                job.spec.as_ref().and_then(|spec| spec.options.unique.as_ref()).and_then(Unique::held_until_done);
+            let keep = job.spec.as_ref().and_then(|spec| spec.options.keep_result);
             call.arg(job.id.as_str()).arg(topic).arg(unique.unwrap_or_default());
             call.arg(keep.map_or(0, wait_ms)).arg(if keep.is_some() { "1" } else { "" });
         }

@@ -76,7 +76,7 @@ impl Partition {
     fn changed_envelope(&self, job: &Job, change: &JobChange) -> Result<Vec<u8>, StoreError> {
         let Some(priority) = change.priority else { return Ok(Vec::new()) };
         let mut spec = job.spec.clone();
-        spec.priority = priority;
+        spec.options.priority = priority;
         envelope::write(&spec).map_err(|error| self.refused(DOING, error))
     }
 

@@ -16,7 +16,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{point_ms, wait_ms};
-use gristmill_core::job::{AfterFailed, BadName, Job, JobId, JobSpec, Links, Name, Payload, Priority, TopicId, Unique};
+use gristmill_core::job::{
+    AfterFailed, BadName, Job, JobId, JobOptions, JobSpec, Name, Payload, Priority, TopicId, Unique,
+};
 use gristmill_core::time::Timestamp;
 
 /// The format that is written, and the only one there is so far. It is implied where `v` is absent.
@@ -82,17 +84,17 @@ pub(super) fn write(spec: &JobSpec) -> Result<Vec<u8>, rmp_serde::encode::Error>
         payload: Cow::Borrowed(&spec.body.data),
         content_type: spec.body.content_type.as_deref().map(Cow::Borrowed),
         metadata: Cow::Borrowed(&spec.metadata),
-        key: spec.key.as_deref().map(Cow::Borrowed),
-        priority: spec.priority,
-        unique: spec.unique.as_ref().map(|unique| Cow::Borrowed(&*unique.value)),
-        unique_window_ms: spec.unique.as_ref().and_then(|unique| unique.window).map(wait_ms),
-        max_attempts: spec.max_attempts,
-        ttl_ms: spec.ttl.map(wait_ms),
-        keep_result_ms: spec.keep_result.map(wait_ms),
-        after: Cow::Borrowed(&spec.links.after),
-        after_failed: spec.links.after_failed,
-        batch: spec.links.batch.clone(),
-        open: spec.links.open,
+        key: spec.options.key.as_deref().map(Cow::Borrowed),
+        priority: spec.options.priority,
+        unique: spec.options.unique.as_ref().map(|unique| Cow::Borrowed(&*unique.value)),
+        unique_window_ms: spec.options.unique.as_ref().and_then(|unique| unique.window).map(wait_ms),
+        max_attempts: spec.options.max_attempts,
+        ttl_ms: spec.options.ttl.map(wait_ms),
+        keep_result_ms: spec.options.keep_result.map(wait_ms),
+        after: Cow::Borrowed(&spec.options.after),
+        after_failed: spec.options.after_failed,
+        batch: spec.options.batch.clone(),
+        open: spec.options.open,
     })
 }
 
@@ -166,16 +168,16 @@ fn read_as<'s>(
         },
         body: Payload { data: Vec::new(), content_type: envelope.content_type.map(Cow::into_owned) },
         metadata: envelope.metadata.into_owned(),
-        key: envelope.key.map(Cow::into_owned),
-        priority: envelope.priority,
-        unique: envelope.unique.map(|value| Unique {
-            value: value.into_owned(),
-            window: envelope.unique_window_ms.map(Duration::from_millis),
-        }),
-        max_attempts: envelope.max_attempts,
-        ttl: envelope.ttl_ms.map(Duration::from_millis),
-        keep_result: envelope.keep_result_ms.map(Duration::from_millis),
-        links: Links {
+        options: JobOptions {
+            key: envelope.key.map(Cow::into_owned),
+            priority: envelope.priority,
+            unique: envelope.unique.map(|value| Unique {
+                value: value.into_owned(),
+                window: envelope.unique_window_ms.map(Duration::from_millis),
+            }),
+            max_attempts: envelope.max_attempts,
+            ttl: envelope.ttl_ms.map(Duration::from_millis),
+            keep_result: envelope.keep_result_ms.map(Duration::from_millis),
             after: envelope.after.into_owned(),
             after_failed: envelope.after_failed,
             batch: envelope.batch,
@@ -236,13 +238,14 @@ mod tests {
             topic: TopicId { tenant: tenant(), topic: "mail".parse().unwrap() },
             body: Payload { data: vec![0, 255], content_type: Some("a/b".into()) },
             metadata: vec![("x".into(), "1".into()), ("x".into(), "2".into())],
-            key: Some("k1".into()),
-            priority: Priority::Normal,
-            unique: Some(Unique { value: "u1".into(), window: None }),
-            max_attempts: Some(3),
-            ttl: Some(Duration::from_secs(60)),
-            keep_result: Some(Duration::from_millis(5)),
-            links: Links::default(),
+            options: JobOptions {
+                key: Some("k1".into()),
+                unique: Some(Unique { value: "u1".into(), window: None }),
+                max_attempts: Some(3),
+                ttl: Some(Duration::from_secs(60)),
+                keep_result: Some(Duration::from_millis(5)),
+                ..JobOptions::default()
+            },
         }
     }
 
@@ -279,8 +282,8 @@ mod tests {
     #[test]
     fn priority_and_window_are_written_where_they_are_not_the_usual() {
         let unique = Unique { value: "u".into(), window: Some(Duration::from_millis(7)) };
-        let spec =
-            JobSpec { priority: Priority::Low, unique: Some(unique), ..JobSpec::new(full().topic, Payload::default()) };
+        let options = JobOptions { priority: Priority::Low, unique: Some(unique), ..JobOptions::default() };
+        let spec = JobSpec { options, ..JobSpec::new(full().topic, Payload::default()) };
         let packed = write(&spec).unwrap();
         assert_eq!(packed, b"\x85\xa12\xa4mail\xa14\xc4\x00\xa1p\xa3low\xa1u\xa1u\xa1w\x07");
         assert_eq!(read(&tenant(), spec.id.clone(), &stamped(&packed)).unwrap().spec, spec);
@@ -325,7 +328,8 @@ mod tests {
                 }
                 Err(_) => assert_eq!(show(&topic, id(), input).spec.topic, topic),
             }
-            job.map(|job| (job.spec.priority, job.spec.unique.is_some())).map_err(|error| error.to_string())
+            job.map(|job| (job.spec.options.priority, job.spec.options.unique.is_some()))
+                .map_err(|error| error.to_string())
         });
     }
 }

@@ -185,7 +185,7 @@ impl Partition {
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             for (id, stored) in ids.iter().zip(stored) {
                 let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
-                let unique = job.as_ref().and_then(|job| job.spec.unique.as_ref()?.held_until_done());
+                let unique = job.as_ref().and_then(|job| job.spec.options.unique.as_ref()?.held_until_done());
                 call.arg(id.as_str()).arg(unique.unwrap_or_default());
             }
             // The script leaves jobs for another call for which many wait.
@@ -260,7 +260,7 @@ impl Partition {
             return Ok(finished(id, &result));
         }
         let (delivery, attempts, worker) = parse_claim(&claim);
-        let waits_for = match job.spec.links.waits() {
+        let waits_for = match job.spec.options.waits() {
             true => self.waits_for(&topic.tenant, id, SHOWN).await?,
             false => None,
         };

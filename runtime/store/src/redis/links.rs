@@ -10,7 +10,7 @@ use super::reply::Reply;
 use super::script::{Call, script};
 use super::store::{Partition, SCRIPT_JOBS};
 use crate::{BatchSealed, Predecessor, StoreError, WaitsFor};
-use gristmill_core::job::{Ended, JobId, JobSpec, Links, Name, NewJob, NoLink};
+use gristmill_core::job::{Ended, JobId, JobOptions, JobSpec, Name, NewJob, NoLink};
 
 /// The jobs that new jobs name, each with its topic; `None` if it is not stored.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Named {
         jobs: impl IntoIterator<Item = &'a NewJob>,
     ) -> NamedKeys {
         let mut added = NamedKeys::default();
-        for id in jobs.into_iter().flat_map(|job| &job.spec.links.after) {
+        for id in jobs.into_iter().flat_map(|job| &job.spec.options.after) {
             if added.0.contains_key(id) {
                 continue;
             }
@@ -47,7 +47,7 @@ impl Named {
 impl NamedKeys {
     /// What `read_links` of `links.lua` reads about a job.
     pub(super) fn words(&self, spec: &JobSpec) -> String {
-        let Links { after, batch, open, .. } = &spec.links;
+        let JobOptions { after, batch, open, .. } = &spec.options;
         let mut words = format!("{} {}", if *open { "o" } else { "-" }, batch.as_ref().map_or("-", JobId::as_str));
         for id in after {
             let (dead, result) = self.0.get(id).copied().unwrap_or_default();
@@ -66,8 +66,8 @@ impl Partition {
     ) -> Result<Named, StoreError> {
         let mut by_tenant: HashMap<&Name, Vec<&JobId>> = HashMap::new();
         for job in jobs {
-            if !job.spec.links.after.is_empty() {
-                by_tenant.entry(&job.spec.topic.tenant).or_default().extend(&job.spec.links.after);
+            if !job.spec.options.after.is_empty() {
+                by_tenant.entry(&job.spec.topic.tenant).or_default().extend(&job.spec.options.after);
             }
         }
         let mut named = Named::default();

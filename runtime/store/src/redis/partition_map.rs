@@ -137,13 +137,13 @@ impl PartitionMap {
 
     /// The partition that a follow-up job of a job of partition `own` goes to. One that waits for others stays there, if it may.
     pub(in crate::redis) fn of_follow_up(&self, job: &JobSpec, own: u32, now: Timestamp) -> u32 {
-        if !job.links.is_none() && self.may_hold(job, own, now) { own } else { self.of_job(job, now) }
+        if job.options.is_linked() && self.may_hold(job, own, now) { own } else { self.of_job(job, now) }
     }
 
     /// Whether a new job may be in a partition. One that waits for others may be in any that its topic has, but for what its key and its
     /// unique value ask for.
     pub(in crate::redis) fn may_hold(&self, job: &JobSpec, number: u32, now: Timestamp) -> bool {
-        let is_free = job.shared_key().is_none() && job.unique.is_none();
+        let is_free = job.shared_key().is_none() && job.options.unique.is_none();
         number == self.of_job(job, now) || is_free && number < self.of_topic(&job.topic)
     }
 
@@ -217,7 +217,7 @@ impl Spread {
 
 impl Stage {
     fn choose(&self, job: &JobSpec) -> u32 {
-        let unique = job.unique.as_ref().map(|unique| unique.value.as_str());
+        let unique = job.options.unique.as_ref().map(|unique| unique.value.as_str());
         self.choose_by(job.shared_key().or(unique).unwrap_or(job.id.as_str()))
     }
 
@@ -241,7 +241,7 @@ impl Default for PartitionMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gristmill_core::job::{Payload, Unique, WorkerId};
+    use gristmill_core::job::{JobOptions, Payload, Unique, WorkerId};
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_millis(ms)
@@ -267,7 +267,13 @@ mod tests {
         let map = PartitionMap::all_over(64);
         let with = |unique: Option<&str>, key: Option<&str>| {
             let unique = unique.map(|value| Unique { value: value.into(), window: None });
-            map.of_job(&JobSpec { unique, key: key.map(str::to_owned), ..job() }, at(1))
+            map.of_job(
+                &JobSpec {
+                    options: JobOptions { unique, key: key.map(str::to_owned), ..JobOptions::default() },
+                    ..job()
+                },
+                at(1),
+            )
         };
         assert_eq!(with(Some("u"), Some("k")), with(None, Some("k")));
         assert_eq!(with(Some("u"), None), with(Some("u"), Some("")));

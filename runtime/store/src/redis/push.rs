@@ -47,7 +47,7 @@ impl Partition {
     async fn push_all(&self, jobs: &[NewJob], follow: bool) -> Result<Vec<Pushed>, StoreError> {
         let groups = by_tenant(jobs, |job| &job.spec.topic.tenant);
         self.list_tenants(DOING, groups.keys().copied()).await?;
-        let some_linked = jobs.iter().any(|job| !job.spec.links.is_none());
+        let some_linked = jobs.iter().any(|job| job.spec.options.is_linked());
         let (mut parts, mut answers) = (Vec::new(), Vec::new());
         for (tenant, group) in groups {
             let keys = self.keys(tenant);
@@ -121,8 +121,15 @@ pub(super) fn add_jobs<'a>(
     type Alike<'a> = (Option<&'a Name>, Due, Priority, Option<Option<Duration>>, bool, bool);
     fn alike<'a>(NewJobArgument { job, is_elsewhere, .. }: &NewJobArgument<'a>) -> Alike<'a> {
         let topic = (!is_elsewhere).then_some(&job.spec.topic.topic);
-        let window = job.spec.unique.as_ref().map(|unique| unique.window);
-        (topic, job.due, job.spec.priority, window, job.spec.shared_key().is_some(), !job.spec.links.is_none())
+        let window = job.spec.options.unique.as_ref().map(|unique| unique.window);
+        (
+            topic,
+            job.due,
+            job.spec.options.priority,
+            window,
+            job.spec.shared_key().is_some(),
+            job.spec.options.is_linked(),
+        )
     }
     for run in jobs.chunk_by(|one, next| alike(one) == alike(next)) {
         let Some(first) = run.first() else { continue };
@@ -134,7 +141,7 @@ pub(super) fn add_jobs<'a>(
             .arg(run.len());
         for NewJobArgument { job, packed, follows, .. } in run {
             call.arg(job.spec.id.as_str()).arg(packed);
-            if let Some(unique) = &job.spec.unique {
+            if let Some(unique) = &job.spec.options.unique {
                 call.arg(&unique.value);
             }
             if let Some(key) = job.spec.shared_key() {
@@ -166,7 +173,7 @@ fn window_argument(window: Option<Duration>) -> String {
 
 /// A priority as scripts take it: empty for the usual one.
 pub(super) fn priority(spec: &JobSpec) -> &'static str {
-    match spec.priority {
+    match spec.options.priority {
         Priority::Normal => "",
         other => other.as_str(),
     }

@@ -92,7 +92,7 @@ impl Partition {
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             for (id, stored) in ids.iter().zip(stored) {
                 let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
-                let unique = job.and_then(|job| job.spec.unique);
+                let unique = job.and_then(|job| job.spec.options.unique);
                 call.arg(id.as_str()).arg(unique.map(|unique| unique.value).unwrap_or_default());
             }
             answers.extend(self.yes_or_no(REMOVE, call).await?);
@@ -182,7 +182,7 @@ impl Partition {
                 Ok(job) => (job, None),
                 Err(problem) => {
                     let mut job = envelope::placeholder(topic, id.clone(), &stored);
-                    job.spec.priority = priority.as_deref().and_then(Priority::parse).unwrap_or_default();
+                    job.spec.options.priority = priority.as_deref().and_then(Priority::parse).unwrap_or_default();
                     (job, Some(Sealed { kind: KIND, bytes: stored, problem: problem.to_string() }))
                 }
             };
@@ -239,7 +239,8 @@ impl Partition {
         jobs: &mut [StoredJob],
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let window = |job: &StoredJob| job.job.spec.unique.as_ref().filter(|unique| unique.window.is_some()).cloned();
+        let window =
+            |job: &StoredJob| job.job.spec.options.unique.as_ref().filter(|unique| unique.window.is_some()).cloned();
         let mut holding: Vec<_> = jobs.iter_mut().filter_map(|job| window(job).map(|unique| (job, unique))).collect();
         if holding.is_empty() {
             return Ok(());
@@ -324,7 +325,7 @@ fn body(stored: &StoredJob) -> Result<Vec<u8>, rmp_serde::encode::Error> {
 
 /// The unique value that the job brings along, as `import.lua` takes it. A dead job holds none until it is over.
 fn still_held(stored: &StoredJob) -> Option<String> {
-    let unique = stored.job.spec.unique.clone()?;
+    let unique = stored.job.spec.options.unique.clone()?;
     let window: Option<Duration> = match unique.window {
         Some(_) => Some(stored.unique_for?),
         None if matches!(stored.place, StoredPlace::Dead { .. }) => return None,

@@ -51,7 +51,7 @@ async fn place(
     (jobs, before): (&[NewJob], &[Option<Arc<Shard>>]),
 ) -> Result<Option<Arc<Shard>>, StoreError> {
     if shards.left().next().is_some() {
-        for id in job.spec.links.named() {
+        for id in job.spec.options.named() {
             if let Some((_, place)) = jobs.iter().zip(before).rev().find(|(before, _)| before.spec.id == *id) {
                 return Ok(place.clone());
             }

@@ -115,11 +115,11 @@ pub(crate) fn with(of: &str, change: impl FnOnce(&mut JobSpec)) -> NewJob {
 /// A job that holds `value` until it is done, or for `window_ms`.
 pub(crate) fn unique(of: &str, value: &str, window_ms: Option<u64>) -> NewJob {
     let window = window_ms.map(Duration::from_millis);
-    with(of, |spec| spec.unique = Some(Unique { value: value.into(), window }))
+    with(of, |spec| spec.options.unique = Some(Unique { value: value.into(), window }))
 }
 
 pub(crate) fn of_priority(priority: Priority) -> NewJob {
-    with("mail", |spec| spec.priority = priority)
+    with("mail", |spec| spec.options.priority = priority)
 }
 
 pub(crate) fn failure(reason: Reason) -> Failure {

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use gristmill_core::job::{AfterFailed, Due, Ended, JobId, Links, NewJob, NoLink};
+use gristmill_core::job::{AfterFailed, Due, Ended, JobId, JobOptions, NewJob, NoLink};
 use gristmill_core::outcome::{Reason, Verdict};
 use gristmill_store::{BatchSealed, Cancelled, DeadLimits, JobState, Pushed, Settlement, Signal, WaitsFor};
 use gristmill_store_tests::test_store::{TestStore, claimed, failure, ids, job, settlement, tenant, topic, worker};
@@ -44,19 +44,19 @@ super::cases![
 
 pub(super) fn after(topic: &str, named: &[&NewJob]) -> NewJob {
     let mut job = job(topic);
-    job.spec.links.after = named.iter().map(|job| job.spec.id.clone()).collect();
+    job.spec.options.after = named.iter().map(|job| job.spec.id.clone()).collect();
     job
 }
 
 pub(super) fn batch() -> NewJob {
     let mut job = job("mail");
-    job.spec.links.open = true;
+    job.spec.options.open = true;
     job
 }
 
 pub(super) fn member(batch: &NewJob) -> NewJob {
     let mut job = job("mail");
-    job.spec.links.batch = Some(batch.spec.id.clone());
+    job.spec.options.batch = Some(batch.spec.id.clone());
     job
 }
 
@@ -129,7 +129,7 @@ async fn a_job_that_waits_is_listed_and_counted(queue: TestStore) {
     assert_eq!((counts.ready, counts.delayed, counts.waiting), (1, 1, 1));
     let view = queue.view(&second.spec.id).await.unwrap();
     assert_eq!(view.state, JobState::Waiting);
-    assert_eq!(view.job.unwrap().spec.links, second.spec.links);
+    assert_eq!(view.job.unwrap().spec.options, second.spec.options);
     let waits_for = view.waits_for.unwrap();
     assert_eq!(
         (waits_for.open, waits_for.jobs[0].id.clone(), waits_for.jobs[0].ended),
@@ -161,7 +161,7 @@ async fn a_job_that_is_cancelled_dead_or_expired_has_ended(queue: TestStore) {
     {
         let first = job("mail");
         let mut second = after("mail", &[&first]);
-        second.spec.links.after_failed = AfterFailed::Run;
+        second.spec.options.after_failed = AfterFailed::Run;
         stored(&queue, &[first.clone(), second.clone()]).await;
         match verdict {
             Some(verdict) => {
@@ -203,14 +203,14 @@ async fn an_unknown_job_cannot_be_waited_for(queue: TestStore) {
     assert_eq!(pushed(&queue, &after("mail", &[&unknown])).await, Pushed::Refused(NoLink::Unknown(id.clone())));
     assert_eq!(pushed(&queue, &member(&unknown)).await, Pushed::Refused(NoLink::Unknown(id)));
     let mut itself = job("mail");
-    itself.spec.links.after = vec![itself.spec.id.clone()];
+    itself.spec.options.after = vec![itself.spec.id.clone()];
     assert_eq!(pushed(&queue, &itself).await, Pushed::Refused(NoLink::Unknown(itself.spec.id.clone())));
     assert_eq!(queue.view(&itself.spec.id).await, None);
 }
 
 async fn a_job_that_has_ended_can_be_waited_for_while_its_result_is_kept(queue: TestStore) {
     let mut first = job("mail");
-    first.spec.keep_result = Some(Duration::from_secs(3600));
+    first.spec.options.keep_result = Some(Duration::from_secs(3600));
     stored(&queue, &[first.clone()]).await;
     let claim = queue.claim_one().await;
     queue.settle_with(Settlement::of(&claim, Verdict::Ack(None), Duration::ZERO)).await;
@@ -223,7 +223,7 @@ async fn a_job_that_has_ended_can_be_waited_for_while_its_result_is_kept(queue: 
 async fn a_dead_job_has_ended_for_those_that_come_later(queue: TestStore) {
     let dead = queue.dead().await;
     let mut later = job("mail");
-    later.spec.links = Links { after: vec![dead.lease.job.clone()], ..Links::default() };
+    later.spec.options = JobOptions { after: vec![dead.lease.job.clone()], ..JobOptions::default() };
     stored(&queue, &[later.clone()]).await;
     assert_eq!(progress(&queue, &later).await, (1, 1, 1));
     assert_eq!(run_all(&queue).await, ids([&later]));
@@ -245,7 +245,7 @@ async fn a_job_that_is_not_due_waits_for_its_time_as_well(queue: TestStore) {
 async fn a_job_counts_as_due_when_it_may_start(queue: TestStore) {
     let first = job("mail");
     let mut second = after("mail", &[&first]);
-    second.spec.ttl = Some(Duration::from_millis(10));
+    second.spec.options.ttl = Some(Duration::from_millis(10));
     stored(&queue, &[first, second.clone()]).await;
     queue.pass(1000);
     let claim = queue.claim_one().await;
@@ -385,7 +385,7 @@ async fn a_member_of_a_batch_cannot_wait_for_what_waits_for_the_batch(queue: Tes
     stored(&queue, &[batch.clone(), later.clone()]).await;
     let with = |named: &NewJob| {
         let mut job = member(&batch);
-        job.spec.links.after = vec![named.spec.id.clone()];
+        job.spec.options.after = vec![named.spec.id.clone()];
         job
     };
     assert_eq!(pushed(&queue, &with(&later)).await, Pushed::Refused(NoLink::Tangled(later.spec.id.clone())));
@@ -484,9 +484,9 @@ async fn what_a_job_waited_for_is_known_until_it_is_gone(queue: TestStore) {
 async fn a_job_with_a_key_waits_for_its_key_after_the_others(queue: TestStore) {
     let first = job("mail");
     let mut second = after("mail", &[&first]);
-    second.spec.key = Some("k".into());
+    second.spec.options.key = Some("k".into());
     let mut holder = job("mail");
-    holder.spec.key = Some("k".into());
+    holder.spec.options.key = Some("k".into());
     stored(&queue, &[first.clone(), second.clone(), holder.clone()]).await;
     let claims = queue.claim(9).await;
     assert_eq!(claimed(&claims), ids([&first, &holder]));

@@ -187,7 +187,7 @@ async fn the_fence_holds_for_cancelled_jobs(queue: TestStore) {
 
 async fn a_cancelled_jobs_end_is_kept_as_its_producer_asked(queue: TestStore) {
     let mut waiting = job("mail");
-    waiting.spec.keep_result = Some(Duration::from_secs(60));
+    waiting.spec.options.keep_result = Some(Duration::from_secs(60));
     queue.push(std::slice::from_ref(&waiting)).await;
     let claim = queue.claim_one().await;
     queue.settle_with(settlement(&claim, retry(0))).await;
@@ -280,7 +280,7 @@ async fn the_mark_of_a_kill_ends_with_the_job(queue: TestStore) {
 
 async fn the_attempt_of_a_pull_worker_ends_with_the_kill(queue: TestStore) {
     let mut pushed = [keyed("a"), keyed("a")];
-    pushed[0].spec.keep_result = Some(LEASE);
+    pushed[0].spec.options.keep_result = Some(LEASE);
     queue.push(&pushed).await;
     let claim = queue.claim_as(&WorkerId::pull("press"), "mail", 9).await.claims.remove(0);
     assert_eq!(claim.lease.job, pushed[0].spec.id);

@@ -64,7 +64,7 @@ async fn changed(queue: &TestStore, job: &NewJob, to: JobChange) {
 }
 
 async fn priority(queue: &TestStore, job: &NewJob) -> Priority {
-    queue.view(&job.spec.id).await.unwrap().job.unwrap().spec.priority
+    queue.view(&job.spec.id).await.unwrap().job.unwrap().spec.options.priority
 }
 
 async fn assert_delayed(queue: &TestStore, job: &NewJob, ms: u64) {
@@ -206,7 +206,7 @@ async fn a_tenant_changes_its_own_jobs_only(queue: TestStore) {
 
 async fn a_time_to_live_counts_from_the_new_time(queue: TestStore) {
     let mut pushed = job("mail");
-    pushed.spec.ttl = Some(Duration::from_millis(50));
+    pushed.spec.options.ttl = Some(Duration::from_millis(50));
     queue.push(from_ref(&pushed)).await;
     changed(&queue, &pushed, after(100)).await;
     let expires_at = queue.in_ms(150);
@@ -247,7 +247,7 @@ async fn a_priority_may_be_changed_before_a_job_is_due(queue: TestStore) {
     queue.pass(10);
     queue.migrate().await;
     let first = queue.claim_one().await;
-    assert_eq!((&first.lease.job, first.job.spec.priority), (&jobs[0].spec.id, Priority::High));
+    assert_eq!((&first.lease.job, first.job.spec.options.priority), (&jobs[0].spec.id, Priority::High));
     queue.settle(&first, retry(0)).await;
     assert_eq!(priority(&queue, &jobs[0]).await, Priority::High, "an attempt changes nothing about it");
 }
@@ -279,7 +279,7 @@ async fn a_paused_topic_starts_no_job_that_is_due_now(queue: TestStore) {
 
 async fn a_job_that_waits_for_others_goes_on_waiting_for_them(queue: TestStore) {
     let (first, mut waiter) = (job("mail"), job("mail"));
-    waiter.spec.links.after = vec![first.spec.id.clone()];
+    waiter.spec.options.after = vec![first.spec.id.clone()];
     queue.push(&[first.clone(), waiter.clone()]).await;
     let to = JobChange { priority: Some(Priority::High), ..after(20) };
     changed(&queue, &waiter, to).await;
@@ -290,7 +290,7 @@ async fn a_job_that_waits_for_others_goes_on_waiting_for_them(queue: TestStore) 
     assert_eq!(priority(&queue, &waiter).await, Priority::High);
 
     let mut next = job("mail");
-    next.spec.links.after = vec![waiter.spec.id.clone()];
+    next.spec.options.after = vec![waiter.spec.id.clone()];
     queue.push(&[NewJob { due: Due::After(Duration::from_secs(60)), ..next.clone() }]).await;
     changed(&queue, &next, NOW).await;
     assert_eq!(queue.state(&next.spec.id).await, Some(JobState::Waiting));

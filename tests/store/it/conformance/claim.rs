@@ -87,7 +87,7 @@ async fn large_jobs_are_claimed_by_turns(queue: TestStore) {
     let of = |name: &str, sixteenths: usize| -> Vec<NewJob> {
         let new = |priority: &Priority| {
             let mut job = large(name, sixteenths);
-            job.spec.priority = *priority;
+            job.spec.options.priority = *priority;
             job
         };
         Priority::ALL.iter().cycle().take(12).map(new).collect()
@@ -102,7 +102,7 @@ async fn large_jobs_are_claimed_by_turns(queue: TestStore) {
         assert_eq!(some.len(), 2);
         claims.extend(some);
     }
-    let priorities = |claims: &[Claim]| claims.iter().map(|claim| claim.job.spec.priority).collect::<Vec<_>>();
+    let priorities = |claims: &[Claim]| claims.iter().map(|claim| claim.job.spec.options.priority).collect::<Vec<_>>();
     assert_eq!(priorities(&claims), priorities(&small));
 }
 

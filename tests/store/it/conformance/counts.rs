@@ -131,7 +131,7 @@ async fn bytes_of_jobs_failures_unique_values_and_results_are_counted(queue: Tes
     assert_eq!(bytes().await, 0);
     let mut large = job("mail");
     large.spec.body.data = vec![7; 100_000];
-    large.spec.unique = Some(Unique { value: "u".repeat(60_000), window: Some(Duration::from_secs(3600)) });
+    large.spec.options.unique = Some(Unique { value: "u".repeat(60_000), window: Some(Duration::from_secs(3600)) });
     queue.push(&[large]).await;
     let claim = queue.claim(1).await.pop().unwrap();
     let pushed = bytes().await;

@@ -107,7 +107,7 @@ async fn a_job_may_follow_itself_up_with_its_own_unique_value(queue: TestStore) 
     queue.push(&[unique("mail", "u")]).await;
     let claim = queue.claim_one().await;
     let mut again = job("mail");
-    again.spec.unique = Some(Unique { value: "u".into(), window: None });
+    again.spec.options.unique = Some(Unique { value: "u".into(), window: None });
     queue.settle_with(with_follow_ups(&claim, Verdict::Ack(None), std::slice::from_ref(&again))).await;
     assert_eq!(claimed(&queue.claim(2).await), [again.spec.id], "the value was free by then");
     let second = unique("mail", "u");

@@ -114,10 +114,10 @@ async fn a_store_in_which_much_has_happened_has_no_damage(queue: TestStore) {
             job(if round % 2 == 0 { "paused" } else { "limited" }),
         ];
         let mut linked = [job("mail"), job("next"), job("next"), job("mail")];
-        linked[0].spec.links.open = true;
-        linked[1].spec.links.batch = Some(linked[0].spec.id.clone());
-        linked[2].spec.links.after = vec![linked[1].spec.id.clone(), linked[1].spec.id.clone()];
-        linked[3].spec.links.after = vec![linked[0].spec.id.clone()];
+        linked[0].spec.options.open = true;
+        linked[1].spec.options.batch = Some(linked[0].spec.id.clone());
+        linked[2].spec.options.after = vec![linked[1].spec.id.clone(), linked[1].spec.id.clone()];
+        linked[3].spec.options.after = vec![linked[0].spec.id.clone()];
         queue.push(&batch).await;
         queue.push(&linked).await;
         if round % 3 > 0 {
@@ -226,9 +226,9 @@ async fn filled(kind: Kind) -> TestStore {
     ];
     queue.push(&jobs).await;
     let mut after = named("after", job("mail"));
-    after.spec.links.after = vec![id("later"), id("ready")];
+    after.spec.options.after = vec![id("later"), id("ready")];
     let mut batch = named("batch", job("mail"));
-    batch.spec.links.open = true;
+    batch.spec.options.open = true;
     queue.push(&[after, batch]).await;
     schedule(&queue, "hourly").await;
     bill(&queue).await;

@@ -419,7 +419,7 @@ async fn the_rate_of_a_key_and_that_of_its_topic_both_hold(queue: TestStore) {
 async fn what_is_held_back_takes_no_turn_of_its_priority(queue: TestStore) {
     let of = |key, priority| {
         let mut job = keyed(key);
-        job.spec.priority = priority;
+        job.spec.options.priority = priority;
         job
     };
     queue.push(&[of("a", Priority::High)]).await;

@@ -248,7 +248,7 @@ async fn a_running_job_that_is_cancelled_keeps_its_slot_until_it_ends(queue: Tes
 
 fn keyed_after(ms: u64) -> NewJob {
     let mut job = delayed("mail", ms);
-    job.spec.key = Some("k".into());
+    job.spec.options.key = Some("k".into());
     job
 }
 
@@ -333,7 +333,7 @@ async fn fewer_slots_hold_as_the_jobs_end(queue: TestStore) {
 async fn priorities_order_keys_and_not_the_jobs_of_a_key(queue: TestStore) {
     let of = |key, priority| {
         let mut job = keyed(key);
-        job.spec.priority = priority;
+        job.spec.options.priority = priority;
         job
     };
     let jobs = [of("a", Priority::Low), of("a", Priority::High), of("b", Priority::High)];
@@ -373,7 +373,7 @@ async fn a_key_may_have_any_text(queue: TestStore) {
     }
     for _ in 0..2 {
         let claims = claim(&queue, FleetLimits::NONE).await;
-        let keys: Vec<_> = claims.iter().map(|claim| claim.job.spec.key.clone().unwrap()).collect();
+        let keys: Vec<_> = claims.iter().map(|claim| claim.job.spec.options.key.clone().unwrap()).collect();
         assert_eq!(keys, texts);
         for claim in claims {
             ack(&queue, &claim).await;
@@ -407,7 +407,7 @@ async fn jobs_that_wait_are_listed_page_by_page(queue: TestStore) {
 async fn a_key_and_a_unique_value_both_hold(queue: TestStore) {
     let of = |value| {
         let mut job = unique("mail", value);
-        job.spec.key = Some("k".into());
+        job.spec.options.key = Some("k".into());
         job
     };
     let jobs = [of("u"), of("v"), of("v")];

@@ -332,7 +332,7 @@ async fn priorities_take_turns_within_limits(queue: TestStore) {
     queue.push(&jobs).await;
     let (limits, mut taken) = (rate(10, 1, 1), Vec::new());
     for _ in 0..6 {
-        taken.extend(claim(&queue, 9, limits).await.claims.into_iter().map(|claim| claim.job.spec.priority));
+        taken.extend(claim(&queue, 9, limits).await.claims.into_iter().map(|claim| claim.job.spec.options.priority));
         queue.pass(100);
     }
     assert_eq!(taken, [High, Normal, High, High, Normal, Low]);

@@ -30,7 +30,7 @@ fn many(priority: Priority, n: usize) -> Vec<NewJob> {
 }
 
 fn priorities(claims: &[Claim]) -> Vec<Priority> {
-    claims.iter().map(|claim| claim.job.spec.priority).collect()
+    claims.iter().map(|claim| claim.job.spec.options.priority).collect()
 }
 
 /// A backlog of every priority.
@@ -73,7 +73,8 @@ async fn among_equals_the_one_that_became_ready_first_is_first(queue: TestStore)
         queue.push(&[low.clone(), high.clone()]).await;
     }
     let claims = queue.claim(10).await;
-    let (first, last): (Vec<&Claim>, Vec<&Claim>) = claims.iter().partition(|claim| claim.job.spec.priority == High);
+    let (first, last): (Vec<&Claim>, Vec<&Claim>) =
+        claims.iter().partition(|claim| claim.job.spec.options.priority == High);
     assert_eq!((claimed(first), claimed(last)), (ids(&high), ids(&low)));
 }
 
@@ -98,7 +99,7 @@ async fn each_topic_counts_its_own_turns(queue: TestStore) {
     let others: Vec<NewJob> = Priority::ALL
         .map(|priority| {
             let mut job = job("other");
-            job.spec.priority = priority;
+            job.spec.options.priority = priority;
             job
         })
         .into();
@@ -129,7 +130,7 @@ async fn a_job_that_comes_back_keeps_its_priority(queue: TestStore) {
     queue.settle(&claim, retry(0)).await;
     let claims = queue.claim(2).await;
     assert_eq!(claims.len(), 2);
-    let again = claims.iter().find(|claim| claim.job.spec.priority == High).unwrap();
+    let again = claims.iter().find(|claim| claim.job.spec.options.priority == High).unwrap();
     assert_eq!((again.attempt, &again.lease.job), (2, &claim.lease.job));
     // The turn after the high one is the normal one's: so both are where they were before.
     queue.settle_with(settlement(again, Verdict::Release(std::time::Duration::ZERO))).await;
@@ -160,7 +161,7 @@ async fn a_follow_up_that_waits_for_the_job_it_follows_has_its_own_priority(queu
     queue.push(&many(Normal, 2)).await;
     let claims = queue.claim(2).await;
     let mut high = of_priority(High);
-    high.spec.links.after = vec![claims[1].lease.job.clone()];
+    high.spec.options.after = vec![claims[1].lease.job.clone()];
     let snooze = settlement(&claims[0], Verdict::Snooze(std::time::Duration::ZERO));
     let mut ack = settlement(&claims[1], Verdict::Ack(None));
     ack.follow_ups = vec![of_priority(Normal), high];

@@ -46,10 +46,10 @@ async fn all_that_a_producer_says_comes_back(queue: TestStore) {
     pushed.spec.id = "ORDER-7.a_b".parse().unwrap();
     pushed.spec.body = Payload { data: (0..=255).collect(), content_type: Some("image/png".into()) };
     pushed.spec.metadata = [("trace", "t1"), ("trace", "t2"), ("", "ä\0\n")].map(|(k, v)| (k.into(), v.into())).into();
-    pushed.spec.key = Some("customer 7".into());
-    pushed.spec.max_attempts = Some(7);
-    pushed.spec.ttl = Some(Duration::from_millis(1500));
-    pushed.spec.keep_result = Some(Duration::from_secs(60));
+    pushed.spec.options.key = Some("customer 7".into());
+    pushed.spec.options.max_attempts = Some(7);
+    pushed.spec.options.ttl = Some(Duration::from_millis(1500));
+    pushed.spec.options.keep_result = Some(Duration::from_secs(60));
     queue.push(std::slice::from_ref(&pushed)).await;
     assert_eq!(queue.view(&pushed.spec.id).await.unwrap().job.unwrap().spec, pushed.spec);
     assert_eq!(queue.claim_one().await.job.spec, pushed.spec);

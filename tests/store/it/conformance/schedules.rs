@@ -330,7 +330,7 @@ async fn jobs_are_as_the_schedule_says(queue: TestStore) {
     queue.pass(60_000);
     queue.migrate().await;
     let job = queue.claim_one().await.job;
-    assert_eq!((&job.spec.body, &job.spec.metadata, job.spec.ttl), (&body, &metadata, ttl));
+    assert_eq!((&job.spec.body, &job.spec.metadata, job.spec.options.ttl), (&body, &metadata, ttl));
     assert!((tick..=tick.plus(jitter)).contains(&job.due_at), "{} {tick}", job.due_at);
 }
 

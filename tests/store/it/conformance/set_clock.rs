@@ -203,7 +203,7 @@ async fn a_step_back_moves_leases_windows_rates_and_retention(queue: TestStore) 
     };
     let keyed = || {
         let mut job = job("keyed");
-        job.spec.key = Some("k".into());
+        job.spec.options.key = Some("k".into());
         job
     };
     for ms in STEPS {

@@ -169,14 +169,14 @@ async fn an_empty_settle_is_answered_with_nothing(queue: TestStore) {
 async fn jobs_that_end_together_leave_nothing_of_what_they_waited_for(queue: TestStore) {
     let first = queue.dead().await.lease.job;
     let mut second = job("mail");
-    second.spec.links.after = vec![first.clone()];
+    second.spec.options.after = vec![first.clone()];
     queue.push(std::slice::from_ref(&second)).await;
     assert_eq!(queue.store.respawn(&topic("mail"), &[first]).await.unwrap(), [true]);
     let ends: Vec<_> = queue.claim(2).await.iter().map(|claim| settlement(claim, Verdict::Ack(None))).collect();
     assert_eq!(queue.store.settle(&ends).await.unwrap(), [Settled::Done; 2]);
     // By the same id, another job waits for another one.
     let other = job("mail");
-    second.spec.links.after = ids([&other]);
+    second.spec.options.after = ids([&other]);
     queue.push(&[other, second.clone()]).await;
     let found = queue.store.waits_for(&tenant(), &second.spec.id, 9).await.unwrap().unwrap();
     assert_eq!((found.total, found.ended), (1, 0));

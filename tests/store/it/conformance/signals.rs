@@ -104,7 +104,7 @@ async fn a_job_due_at_the_same_time_as_one_of_another_topic_is_not_signalled(que
 
 async fn waiting_for_a_job_ends_with_the_job(queue: TestStore) {
     let mut waited_for = job("mail");
-    waited_for.spec.keep_result = Some(Duration::from_secs(60));
+    waited_for.spec.options.keep_result = Some(Duration::from_secs(60));
     queue.push(&[waited_for.clone(), job("mail")]).await;
     let claims = queue.claim(2).await;
     let mut signals = listen(&queue).await;
@@ -129,7 +129,7 @@ async fn an_attempt_before_the_last_does_not_end_the_job(queue: TestStore) {
 
 async fn waiting_for_a_cancelled_job_ends(queue: TestStore) {
     let mut waiting = job("mail");
-    waiting.spec.keep_result = Some(Duration::from_secs(60));
+    waiting.spec.options.keep_result = Some(Duration::from_secs(60));
     queue.push(std::slice::from_ref(&waiting)).await;
     let mut signals = listen(&queue).await;
     queue.store.cancel(&tenant(), std::slice::from_ref(&waiting.spec.id)).await.unwrap();

@@ -255,7 +255,7 @@ async fn a_batch_sets_states_of_many_keys(queue: TestStore) {
     let settlements: Vec<_> = claims
         .iter()
         .map(|claim| {
-            let key = claim.job.spec.key.clone().unwrap();
+            let key = claim.job.spec.options.key.clone().unwrap();
             Settlement { state: write(&key, key.as_bytes(), KEEP), ..settlement(claim, Verdict::Ack(None)) }
         })
         .collect();
@@ -272,8 +272,8 @@ async fn states_and_results_of_a_batch_are_not_mixed_up(queue: TestStore) {
     queue.push(&keys.map(keyed)).await;
     queue.push(&[job("mail"), job("mail")]).await;
     let claims = queue.claim(8).await;
-    let of_key = |key: &str| claims.iter().find(|claim| claim.job.spec.key.as_deref() == Some(key)).unwrap();
-    let keyless = claims.iter().filter(|claim| claim.job.spec.key.is_none());
+    let of_key = |key: &str| claims.iter().find(|claim| claim.job.spec.options.key.as_deref() == Some(key)).unwrap();
+    let keyless = claims.iter().filter(|claim| claim.job.spec.options.key.is_none());
     queue.settle(of_key("b"), retry(60_000)).await;
     let kept = |claim: &Claim, key: &str| Settlement {
         state: write(key, key.as_bytes(), KEEP),

@@ -47,7 +47,7 @@ fn stored_ids(jobs: &[StoredJob]) -> Vec<JobId> {
 }
 
 fn high(mut job: NewJob) -> NewJob {
-    job.spec.priority = Priority::High;
+    job.spec.options.priority = Priority::High;
     job
 }
 
@@ -102,7 +102,7 @@ async fn outgoing_jobs_are_read_in_bounded_numbers(queue: TestStore) {
 async fn jobs_arrive_with_all_that_is_known_about_them(queue: TestStore) {
     let mut pushed = job("mail");
     pushed.spec.metadata = vec![("trace".into(), "t1".into())];
-    pushed.spec.ttl = Some(Duration::from_secs(1));
+    pushed.spec.options.ttl = Some(Duration::from_secs(1));
     queue.push(&[pushed]).await;
     queue.pass(7);
     let first = queue.claim_one().await;

@@ -34,9 +34,9 @@ async fn graph(queue: &TestStore, of: &NewJob, depth: usize, limit: usize) -> Jo
 async fn a_batch_is_cancelled_with_its_members_and_with_all_that_wait(queue: TestStore) {
     let (first, other) = (job("mail"), job("mail"));
     let mut outer = batch();
-    outer.spec.links.after = vec![first.spec.id.clone()];
+    outer.spec.options.after = vec![first.spec.id.clone()];
     let mut inner = batch();
-    inner.spec.links.batch = Some(outer.spec.id.clone());
+    inner.spec.options.batch = Some(outer.spec.id.clone());
     stored(&queue, &[first.clone(), other.clone(), outer.clone()]).await;
     stored(&queue, &[inner.clone(), member(&outer)]).await;
     let members = [member(&inner), member(&inner)];

@@ -16,7 +16,7 @@ super::cases![
 ];
 
 fn with_ttl(mut job: NewJob, ms: u64) -> NewJob {
-    job.spec.ttl = Some(Duration::from_millis(ms));
+    job.spec.options.ttl = Some(Duration::from_millis(ms));
     job
 }
 

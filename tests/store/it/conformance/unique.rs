@@ -82,7 +82,7 @@ async fn every_end_of_the_job_sets_its_value_free(queue: TestStore) {
 
 async fn a_value_is_held_within_its_topic_only(queue: TestStore) {
     let mut theirs = foreign("mail");
-    theirs.spec.unique = unique("mail", "u").spec.unique;
+    theirs.spec.options.unique = unique("mail", "u").spec.options.unique;
     let batch = [unique("mail", "u"), unique("audit", "u"), theirs, unique("mail", "v")];
     assert_eq!(queue.push(&batch).await, [(); 4].map(|()| Pushed::Stored));
 }

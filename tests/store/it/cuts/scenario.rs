@@ -217,7 +217,7 @@ impl World {
     /// that the partitions are the same each time: the slots of `foo` and `hello` are of partition 2, that of `bar` of 0, that of `baz` of 1.
     pub(super) async fn follow_ups_elsewhere(&mut self) {
         let with_key = |mut job: NewJob, key: &str| {
-            job.spec.key = Some(key.into());
+            job.spec.options.key = Some(key.into());
             job
         };
         self.push(&[with_key(job("mail"), "foo"), with_key(job("mail"), "bar")]).await;

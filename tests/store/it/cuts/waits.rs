@@ -18,11 +18,11 @@ impl World {
     /// A job waits for another one, and a batch for its members: the first one is done, the others wait until all come to their end.
     pub(super) async fn workflows(&mut self) {
         let (first, mut second, mut batch) = (job("mail"), job("next"), job("next"));
-        second.spec.links.after = vec![first.spec.id.clone()];
-        batch.spec.links.open = true;
+        second.spec.options.after = vec![first.spec.id.clone()];
+        batch.spec.options.open = true;
         let mut members = [job("mail"), job("mail")];
         for member in &mut members {
-            member.spec.links.batch = Some(batch.spec.id.clone());
+            member.spec.options.batch = Some(batch.spec.id.clone());
         }
         let [one, other] = members;
         self.acknowledged.batches.insert(batch.spec.id.clone());
@@ -40,7 +40,7 @@ impl World {
     /// Jobs of a key of which the rate holds one back, and the state that one of them sets; of another topic the limits keep one in line.
     pub(super) async fn keys_and_limits(&mut self) {
         let with_key = |mut job: NewJob| {
-            job.spec.key = Some("k".into());
+            job.spec.options.key = Some("k".into());
             job
         };
         self.push(&[with_key(job("keyed")), with_key(job("keyed"))]).await;

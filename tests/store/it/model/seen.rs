@@ -62,7 +62,7 @@ impl Model {
     }
 
     fn behind(&self, spec: &JobSpec) -> Option<BehindKey> {
-        let (topic, key) = (self.topics.get(&spec.topic)?, spec.key.as_ref()?);
+        let (topic, key) = (self.topics.get(&spec.topic)?, spec.options.key.as_ref()?);
         let ahead = topic.behind.get(key)?.iter().position(|id| *id == spec.id)? as u64;
         let mut holders = topic.slots.get(key).cloned().unwrap_or_default();
         holders.sort();
@@ -199,7 +199,7 @@ impl Model {
     }
 
     fn unique_for(&self, job: &Job) -> Option<Duration> {
-        let value = &job.spec.unique.as_ref()?.value;
+        let value = &job.spec.options.unique.as_ref()?.value;
         let (holder, until) = self.topics.get(&job.spec.topic)?.unique.get(value)?;
         let until = until.filter(|until| *holder == job.spec.id && self.now < *until)?;
         Some(until.since(self.now))

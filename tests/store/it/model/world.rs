@@ -244,11 +244,12 @@ impl World {
         }
         let mut spec = JobSpec::new(topic, Payload { data: vec![number as u8], content_type: None });
         spec.id = id;
-        spec.priority = draft.priority;
-        spec.unique = draft.unique.map(|(value, window)| Unique { value: format!("u{value}"), window: window.map(ms) });
-        spec.ttl = draft.ttl.map(ms);
-        spec.key = draft.key.map(|key| format!("k{key}"));
-        spec.keep_result = draft.kept.then_some(KEPT);
+        spec.options.priority = draft.priority;
+        spec.options.unique =
+            draft.unique.map(|(value, window)| Unique { value: format!("u{value}"), window: window.map(ms) });
+        spec.options.ttl = draft.ttl.map(ms);
+        spec.options.key = draft.key.map(|key| format!("k{key}"));
+        spec.options.keep_result = draft.kept.then_some(KEPT);
         NewJob { spec, due: self.due(&draft.due) }
     }
 
@@ -353,7 +354,7 @@ impl World {
             let mut follow_ups = self.jobs(&ending.follow_ups, endings.len() == 1);
             follow_ups.retain(|job| job.spec.topic.tenant == claim.lease.topic.tenant);
             settlement.follow_ups = follow_ups;
-            settlement.state = claim.job.spec.key.clone().zip(ending.state).map(|(key, state)| {
+            settlement.state = claim.job.spec.options.key.clone().zip(ending.state).map(|(key, state)| {
                 let change = state.map_or(StateChange::Delete, |state| StateChange::Set(vec![state]));
                 StateWrite { key, change, ttl: KEPT }
             });
@@ -491,6 +492,6 @@ fn settlement(claim: &Claim, end: &End, retention: Duration) -> Settlement {
 fn depends(job: &NewJob, other: &Settlement) -> bool {
     let is_put_back = matches!(other.verdict, Verdict::Retry { .. } | Verdict::Snooze(_) | Verdict::Release(_));
     let is_freed =
-        other.unique.is_some() && other.unique == job.spec.unique.as_ref().map(|unique| unique.value.clone());
+        other.unique.is_some() && other.unique == job.spec.options.unique.as_ref().map(|unique| unique.value.clone());
     job.spec.topic == other.lease.topic && (is_put_back || is_freed)
 }

@@ -93,12 +93,12 @@ async fn a_job_is_settled_where_it_was_claimed_and_its_result_is_found() {
 async fn what_was_promised_for_jobs_that_are_over_is_still_known_after_a_move() {
     let Pair { home, several, .. } = Pair::new().await;
     let (mut once, first) = (job("acme/mail"), job("acme/mail"));
-    once.spec.unique = Some(Unique { value: "order-17".into(), window: Some(Duration::from_secs(3600)) });
+    once.spec.options.unique = Some(Unique { value: "order-17".into(), window: Some(Duration::from_secs(3600)) });
     several.push(std::slice::from_ref(&once)).await.unwrap();
     settle(&several, &claim(&several).await[0], Verdict::Ack(None)).await;
     // Linked jobs stay in the old store.
     let mut second = job("acme/mail");
-    second.spec.links.after = vec![first.spec.id.clone()];
+    second.spec.options.after = vec![first.spec.id.clone()];
     several.push(&[first.clone(), second]).await.unwrap();
     begin(&several).await;
     let _driver = driver(&several);

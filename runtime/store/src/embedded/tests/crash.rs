@@ -103,8 +103,8 @@ impl Load {
             0 => delayed(of, self.rng.u64(1..50)),
             1 => unique(of, ["u", "v"][self.rng.usize(..2)], None),
             2 => unique(of, ["u", "v"][self.rng.usize(..2)], Some(self.rng.u64(1..50))),
-            3 => with(of, |spec| spec.priority = Priority::High),
-            4 => with(of, |spec| spec.keep_result = Some(Duration::from_millis(40))),
+            3 => with(of, |spec| spec.options.priority = Priority::High),
+            4 => with(of, |spec| spec.options.keep_result = Some(Duration::from_millis(40))),
             5 => with(of, |spec| spec.body = Payload { data: vec![7; 9000], content_type: None }),
             _ => job(of),
         };

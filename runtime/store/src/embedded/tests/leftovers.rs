@@ -152,7 +152,7 @@ async fn buckets_of_keys_that_are_full_again_are_forgotten() {
     let limits = FleetLimits { per_key: KeyLimits { rate, ..KeyLimits::DEFAULT }, ..FleetLimits::NONE };
     let from = ClaimFrom::new(topic("mail"), 100, LEASE).within(limits);
     for round in 0..5 {
-        let job = |n| with("mail", |spec| spec.key = Some(format!("k{}", round * 10 + n)));
+        let job = |n| with("mail", |spec| spec.options.key = Some(format!("k{}", round * 10 + n)));
         store.push(&(0..10).map(job).collect::<Vec<_>>()).await;
         assert_eq!(store.store.claim(&worker(), std::slice::from_ref(&from)).await.unwrap().claims.len(), 10);
         assert_eq!(store.number("SELECT count(*) FROM key_rates").await, 10, "in round {round}");

@@ -260,13 +260,13 @@ impl Look<'_> {
             Ok(job) => (Some(job.spec), None),
             Err(problem) => (None, Some(problem)),
         };
-        let unique = spec.as_ref().and_then(|spec| spec.unique.as_ref()?.held_until_done().map(str::to_owned));
+        let unique = spec.as_ref().and_then(|spec| spec.options.unique.as_ref()?.held_until_done().map(str::to_owned));
         Some(Stored {
             id,
             stamp: stored.iter().take(8).copied().collect(),
             topic,
             bytes: stored.len(),
-            priority: spec.map_or(Priority::Normal, |spec| spec.priority),
+            priority: spec.map_or(Priority::Normal, |spec| spec.options.priority),
             unique,
             problem,
         })

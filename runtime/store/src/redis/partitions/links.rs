@@ -18,7 +18,7 @@ impl RedisStore {
     ) -> Result<Result<u32, NoLink>, StoreError> {
         let (tenant, usual) = (&job.spec.topic.tenant, map.of_job(&job.spec, now));
         let mut place = None;
-        for id in job.spec.links.named() {
+        for id in job.spec.options.named() {
             let pushed = before.iter().rev().find(|(before, _)| before.spec.id == *id);
             let found = match pushed {
                 Some((_, number)) => Some(*number),

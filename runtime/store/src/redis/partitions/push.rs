@@ -39,7 +39,7 @@ impl Push for RedisStore {
         if map.is_plain() {
             return self.first().push(jobs).await;
         }
-        let is_unique = |job: &&NewJob| job.spec.unique.is_some();
+        let is_unique = |job: &&NewJob| job.spec.options.unique.is_some();
         let spreads = jobs.iter().filter(is_unique).filter_map(|job| map.spread(&job.spec.topic));
         if let Some(wait) = spreads.filter_map(|spread| spread.change_lasts(CHANGE, map.now())).max() {
             tokio::time::sleep(wait).await;
@@ -50,7 +50,7 @@ impl Push for RedisStore {
         let mut places = Vec::with_capacity(jobs.len());
         for (position, job) in jobs.iter().enumerate() {
             let mut place = Ok(map.of_job(&job.spec, now));
-            if !job.spec.links.is_none() && !known.contains_key(&position) {
+            if job.spec.options.is_linked() && !known.contains_key(&position) {
                 place = self.place_of_linked((&map, now), job, &places).await?;
             }
             if let Err(no) = &place {
@@ -80,7 +80,7 @@ impl RedisStore {
         let mut lookups = Lookups::new();
         for (position, job) in jobs.enumerate() {
             let Some(spread) = map.spread(&job.topic) else { continue };
-            let value = job.unique.as_ref().map_or("", |unique| unique.value.as_str());
+            let value = job.options.unique.as_ref().map_or("", |unique| unique.value.as_str());
             for number in spread.earlier_places(job, now) {
                 if !self.partitions.0.left.lock().contains(&(number, job.topic.clone())) {
                     lookups.entry((number, &job.topic)).or_default().push((position, job.id.as_str(), value));
@@ -141,7 +141,7 @@ impl RedisStore {
         }
         let mut lookups = Lookups::new();
         for (position, job) in jobs.iter().enumerate() {
-            let Some(value) = job.unique.as_ref().and_then(Unique::held_until_done) else { continue };
+            let Some(value) = job.options.unique.as_ref().and_then(Unique::held_until_done) else { continue };
             for number in spread.earlier_places(job, now).chain([map.of_job(job, now)]) {
                 lookups.entry((number, topic)).or_default().push((position, "", value));
             }

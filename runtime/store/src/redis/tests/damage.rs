@@ -31,7 +31,7 @@ async fn a_ready_list_of_the_wrong_type_stops_no_other_topic() {
         let store = TestRedis::new().await;
         store.push(&[job("audit"), job("mail"), other_tenants()]).await;
         // Only with more than one priority in use does a claim look at all three Lists.
-        store.push(&[crate::tests::with("audit", |spec| spec.priority = Priority::High)]).await;
+        store.push(&[crate::tests::with("audit", |spec| spec.options.priority = Priority::High)]).await;
         damage(&store, store.store.first().keys(&tenant()).ready(priority, &topic("damaged").topic)).await;
         let other = other_tenants().spec.topic;
         let claimed = claim(&store, &[&topic("audit"), &topic("damaged"), &topic("mail"), &other]).await;

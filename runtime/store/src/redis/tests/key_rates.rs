@@ -13,7 +13,7 @@ use gristmill_core::job::NewJob;
 use gristmill_core::topic::{FleetLimits, KeyLimits, Rate};
 
 fn keyed(key: &str) -> NewJob {
-    with("mail", |spec| spec.key = Some(key.to_owned()))
+    with("mail", |spec| spec.options.key = Some(key.to_owned()))
 }
 
 async fn claim(store: &TestRedis, rate: Option<Rate>) -> Claimed {
@@ -43,7 +43,7 @@ async fn a_job_that_is_twice_in_line_starts_and_is_not_held_back() {
     let store = TestRedis::new().await;
     let (job, keys) = (keyed("k"), store.store.first().keys(&tenant()));
     store.push(std::slice::from_ref(&job)).await;
-    let line = keys.ready(job.spec.priority, &topic("mail").topic);
+    let line = keys.ready(job.spec.options.priority, &topic("mail").topic);
     store.raw(cmd("LPUSH").arg(line).arg(job.spec.id.as_str())).await;
     let claimed = claim(&store, each_second()).await;
     assert_eq!((claimed.claims.len(), claimed.strays), (1, 1));

@@ -104,7 +104,7 @@ async fn the_state_of_a_key_is_found_after_its_topic_is_spread_further_and_stays
     let redis = TestRedis::new().await;
     let end = async |change: StateChange| {
         let mut keyed = job("mail");
-        keyed.spec.key = Some("k".into());
+        keyed.spec.options.key = Some("k".into());
         redis.push(&[keyed]).await;
         let claim = redis.claim(1).await.pop().unwrap();
         let state = Some(StateWrite { key: "k".into(), change, ttl: Duration::from_secs(3600) });
@@ -230,7 +230,7 @@ async fn a_follow_up_that_cannot_wait_for_a_job_of_another_partition_is_stored_a
             break (claim, number);
         }
     };
-    report.spec.links.after = vec![claim.lease.job.clone()];
+    report.spec.options.after = vec![claim.lease.job.clone()];
     let settlement =
         Settlement { follow_ups: vec![report.clone()], ..Settlement::of(&claim, Verdict::Ack(None), Duration::ZERO) };
     assert_eq!(redis.settle_with(settlement).await, Settled::Done);
@@ -344,6 +344,6 @@ async fn the_most_partitions_that_any_process_wants_count() {
     redis.spread(64).await;
     let more = redis.store.spread_after(&BTreeMap::from([(topic("mail"), 65)]), Duration::ZERO).await.unwrap_err();
     assert!(format!("{:#}", anyhow::Error::from(more)).contains("128 at most"));
-    let key = with("mail", |spec| spec.key = Some("k".into()));
+    let key = with("mail", |spec| spec.options.key = Some("k".into()));
     assert_eq!(redis.push_one(&key).await, Pushed::Stored);
 }

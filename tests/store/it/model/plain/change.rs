@@ -15,11 +15,11 @@ impl Model {
         };
         let due = change.due.map(|due| self.due_at(due)).filter(|due| *due != until);
         let (now, record) = (self.now, self.jobs.get_mut(&key).unwrap());
-        let priority = change.priority.filter(|priority| *priority != record.job.spec.priority);
+        let priority = change.priority.filter(|priority| *priority != record.job.spec.options.priority);
         if due.is_none() && priority.is_none() {
             return JobChanged::Unchanged;
         }
-        record.job.spec.priority = priority.unwrap_or(record.job.spec.priority);
+        record.job.spec.options.priority = priority.unwrap_or(record.job.spec.options.priority);
         record.job.due_at = due.unwrap_or(record.job.due_at);
         let (spec, has_run) = (record.job.spec.clone(), record.deliveries > 0);
         match due {
@@ -36,7 +36,7 @@ impl Model {
             // A delayed one and one that waits for its key are in no line.
             None if self.topic(&spec.topic).ready.iter().any(|line| line.contains(id)) => {
                 self.take_out(&spec);
-                self.topic(&spec.topic).line_up(spec.priority, id);
+                self.topic(&spec.topic).line_up(spec.options.priority, id);
             }
             None => {}
         }
@@ -61,10 +61,10 @@ impl Model {
         let record = self.remove(&key);
         let spec = record.job.spec;
         self.forget_recording(&spec.topic, id);
-        self.set_free(&spec.topic, spec.unique.as_ref().and_then(Unique::held_until_done), id);
+        self.set_free(&spec.topic, spec.options.unique.as_ref().and_then(Unique::held_until_done), id);
         self.count(&spec.topic, "cancelled");
-        self.finished.extend(spec.keep_result.map(|_| key.clone()));
-        if spec.keep_result.is_some_and(|keep| !keep.is_zero()) {
+        self.finished.extend(spec.options.keep_result.map(|_| key.clone()));
+        if spec.options.keep_result.is_some_and(|keep| !keep.is_zero()) {
             self.blurred.remove(&key);
             self.results.insert(key, (record.attempts, ResultView::Cancelled));
         }

@@ -27,7 +27,7 @@ impl Model {
         let of_topic = self.jobs.iter().filter(|(_, record)| record.job.spec.topic == *topic);
         let keyed = of_topic.filter_map(|((_, id), record)| {
             let until = if let JobState::Delayed { until } = record.place { Some(until) } else { None };
-            Some((id.clone(), (record.job.spec.key.clone()?, until)))
+            Some((id.clone(), (record.job.spec.options.key.clone()?, until)))
         });
         keyed.collect()
     }

@@ -7,7 +7,7 @@ use super::{Model, TopicState};
 impl Model {
     /// The job is gone or dead: the next ones of its key get its slot.
     pub(super) fn free_slot(&mut self, spec: &JobSpec) {
-        let Some(key) = &spec.key else { return };
+        let Some(key) = &spec.options.key else { return };
         let topic = self.topics.get_mut(&spec.topic).unwrap();
         let most = topic.per_key.max_running as usize;
         let holders = topic.slots.entry(key.clone()).or_default();
@@ -25,7 +25,7 @@ impl Model {
             next.push(id);
         }
         for id in next {
-            let priority = self.jobs[&(spec.topic.tenant.clone(), id.clone())].job.spec.priority;
+            let priority = self.jobs[&(spec.topic.tenant.clone(), id.clone())].job.spec.options.priority;
             topic.line_up(priority, &id);
         }
     }

@@ -111,8 +111,8 @@ impl Model {
         let spec = record.job.spec.clone();
         let topic = self.topic(&spec.topic);
         topic.held_a_job = true;
-        if ready && spec.key.as_ref().is_none_or(|key| topic.take_slot(key, &spec.id)) {
-            topic.line_up(spec.priority, &spec.id);
+        if ready && spec.options.key.as_ref().is_none_or(|key| topic.take_slot(key, &spec.id)) {
+            topic.line_up(spec.options.priority, &spec.id);
         }
     }
 
@@ -122,7 +122,7 @@ impl Model {
         if self.jobs.contains_key(&key) {
             return Pushed::Exists;
         }
-        if let Some(unique) = &spec.unique {
+        if let Some(unique) = &spec.options.unique {
             if let Some(holder) = self.holder(&spec.topic, &unique.value) {
                 self.count(&spec.topic, "duplicate");
                 return Pushed::Duplicate(holder);
@@ -428,7 +428,7 @@ impl Model {
             return false;
         }
         let (now, key) = (self.now, (topic.tenant.clone(), id.clone()));
-        let unique = self.jobs[&key].job.spec.unique.clone();
+        let unique = self.jobs[&key].job.spec.options.unique.clone();
         if let Some(value) = unique.as_ref().and_then(Unique::held_until_done) {
             if self.holder(topic, value).is_some() {
                 return false;

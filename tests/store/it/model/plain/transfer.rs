@@ -34,7 +34,7 @@ impl Model {
         self.jobs.insert(key.clone(), record);
         self.topic(&spec.topic).held_a_job = true;
         self.topic(&spec.topic).held_back.remove(&spec.id);
-        if let Some(key) = spec.key.as_ref().filter(|_| stored.holds_slot) {
+        if let Some(key) = spec.options.key.as_ref().filter(|_| stored.holds_slot) {
             self.topic(&spec.topic).slots.entry(key.clone()).or_default().push(spec.id.clone());
         }
         if self.results.contains_key(&key) {
@@ -49,7 +49,7 @@ impl Model {
     /// A value that is free goes to the job, if the job held it where it comes from.
     fn take_unique(&mut self, stored: &StoredJob) {
         let Job { spec, .. } = &stored.job;
-        let Some(Unique { value, window }) = &spec.unique else { return };
+        let Some(Unique { value, window }) = &spec.options.unique else { return };
         let until = stored.unique_for.map(|left| self.now.plus(left));
         let held = if window.is_some() { until.is_some() } else { !matches!(stored.place, StoredPlace::Dead { .. }) };
         if held && self.holder(&spec.topic, value).is_none() {
@@ -64,7 +64,7 @@ impl Model {
         if !self.jobs.get(&key).is_some_and(there) {
             return false;
         }
-        if let Some(unique) = self.remove(&key).job.spec.unique
+        if let Some(unique) = self.remove(&key).job.spec.options.unique
             && self.topic(topic).unique.get(&unique.value).is_some_and(|(holder, _)| holder == id)
         {
             self.topic(topic).unique.remove(&unique.value);

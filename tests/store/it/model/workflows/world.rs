@@ -140,13 +140,13 @@ impl World {
                 Payload { data: format!("{number}").into_bytes(), content_type: None },
             );
             spec.id = again.unwrap_or_else(fresh);
-            spec.keep_result = draft.kept.then_some(LONG);
-            spec.links.after = draft.after.iter().map(|which| self.named(which, enqueuer, &spec.id)).collect();
-            spec.links.batch = draft.batch.as_ref().map(|which| self.named(which, enqueuer, &spec.id));
-            spec.links.open = draft.open;
+            spec.options.keep_result = draft.kept.then_some(LONG);
+            spec.options.after = draft.after.iter().map(|which| self.named(which, enqueuer, &spec.id)).collect();
+            spec.options.batch = draft.batch.as_ref().map(|which| self.named(which, enqueuer, &spec.id));
+            spec.options.open = draft.open;
             // A job that waits for none does not say it.
-            if draft.runs_anyway && spec.links.waits() {
-                spec.links.after_failed = AfterFailed::Run;
+            if draft.runs_anyway && spec.options.waits() {
+                spec.options.after_failed = AfterFailed::Run;
             }
             self.pushed.push(spec.id.clone());
             self.batches.extend(draft.open.then(|| spec.id.clone()));

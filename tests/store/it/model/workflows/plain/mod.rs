@@ -110,8 +110,8 @@ impl Model {
         if let Some(batch) = batch {
             self.links.get_mut(&batch).unwrap().jobs.insert(id.clone(), Link::Open);
         }
-        if spec.links.waits() {
-            self.links.insert(id.clone(), Links { open: spec.links.open, jobs });
+        if spec.options.waits() {
+            self.links.insert(id.clone(), Links { open: spec.options.open, jobs });
         }
         let due_at = match new.due {
             Due::Now => self.now,
@@ -135,7 +135,7 @@ impl Model {
         enqueuer: Option<&JobId>,
     ) -> Result<(Option<JobId>, BTreeMap<JobId, Link>), NoLink> {
         let follows = enqueuer.is_some();
-        let mut batch = spec.links.batch.clone();
+        let mut batch = spec.options.batch.clone();
         if let Some(no) = batch.as_ref().and_then(|batch| self.no_batch(batch, follows)) {
             if !follows {
                 return Err(no);
@@ -143,7 +143,7 @@ impl Model {
             batch = None;
         }
         let mut jobs = BTreeMap::new();
-        for job in &spec.links.after {
+        for job in &spec.options.after {
             let link = match self.find_predecessor(job, batch.as_ref(), enqueuer) {
                 Err(_) if follows => Link::Ended(Ended::Unknown),
                 found => found?,
@@ -341,7 +341,7 @@ impl Model {
             Some(JobState::Ready | JobState::Delayed { .. } | JobState::Waiting) => {}
         }
         self.ready.values_mut().for_each(|line| line.retain(|ready| ready != id));
-        let keep = self.jobs[id].job.spec.keep_result.unwrap_or_default();
+        let keep = self.jobs[id].job.spec.options.keep_result.unwrap_or_default();
         self.finish(id, "cancelled", keep, ResultView::Cancelled);
         self.carry_end(id, Ended::Cancelled);
         Cancelled::Gone

@@ -25,7 +25,7 @@ impl Model {
 
     /// How a claimed job ends before it runs because of the jobs that it waited for: the first of these that was not done.
     pub(in super::super) fn failed_before(&self, spec: &JobSpec) -> Option<(JobId, Ended)> {
-        let waited = self.waits_for(&spec.id, usize::MAX).filter(|_| spec.links.after_failed == AfterFailed::Dead)?;
+        let waited = self.waits_for(&spec.id, usize::MAX).filter(|_| spec.options.after_failed == AfterFailed::Dead)?;
         waited.first_failed().map(|(job, ended)| (job.clone(), ended))
     }
 
