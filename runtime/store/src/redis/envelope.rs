@@ -7,18 +7,17 @@
 //! ```
 //!
 //! The stamp is apart from the envelope because the server's clock writes it, in the same step that stores the job. The
-//! keys extend those of raw producers: `2` topic, `4` payload. A format after the first says so under `v`.
+//! keys extend those of raw producers: `2` topic, `4` payload. Under `o` is a map of what the producer says besides, by the names
+//! that it has over HTTP. A format after the first says so under `v`.
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{point_ms, wait_ms};
-use gristmill_core::job::{
-    AfterFailed, BadName, Job, JobId, JobOptions, JobSpec, Name, Payload, Priority, TopicId, Unique,
-};
+use crate::clock::point_ms;
+use gristmill_core::job::{BadName, Job, JobId, JobOptions, JobSpec, Name, Payload, TopicId};
+use gristmill_core::json::is_default;
 use gristmill_core::time::Timestamp;
 
 /// The format that is written, and the only one there is so far. It is implied where `v` is absent.
@@ -37,43 +36,10 @@ struct Envelope<'a> {
     payload: Cow<'a, [u8]>,
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     content_type: Option<Cow<'a, str>>,
-    #[serde(rename = "m", default, skip_serializing_if = "is_empty")]
+    #[serde(rename = "m", default, skip_serializing_if = "is_default")]
     metadata: Cow<'a, [(String, String)]>,
-    #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
-    key: Option<Cow<'a, str>>,
-    #[serde(rename = "p", default, skip_serializing_if = "is_normal")]
-    priority: Priority,
-    #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
-    unique: Option<Cow<'a, str>>,
-    #[serde(rename = "w", default, skip_serializing_if = "Option::is_none")]
-    unique_window_ms: Option<u64>,
-    #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
-    max_attempts: Option<u32>,
-    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
-    ttl_ms: Option<u64>,
-    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
-    keep_result_ms: Option<u64>,
-    #[serde(rename = "a", default, skip_serializing_if = "<[JobId]>::is_empty")]
-    after: Cow<'a, [JobId]>,
-    #[serde(rename = "f", default, skip_serializing_if = "is_dead")]
-    after_failed: AfterFailed,
-    #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
-    batch: Option<JobId>,
-    #[serde(rename = "o", default, skip_serializing_if = "std::ops::Not::not")]
-    open: bool,
-}
-
-#[expect(clippy::ptr_arg, reason = "serde hands over a reference to the field")]
-fn is_empty(metadata: &Cow<'_, [(String, String)]>) -> bool {
-    metadata.is_empty()
-}
-
-fn is_dead(after_failed: &AfterFailed) -> bool {
-    *after_failed == AfterFailed::Dead
-}
-
-fn is_normal(priority: &Priority) -> bool {
-    *priority == Priority::Normal
+    #[serde(rename = "o", default, skip_serializing_if = "is_default")]
+    options: Cow<'a, JobOptions>,
 }
 
 /// The envelope of a job, without the stamp.
@@ -84,17 +50,7 @@ pub(super) fn write(spec: &JobSpec) -> Result<Vec<u8>, rmp_serde::encode::Error>
         payload: Cow::Borrowed(&spec.body.data),
         content_type: spec.body.content_type.as_deref().map(Cow::Borrowed),
         metadata: Cow::Borrowed(&spec.metadata),
-        key: spec.options.key.as_deref().map(Cow::Borrowed),
-        priority: spec.options.priority,
-        unique: spec.options.unique.as_ref().map(|unique| Cow::Borrowed(&*unique.value)),
-        unique_window_ms: spec.options.unique.as_ref().and_then(|unique| unique.window).map(wait_ms),
-        max_attempts: spec.options.max_attempts,
-        ttl_ms: spec.options.ttl.map(wait_ms),
-        keep_result_ms: spec.options.keep_result.map(wait_ms),
-        after: Cow::Borrowed(&spec.options.after),
-        after_failed: spec.options.after_failed,
-        batch: spec.options.batch.clone(),
-        open: spec.options.open,
+        options: Cow::Borrowed(&spec.options),
     })
 }
 
@@ -168,21 +124,7 @@ fn read_as<'s>(
         },
         body: Payload { data: Vec::new(), content_type: envelope.content_type.map(Cow::into_owned) },
         metadata: envelope.metadata.into_owned(),
-        options: JobOptions {
-            key: envelope.key.map(Cow::into_owned),
-            priority: envelope.priority,
-            unique: envelope.unique.map(|value| Unique {
-                value: value.into_owned(),
-                window: envelope.unique_window_ms.map(Duration::from_millis),
-            }),
-            max_attempts: envelope.max_attempts,
-            ttl: envelope.ttl_ms.map(Duration::from_millis),
-            keep_result: envelope.keep_result_ms.map(Duration::from_millis),
-            after: envelope.after.into_owned(),
-            after_failed: envelope.after_failed,
-            batch: envelope.batch,
-            open: envelope.open,
-        },
+        options: envelope.options.into_owned(),
     };
     Ok((Job { spec, enqueued_at, due_at }, envelope.payload))
 }
@@ -222,7 +164,10 @@ fn stamp(stored: &[u8]) -> Option<(Timestamp, Timestamp, &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use gristmill_core::job::{Priority, Unique};
 
     fn tenant() -> Name {
         "acme".parse().unwrap()
@@ -254,8 +199,8 @@ mod tests {
     }
 
     /// Format 1 as it was first released: what is stored must stay readable.
-    const FULL_1: &[u8] = b"\x89\xa12\xa4mail\xa14\xc4\x02\x00\xff\xa1c\xa3a/b\xa1m\x92\x92\xa1x\xa11\x92\xa1x\xa12\
-                            \xa1k\xa2k1\xa1u\xa2u1\xa1n\x03\xa1t\xcd\xea\x60\xa1r\x05";
+    const FULL_1: &[u8] = b"\x85\xa12\xa4mail\xa14\xc4\x02\x00\xff\xa1c\xa3a/b\xa1m\x92\x92\xa1x\xa11\x92\xa1x\xa12\
+                            \xa1o\x85\xa3key\xa2k1\xa6unique\xa2u1\xacattempts_max\x03\xa6ttl_ms\xcd\xea\x60\xaekeep_result_ms\x05";
 
     #[test]
     fn format_1_is_written_and_read() {
@@ -280,19 +225,22 @@ mod tests {
     }
 
     #[test]
-    fn priority_and_window_are_written_where_they_are_not_the_usual() {
+    fn options_are_written_where_they_are_not_the_usual() {
         let unique = Unique { value: "u".into(), window: Some(Duration::from_millis(7)) };
-        let options = JobOptions { priority: Priority::Low, unique: Some(unique), ..JobOptions::default() };
+        let options = JobOptions { priority: Priority::Low, unique: Some(unique), open: true, ..JobOptions::default() };
         let spec = JobSpec { options, ..JobSpec::new(full().topic, Payload::default()) };
         let packed = write(&spec).unwrap();
-        assert_eq!(packed, b"\x85\xa12\xa4mail\xa14\xc4\x00\xa1p\xa3low\xa1u\xa1u\xa1w\x07");
+        let expected = b"\x83\xa12\xa4mail\xa14\xc4\x00\xa1o\x83\xa8priority\xa3low\xa6unique\x82\xa5value\xa1u\xa9window_ms\x07\xa4open\xc3";
+        assert_eq!(packed, expected);
         assert_eq!(read(&tenant(), spec.id.clone(), &stamped(&packed)).unwrap().spec, spec);
     }
 
     #[test]
     fn unknown_keys_are_skipped() {
-        let job = read(&tenant(), id(), &stamped(b"\x83\xa12\xa1a\xa14\xc4\x00\xa1z\x01")).unwrap();
-        assert_eq!(job.spec.topic.topic.as_str(), "a");
+        let job =
+            read(&tenant(), id(), &stamped(b"\x84\xa12\xa1a\xa14\xc4\x00\xa1o\x82\xa3key\xa1k\xa1z\x01\xa1z\x01"))
+                .unwrap();
+        assert_eq!((job.spec.topic.topic.as_str(), job.spec.options.key.as_deref()), ("a", Some("k")));
     }
 
     #[test]
