@@ -10,7 +10,7 @@ use super::finish::{Asked, How};
 use super::keys::held_key;
 use super::recordings;
 use super::request::Weight;
-use super::row::{at, attempts, unique_until_done, whole};
+use super::row::{at, attempts, read_options, text, unique_until_done};
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
@@ -21,7 +21,7 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::topic::ENDED_RETENTION;
 
 /// A job that is not dead.
-const FIND: &str = "SELECT number, delayed_until, attempts, unique_value, unique_window_ms, keep_result_ms, key, slot
+const FIND: &str = "SELECT number, delayed_until, attempts, unique_value, unique_window_ms, options, key, slot
                     FROM job_rows WHERE id = ?1 AND tenant = ?2 AND dead_since IS NULL";
 
 /// Marks a running job. One that was killed stays so.
@@ -128,13 +128,14 @@ impl Work<'_> {
     fn find_alive(&self, tenant: &Name, id: &JobId) -> Done<Option<Alive>> {
         let mut find = self.connection.prepare_cached(FIND)?;
         let found = find.query_row(params![id.as_str(), tenant.as_str()], |row| {
-            let keep_result = row.get::<_, Option<i64>>("keep_result_ms")?;
             Ok(Alive {
                 number: row.get("number")?,
                 until: row.get::<_, Option<i64>>("delayed_until")?.map(at),
                 attempts: attempts(row.get("attempts")?),
                 unique: unique_until_done(row),
-                keep_result: keep_result.map(|ms| Duration::from_millis(whole(ms))),
+                keep_result: read_options(text(row, "options").ok().flatten())
+                    .ok()
+                    .and_then(|options| options.keep_result),
                 key: held_key(row).ok().flatten(),
                 waits_for_key: row.get::<_, Option<bool>>("slot")? == Some(false),
             })

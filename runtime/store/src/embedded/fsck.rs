@@ -94,8 +94,8 @@ const OF_JOBS: &[(Check, &str)] = &[
     ),
     (
         Check::JobUnreadable,
-        "SELECT tenant, topic, id, 'job_rows ' || number, 'its metadata are no JSON'
-         FROM jobs WHERE number > ?1 AND number <= ?2 AND state <> 'dead' AND metadata IS NOT NULL AND NOT json_valid(metadata)",
+        "SELECT tenant, topic, id, 'job_rows ' || number, 'its metadata or its options are no JSON' FROM jobs
+         WHERE number > ?1 AND number <= ?2 AND state <> 'dead' AND NOT (json_valid(coalesce(metadata, '[]')) AND json_valid(coalesce(options, '{}')))",
     ),
     (
         Check::UniqueNotHeld,

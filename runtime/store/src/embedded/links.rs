@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::fault::{Done, Fault};
+use super::fault::Done;
 use super::keys::missing_key;
 use super::request::Weight;
 use super::result;
@@ -15,7 +15,7 @@ use super::topics::Number;
 use super::work::{Waiting, Work};
 use crate::clock::NEVER;
 use crate::{BatchSealed, Predecessor, ResultView, StoreError, WaitsFor, Workflows};
-use gristmill_core::job::{Ended, JobId, JobOptions, JobSpec, MEMBERS, Name, NoLink, WAITERS};
+use gristmill_core::job::{Ended, JobId, JobSpec, MEMBERS, Name, NoLink, WAITERS};
 
 /// Adds what a job waits for. A job that it names twice counts once.
 const ADD: &str = "INSERT INTO links (tenant, waiter, job, ended, members) VALUES (?1, ?2, ?3, ?4, 0)
@@ -121,17 +121,6 @@ pub(super) fn waits_for(connection: &Connection, tenant: &Name, id: &JobId, limi
 /// The letter of a dead job that is gone is `D`.
 fn read_ended(letter: Option<&str>) -> Option<Ended> {
     Ended::of_letter(&letter?.to_lowercase())
-}
-
-/// Returns `None` of a job that has nothing to do with others.
-pub(super) fn write_links(spec: &JobSpec) -> Done<Option<String>> {
-    if !spec.options.is_linked() {
-        return Ok(None);
-    }
-    let unwritable = |error| Fault::Refused(format!("what job {} waits for cannot be written: {error}", spec.id));
-    let JobOptions { after, after_failed, batch, open, .. } = spec.options.clone();
-    let links = JobOptions { after, after_failed, batch, open, ..JobOptions::default() };
-    serde_json::to_string(&links).map(Some).map_err(unwritable)
 }
 
 /// What a new job waits for: its batch, and each job that it names with what became of that.

@@ -5,9 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::fault::Done;
-use super::links::write_links;
 use super::request::Weight;
-use super::row::{Columns, Place, Stored, write_metadata};
+use super::row::{Columns, Place, Stored, Written};
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::batch::{STEP, parts};
@@ -49,8 +48,7 @@ impl Push for EmbeddedStore {
 #[derive(Debug)]
 pub(super) struct Packed {
     job: NewJob,
-    metadata: Option<String>,
-    links: Option<String>,
+    written: Written,
 }
 
 impl Packed {
@@ -60,21 +58,19 @@ impl Packed {
 
     /// It waits for other jobs, or is a member of a batch.
     pub(super) const fn is_linked(&self) -> bool {
-        self.links.is_some()
+        self.job.spec.options.is_linked()
     }
 }
 
 pub(super) fn pack<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> Done<Vec<Packed>> {
-    let pack = |job: &NewJob| {
-        Ok(Packed { metadata: write_metadata(&job.spec)?, links: write_links(&job.spec)?, job: job.clone() })
-    };
+    let pack = |job: &NewJob| Ok(Packed { written: Written::of(&job.spec)?, job: job.clone() });
     jobs.into_iter().map(pack).collect()
 }
 
 impl Work<'_> {
     /// Stores a new job, unless its id is known or another job holds its unique value, or it cannot wait for what it is to wait for. A job that
     /// `follows` an attempt is not refused.
-    pub(super) fn push(&mut self, Packed { job, metadata, links }: &Packed, follows: bool) -> Done<Pushed> {
+    pub(super) fn push(&mut self, Packed { job, written }: &Packed, follows: bool) -> Done<Pushed> {
         let spec = &job.spec;
         if self.exists(spec)? || self.is_left(&spec.topic.tenant, &spec.id)? {
             return Ok(Pushed::Exists);
@@ -87,7 +83,7 @@ impl Work<'_> {
             self.topics.count(topic, "duplicate", 1);
             return Ok(Pushed::Duplicate(holder));
         }
-        let found = match links.as_ref().map(|_| self.find_links(spec, follows)).transpose()? {
+        let found = match spec.options.is_linked().then(|| self.find_links(spec, follows)).transpose()? {
             Some(Err(no)) => return Ok(Pushed::Refused(no)),
             Some(Ok(found)) => Some(found),
             None => None,
@@ -108,7 +104,7 @@ impl Work<'_> {
         };
         let stored = Stored {
             id: &spec.id,
-            columns: Columns::of(spec, (metadata.as_deref(), links.as_deref()), (self.now(), due_at)),
+            columns: Columns::of(spec, written, (self.now(), due_at)),
             place: Place::Waiting(place),
             attempts: 0,
             deliveries: 0,

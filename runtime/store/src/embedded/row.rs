@@ -1,7 +1,6 @@
 //! Jobs as rows: which columns say what, and how times, counts and JSON are written.
 //!
-//! What a producer pushed is in [`Columns`]: a new field of a job is a field there, a line in [`job_columns`], one in
-//! [`Work::insert`], and a step of `schema`.
+//! What a producer pushed is in [`Columns`]. A new option of a job needs none: it is in the JSON of `options`.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use super::topics::Number;
 use super::work::{Waiting, Work};
 use crate::clock::{due_ms, point_ms, wait_ms};
 use gristmill_core::job::{Due, Job, JobId, JobOptions, JobSpec, Name, Payload, Priority, TopicId, Unique};
+use gristmill_core::json::is_default;
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
@@ -43,10 +43,7 @@ define_job_columns! {
     Key = "key",
     ContentType = "content_type",
     Metadata = "metadata",
-    MaxAttempts = "max_attempts",
-    Ttl = "ttl_ms",
-    KeepResult = "keep_result_ms",
-    Links = "links",
+    Options = "options",
     Body = "coalesce(body, (SELECT bodies.body FROM bodies WHERE bodies.number = large))",
     Attempts = "attempts",
     Deliveries = "deliveries",
@@ -162,13 +159,32 @@ pub(super) fn read_failure(stored: Option<&str>) -> Option<Failure> {
     serde_json::from_str(stored?).ok()
 }
 
-/// Returns `None` if there is no metadata.
-pub(super) fn write_metadata(spec: &JobSpec) -> Done<Option<String>> {
-    if spec.metadata.is_empty() {
-        return Ok(None);
+/// What a job brings that stands in columns as JSON.
+#[derive(Debug)]
+pub(super) struct Written {
+    metadata: Option<String>,
+    options: Option<String>,
+}
+
+impl Written {
+    pub(super) fn of(spec: &JobSpec) -> Done<Self> {
+        // These have columns of their own.
+        let options = JobOptions { key: None, priority: Priority::Normal, unique: None, ..spec.options.clone() };
+        let unwritable = |error| Fault::Refused(format!("job {} cannot be written: {error}", spec.id));
+        Ok(Self {
+            metadata: unless_default(&spec.metadata).map_err(unwritable)?,
+            options: unless_default(&options).map_err(unwritable)?,
+        })
     }
-    let unwritable = |error| Fault::Refused(format!("metadata of job {} cannot be written: {error}", spec.id));
-    serde_json::to_string(&spec.metadata).map(Some).map_err(unwritable)
+}
+
+fn unless_default<T: Serialize + Default + PartialEq>(value: &T) -> serde_json::Result<Option<String>> {
+    (!is_default(value)).then(|| serde_json::to_string(value)).transpose()
+}
+
+/// What stands in the column `options`.
+pub(super) fn read_options(stored: Option<&str>) -> serde_json::Result<JobOptions> {
+    stored.map_or_else(|| Ok(JobOptions::default()), serde_json::from_str)
 }
 
 /// What a producer pushed, as the columns of a row say it, whether or not it makes sense.
@@ -181,20 +197,16 @@ pub(super) struct Columns<'a> {
     unique_window_ms: Option<i64>,
     key: Option<Cow<'a, str>>,
     content_type: Option<Cow<'a, str>>,
-    /// As JSON; see [`write_metadata`].
+    /// As JSON, like the next.
     metadata: Option<Cow<'a, str>>,
-    max_attempts: Option<i64>,
-    ttl_ms: Option<i64>,
-    keep_result_ms: Option<i64>,
-    /// As JSON; see [`write_links`](super::links::write_links).
-    links: Option<Cow<'a, str>>,
+    options: Option<Cow<'a, str>>,
     body: Option<Cow<'a, [u8]>>,
 }
 
 impl<'a> Columns<'a> {
     pub(super) fn of(
         spec: &'a JobSpec,
-        (metadata, links): (Option<&'a str>, Option<&'a str>),
+        Written { metadata, options }: &'a Written,
         (enqueued_at, due_at): (Timestamp, Timestamp),
     ) -> Self {
         Self {
@@ -205,11 +217,8 @@ impl<'a> Columns<'a> {
             unique_window_ms: spec.options.unique.as_ref().and_then(|unique| unique.window).map(wait),
             key: spec.options.key.as_deref().map(Cow::Borrowed),
             content_type: spec.body.content_type.as_deref().map(Cow::Borrowed),
-            metadata: metadata.map(Cow::Borrowed),
-            max_attempts: spec.options.max_attempts.map(i64::from),
-            ttl_ms: spec.options.ttl.map(wait),
-            keep_result_ms: spec.options.keep_result.map(wait),
-            links: links.map(Cow::Borrowed),
+            metadata: metadata.as_deref().map(Cow::Borrowed),
+            options: options.as_deref().map(Cow::Borrowed),
             body: Some(spec.body.data.as_slice().into()),
         }
     }
@@ -226,10 +235,7 @@ impl<'a> Columns<'a> {
             key: Column::Key.text(row)?,
             content_type: Column::ContentType.text(row)?,
             metadata: Column::Metadata.text(row)?,
-            max_attempts: Column::MaxAttempts.get(row)?,
-            ttl_ms: Column::Ttl.get(row)?,
-            keep_result_ms: Column::KeepResult.get(row)?,
-            links: Column::Links.text(row)?,
+            options: Column::Options.text(row)?,
             body: body.map(Cow::Borrowed),
         })
     }
@@ -255,11 +261,9 @@ impl<'a> Columns<'a> {
     /// # Errors
     /// Why they describe none.
     pub(super) fn job(self, id: JobId, topic: &TopicId) -> Result<Job, String> {
-        let duration = |ms: Option<i64>| ms.map(|ms| Duration::from_millis(whole(ms)));
         let priority = Priority::parse(&self.priority).ok_or_else(|| format!("`{}` is no priority", self.priority))?;
         let metadata = self.metadata.as_deref().map(serde_json::from_str).transpose();
-        let window = duration(self.unique_window_ms);
-        let links: Result<Option<JobOptions>, _> = self.links.as_deref().map(serde_json::from_str).transpose();
+        let window = self.unique_window_ms.map(|ms| Duration::from_millis(whole(ms)));
         let spec = JobSpec {
             id,
             topic: topic.clone(),
@@ -272,10 +276,7 @@ impl<'a> Columns<'a> {
                 key: self.key.map(Cow::into_owned),
                 priority,
                 unique: self.unique_value.map(|value| Unique { value: value.into_owned(), window }),
-                max_attempts: self.max_attempts.map(attempts),
-                ttl: duration(self.ttl_ms),
-                keep_result: duration(self.keep_result_ms),
-                ..links.map_err(|error| format!("what it waits for: {error}"))?.unwrap_or_default()
+                ..read_options(self.options.as_deref()).map_err(|error| format!("its options: {error}"))?
             },
         };
         Ok(Job { spec, enqueued_at: at(self.enqueued_at), due_at: at(self.due_at) })
@@ -463,10 +464,7 @@ impl Work<'_> {
             fixed = job.fixed,
             content_type = job.columns.content_type,
             metadata = job.columns.metadata,
-            max_attempts = job.columns.max_attempts,
-            ttl_ms = job.columns.ttl_ms,
-            keep_result_ms = job.columns.keep_result_ms,
-            links = job.columns.links,
+            options = job.columns.options,
             body = small,
             large = large.map(|_| number),
         )?;

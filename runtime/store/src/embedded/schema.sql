@@ -61,14 +61,11 @@ CREATE TABLE job_rows (
     slot             INTEGER,
     content_type     TEXT,
     metadata         TEXT,             -- JSON: [["name","value"], ...]
-    max_attempts     INTEGER,
-    ttl_ms           INTEGER,
-    keep_result_ms   INTEGER,
+    options          TEXT,             -- JSON: what else a producer said, by the names that it has over HTTP
     failure          TEXT,             -- JSON: why the last attempt failed
     checkpoint       BLOB,
     body             BLOB,             -- absent: it is large
     large            INTEGER,          -- its number in bodies
-    links            TEXT,             -- JSON: what a producer said of the jobs that it waits for
     killed           INTEGER NOT NULL DEFAULT 0, -- 1: a client killed the job, which is cancelled then, too
     fixed            INTEGER NOT NULL DEFAULT 0, -- 1: a person or a program has named the time due_at, which stays when the clock is set
     CHECK (CASE number >> 41 & 3
@@ -105,8 +102,8 @@ CREATE VIEW jobs AS
              WHEN worker IS NOT NULL THEN 'running' ELSE 'ready' END AS state,
         priority, delayed_until, worker, coalesce(job_rows.lease_until, batches.lease_until) AS lease_until, claim,
         cancelled, dead_since, attempts + (worker IS NOT NULL) AS attempts, deliveries + (worker IS NOT NULL) AS deliveries,
-        enqueued_at, due_at, unique_value, unique_window_ms, key, slot, content_type, metadata, max_attempts, ttl_ms,
-        keep_result_ms, failure, checkpoint,
+        enqueued_at, due_at, unique_value, unique_window_ms, key, slot, content_type, metadata, options, failure,
+        checkpoint,
         coalesce(body, (SELECT bodies.body FROM bodies WHERE bodies.number = large)) AS body,
         job_rows.number AS number, topics.number AS topic_number
     FROM job_rows CROSS JOIN topics ON topics.number = job_rows.number >> 43

@@ -8,12 +8,11 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
 use super::keys::held_key;
-use super::links::write_links;
 use super::place::topic_of;
 use super::push::CHUNK;
 use super::request::Weight;
 use super::row::{
-    Columns, Known, Place, Stored, at, job_columns, limit as limited, ms, read_id, write_failure, write_metadata,
+    Columns, Known, Place, Stored, Written, at, job_columns, limit as limited, ms, read_id, write_failure,
 };
 use super::store::EmbeddedStore;
 use super::topics::Number;
@@ -251,11 +250,9 @@ fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp)
 impl Work<'_> {
     fn import(&mut self, stored: &StoredJob) -> Done<Imported> {
         let spec = &stored.job.spec;
-        let (metadata, links) = (write_metadata(spec)?, write_links(spec)?);
+        let written = Written::of(spec)?;
         let columns = match &stored.sealed {
-            None => {
-                Columns::of(spec, (metadata.as_deref(), links.as_deref()), (stored.job.enqueued_at, stored.job.due_at))
-            }
+            None => Columns::of(spec, &written, (stored.job.enqueued_at, stored.job.due_at)),
             Some(sealed) => match sealed.open(KIND).map(serde_json::from_slice) {
                 Some(Ok(columns)) => columns,
                 _ => return Ok(Imported::Unreadable),

@@ -17,7 +17,7 @@ const BYTES: &str = concat!(
              + coalesce(octet_length(metadata), 0) + coalesce(octet_length(key), 0)
              + coalesce(octet_length(content_type), 0) + coalesce(octet_length(unique_value), 0)
              + coalesce(octet_length(failure), 0) + coalesce(octet_length(checkpoint), 0)
-             + coalesce(octet_length(links), 0)), 0)
+             + coalesce(octet_length(options), 0)), 0)
          FROM topics CROSS JOIN job_rows ON ",
     of_topic!("job_rows.number"),
     " WHERE topics.tenant = ?1)
