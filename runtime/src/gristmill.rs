@@ -87,7 +87,7 @@ impl Gristmill {
     /// # Errors
     /// The job breaks a rule of its topic, which the error names; or the store is unavailable or refuses. Nothing is stored.
     pub async fn push(&self, job: NewJob) -> Result<JobId, PushError> {
-        let (job, unknown) = self.registry.borrow().admission().admit(job)?;
+        let (job, unknown) = self.registry.borrow().known_topics().admit(job)?;
         if let Some(unknown) = unknown {
             tracing::warn!("{unknown}");
         }

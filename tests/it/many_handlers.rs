@@ -117,7 +117,7 @@ async fn a_hundred_handlers_are_compiled_behind_the_start_and_then_start_unmappe
     let mut registry = reloader.registry();
     let first = registry.borrow().clone();
     assert_eq!((first.entries().count(), served(&first)), (MANY, 0), "their topics are there, and their jobs wait");
-    assert!(first.admission().unknown(&name(7).parse().unwrap()).is_none());
+    assert!(first.known_topics().unknown(&name(7).parse().unwrap()).is_none());
     assert_eq!(first.to_compile(), MANY);
     let stop = CancellationToken::new();
     let reloading = tokio::spawn(reloader.run(stop.clone()));

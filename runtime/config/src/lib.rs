@@ -2,7 +2,6 @@
 //! shows every mistake at its place. Reference for people: `docs/reference/manifest.md`.
 
 mod adapter;
-mod admission;
 mod bounds;
 mod diagnostic;
 mod exposure;
@@ -10,6 +9,7 @@ mod fleet_limits;
 mod grants;
 mod http;
 mod http_grant;
+mod known_topics;
 mod limits;
 mod line_file;
 mod lmstfy;
@@ -34,10 +34,10 @@ mod tests;
 
 pub use gristmill_core::units;
 
-pub use admission::{Admission, UnknownTopics};
 pub use diagnostic::{Diagnostic, did_you_mean};
 pub use exposure::{exposure, warn_if_exposed};
 pub use http::{HttpSettings, Listen, TlsSettings};
+pub use known_topics::{KnownTopics, UnknownTopics};
 pub use limits::TenantLimits;
 pub use line_file::LineFileSettings;
 pub use lmstfy::{LmstfySettings, Password};

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::admission::UnknownTopics;
+use super::known_topics::UnknownTopics;
 use super::ranges;
 use super::read::Section;
 

@@ -20,7 +20,6 @@
 //! `state` is what every route can reach, and `problem` how every route refuses. While no token exists, a server on
 //! loopback, or one with `insecure`, allows every client everything; any other refuses.
 
-mod admission;
 mod api;
 mod audit;
 mod auth;
@@ -31,6 +30,7 @@ mod extract;
 mod held_answer;
 mod limits;
 mod lmstfy;
+mod new_jobs;
 mod openapi;
 mod page;
 mod payloads;

@@ -164,7 +164,7 @@ fn is_document(headers: &HeaderMap) -> bool {
 
 /// The longest document: a job with the largest body that a topic takes, in base64.
 fn document_bytes(state: &AppState) -> usize {
-    let body = usize::try_from(state.topics().admission().largest()).unwrap_or(usize::MAX);
+    let body = usize::try_from(state.topics().known_topics().largest()).unwrap_or(usize::MAX);
     DOCUMENT_BYTES.max((body / 3).saturating_mul(4).saturating_add(BESIDE_BODY_BYTES))
 }
 
@@ -177,7 +177,7 @@ async fn topic_of_body(parts: &mut Parts) -> Option<TopicId> {
 
 /// The longest body that a job of the topic may have.
 fn body_bytes(state: &AppState, topic: &TopicId) -> usize {
-    let Rules { payload_bytes, tenant, .. } = state.topics().admission().rules(topic);
+    let Rules { payload_bytes, tenant, .. } = state.topics().known_topics().rules(topic);
     usize::try_from(payload_bytes.min(tenant.payload_bytes.unwrap_or(u64::MAX))).unwrap_or(usize::MAX)
 }
 
@@ -185,7 +185,7 @@ fn body_bytes(state: &AppState, topic: &TopicId) -> usize {
 /// they have sent everything.
 fn check_length(state: &AppState, topic: &TopicId, bytes: Option<u64>) -> Result<(), Problem> {
     match bytes.filter(|bytes| *bytes > STEP_BYTES as u64) {
-        Some(bytes) => Ok(state.topics().admission().check_body(topic, bytes)?),
+        Some(bytes) => Ok(state.topics().known_topics().check_body(topic, bytes)?),
         None => Ok(()),
     }
 }
@@ -193,7 +193,7 @@ fn check_length(state: &AppState, topic: &TopicId, bytes: Option<u64>) -> Result
 /// Says which limit a body of at least `length` bytes passes. No more of it was read than is needed to know that.
 fn too_long_for(state: &AppState, topic: &TopicId, length: u64) -> Option<Problem> {
     let read = (body_bytes(state, topic) as u64).saturating_add(1).max(length);
-    state.topics().admission().check_body(topic, read).err().map(|refused| {
+    state.topics().known_topics().check_body(topic, read).err().map(|refused| {
         let problem = Problem::from(refused);
         Problem { detail: problem.detail.replacen("has ", "has at least ", 1), ..problem }
     })

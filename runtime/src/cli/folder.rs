@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::exit::Usage;
-use gristmill_config::{Admission, HandlerSettings, Manifest};
+use gristmill_config::{HandlerSettings, KnownTopics, Manifest};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::{Demands, EXTERNAL, RESERVED, Topic};
 use gristmill_runner::handlers::file_at;
@@ -79,11 +79,11 @@ pub(super) fn topic_of(manifest: &Manifest, named: Option<&TopicId>, component: 
 
 /// The rules for new jobs, by the manifest and by the names of the folder's files. A folder that cannot be read is the
 /// runner's problem: any topic may be a component's then.
-pub(super) fn admission(manifest: &Manifest) -> Admission {
+pub(super) fn known_topics(manifest: &Manifest) -> KnownTopics {
     let found = scan(&manifest.handlers).ok();
     let names = found.map(|found| found.into_iter().filter_map(|found| found.name.ok()));
     let names: Option<Vec<Name>> = names.map(|names| names.filter(|name| manifest.makes_topic(name)).collect());
-    Admission::new(manifest, names.as_ref())
+    KnownTopics::new(manifest, names.as_ref())
 }
 
 fn name_of(path: &Path) -> Result<Name, String> {

@@ -89,7 +89,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     }
 
     let spec = JobSpec { metadata: args.meta, ..JobSpec::new(topic.id.clone(), body) };
-    let targets = folder::admission(&manifest).targets(&topic.id.tenant);
+    let targets = folder::known_topics(&manifest).targets(&topic.id.tenant);
     attempt(&Code::Component(component), &topic, targets, spec, args.attempt).await.show(global, &topic.limits)
 }
 

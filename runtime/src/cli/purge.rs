@@ -54,9 +54,9 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
             counts
         }
         None => {
-            let admission = folder::admission(&manifest);
+            let known_topics = folder::known_topics(&manifest);
             let counts = stats::counts(&*store, &stats::tenants(&manifest)).await?;
-            counts.into_iter().filter(|counts| admission.unknown(&counts.topic).is_some()).collect()
+            counts.into_iter().filter(|counts| known_topics.unknown(&counts.topic).is_some()).collect()
         }
     };
     let mut exit = Exit::Done;

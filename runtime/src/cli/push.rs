@@ -14,7 +14,7 @@ use super::input::{Body, pair};
 use super::store::{Reached, Way};
 use super::wait::Attempts;
 use super::{folder, known, push_from, push_lines, screen, wait};
-use gristmill_config::{Admission, units};
+use gristmill_config::{KnownTopics, units};
 use gristmill_core::admission::Rules;
 use gristmill_core::job::{AfterFailed, Due, JobId, JobOptions, JobSpec, Name, NewJob, Priority, TopicId, Unique};
 use gristmill_core::time::Timestamp;
@@ -139,19 +139,19 @@ impl From<Options> for JobOptions {
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
-    let admission = global.has_manifest().then(|| folder::admission(&manifest));
+    let known_topics = global.has_manifest().then(|| folder::known_topics(&manifest));
     let way = global.way(&manifest)?;
     if let Some(id) = &args.from_job {
-        return push_from(global, &way, admission.as_ref(), id, &args).await;
+        return push_from(global, &way, known_topics.as_ref(), id, &args).await;
     }
     let topic = named(args.topic.clone())?.of(args.tenant.as_ref())?;
     if let Some(path) = &args.jsonl {
-        return push_lines::push(global, &way, admission.as_ref(), &topic, path).await;
+        return push_lines::push(global, &way, known_topics.as_ref(), &topic, path).await;
     }
     let (plan, waiting) = plan(args, topic)?;
     match waiting {
-        None => push_all(global, &way.reach_or_make().await?, admission.as_ref(), &plan).await,
-        Some(patience) => push_and_wait(global, &way, admission.as_ref(), &plan, patience).await,
+        None => push_all(global, &way.reach_or_make().await?, known_topics.as_ref(), &plan).await,
+        Some(patience) => push_and_wait(global, &way, known_topics.as_ref(), &plan, patience).await,
     }
 }
 
@@ -159,7 +159,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
 async fn push_from(
     global: &Global,
     way: &Way,
-    admission: Option<&Admission>,
+    known_topics: Option<&KnownTopics>,
     id: &JobId,
     args: &Args,
 ) -> anyhow::Result<Exit> {
@@ -172,9 +172,9 @@ async fn push_from(
     let mut plan = Plan { spec, due, count: 1, own_id: true };
     let pushed = if args.wait {
         plan.spec.options.keep_result = Some(args.wait_timeout + ANSWER_GRACE).max(plan.spec.options.keep_result);
-        push_and_wait(global, way, admission, &plan, args.wait_timeout).await
+        push_and_wait(global, way, known_topics, &plan, args.wait_timeout).await
     } else {
-        push_one(global, way, admission, &plan, &mut draft).await
+        push_one(global, way, known_topics, &plan, &mut draft).await
     };
     pushed.map_err(|error| match draft.keep() {
         Some(kept) => error.context(kept),
@@ -185,12 +185,12 @@ async fn push_from(
 async fn push_one(
     global: &Global,
     way: &Way,
-    admission: Option<&Admission>,
+    known_topics: Option<&KnownTopics>,
     plan: &Plan,
     draft: &mut push_from::Draft,
 ) -> anyhow::Result<Exit> {
     let reached = way.reach_or_make().await?;
-    let stored = store(&reached, admission, plan.jobs(1)).await?;
+    let stored = store(&reached, known_topics, plan.jobs(1)).await?;
     stored.warn(global, &reached).await;
     stored.show(global)?;
     if stored.pushed.iter().any(|pushed| matches!(pushed, Pushed::Duplicate(_))) {
@@ -244,7 +244,7 @@ impl Plan {
 /// Admits jobs and stores them. A server admits them by its own manifest.
 pub(super) async fn store(
     reached: &Reached,
-    admission: Option<&Admission>,
+    known_topics: Option<&KnownTopics>,
     jobs: Vec<NewJob>,
 ) -> anyhow::Result<Stored> {
     let (mut admitted, mut warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
@@ -253,8 +253,8 @@ pub(super) async fn store(
         return Ok(Stored { jobs, pushed, warnings });
     }
     for job in jobs {
-        let known = match admission {
-            Some(admission) => admission.admit(job),
+        let known = match known_topics {
+            Some(known_topics) => known_topics.admit(job),
             // Without a manifest nothing is known of the topics.
             None => Rules::ANY.admit(job).map(|job| (job, None)),
         };
@@ -299,12 +299,12 @@ impl Stored {
 async fn push_all(
     global: &Global,
     reached: &Reached,
-    admission: Option<&Admission>,
+    known_topics: Option<&KnownTopics>,
     plan: &Plan,
 ) -> anyhow::Result<Exit> {
     let mut left = plan.count;
     while left > 0 {
-        let stored = store(reached, admission, plan.jobs(left.min(CHUNK))).await?;
+        let stored = store(reached, known_topics, plan.jobs(left.min(CHUNK))).await?;
         if left == plan.count {
             stored.warn(global, reached).await;
         }
@@ -351,7 +351,7 @@ fn known_as<'a>(job: &'a NewJob, pushed: &'a Pushed) -> (&'a JobId, &'static str
 async fn push_and_wait(
     global: &Global,
     way: &Way,
-    admission: Option<&Admission>,
+    known_topics: Option<&KnownTopics>,
     plan: &Plan,
     patience: Duration,
 ) -> anyhow::Result<Exit> {
@@ -369,7 +369,7 @@ async fn push_and_wait(
         }
         (signals, _) => signals?,
     };
-    let stored = store(&reached, admission, plan.jobs(1)).await?;
+    let stored = store(&reached, known_topics, plan.jobs(1)).await?;
     stored.warn(global, &reached).await;
     let Some((job, pushed)) = stored.jobs.first().zip(stored.pushed.first()) else { return Ok(Exit::Failed) };
     if let Pushed::Refused(no) = pushed {

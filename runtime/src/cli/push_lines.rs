@@ -9,7 +9,7 @@ use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::push::{CHUNK, store};
 use super::store::{Reached, Way};
-use gristmill_config::Admission;
+use gristmill_config::KnownTopics;
 use gristmill_core::job::{NewJob, TopicId};
 use gristmill_server::new_job;
 
@@ -25,12 +25,12 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 pub(super) async fn push(
     global: &Global,
     way: &Way,
-    admission: Option<&Admission>,
+    known_topics: Option<&KnownTopics>,
     topic: &TopicId,
     path: &Path,
 ) -> anyhow::Result<Exit> {
     let mut lines = Lines::open(path)?;
-    let mut pushing = Pushing { global, way, admission, name: lines.name.clone(), reached: None, pushed: 0 };
+    let mut pushing = Pushing { global, way, known_topics, name: lines.name.clone(), reached: None, pushed: 0 };
     loop {
         let Chunk { jobs, behind } = lines.chunk(topic);
         if !jobs.is_empty() {
@@ -48,7 +48,7 @@ pub(super) async fn push(
 struct Pushing<'a> {
     global: &'a Global,
     way: &'a Way,
-    admission: Option<&'a Admission>,
+    known_topics: Option<&'a KnownTopics>,
     /// Of the file.
     name: String,
     reached: Option<Reached>,
@@ -86,7 +86,7 @@ impl Pushing<'_> {
 
     /// `last` is the line of the last job.
     async fn store(&mut self, reached: &Reached, jobs: Vec<NewJob>, last: u64) -> anyhow::Result<()> {
-        let stored = store(reached, self.admission, jobs).await?;
+        let stored = store(reached, self.known_topics, jobs).await?;
         if self.pushed == 0 {
             stored.warn(self.global, reached).await;
         }

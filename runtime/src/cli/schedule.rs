@@ -141,7 +141,7 @@ async fn put(global: &Global, set: Set) -> anyhow::Result<Exit> {
     let mut schedule = set.schedule()?;
     if global.has_manifest() {
         let sample = NewJob { spec: schedule.spec(&id, JobId::generate()), due: Due::Now };
-        let (job, unknown) = folder::admission(&manifest).admit(sample)?;
+        let (job, unknown) = folder::known_topics(&manifest).admit(sample)?;
         schedule.ttl = job.spec.options.ttl;
         if let Some(unknown) = unknown {
             screen::note(&format!("warning: {unknown}"));

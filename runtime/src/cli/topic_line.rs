@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::global::Global;
 use super::store::Reached;
 use super::{document, folder, screen, stats, why};
-use gristmill_config::{Admission, Manifest, units};
+use gristmill_config::{KnownTopics, Manifest, units};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::topic::{Demands, Topic};
@@ -147,7 +147,7 @@ fn of_files(manifest: &Manifest, files: &Files, counts: Vec<TopicCounts>) -> Vec
         counts.into_iter().map(|line| (line.topic.clone(), line)).collect();
     let auto = files.keys().filter(|name| manifest.makes_topic(name)).map(|name| manifest.auto_topic(name).id);
     let auto: BTreeSet<TopicId> = auto.collect();
-    let admission = Admission::new(manifest, Some(auto.iter().map(|id| &id.topic)));
+    let known_topics = KnownTopics::new(manifest, Some(auto.iter().map(|id| &id.topic)));
     let ids: BTreeSet<TopicId> = manifest.topics.keys().chain(&auto).chain(counts.keys()).cloned().collect();
     let line = |id: TopicId| {
         let counts = counts.remove(&id).unwrap_or_else(|| TopicCounts::none(id.clone()));
@@ -157,7 +157,7 @@ fn of_files(manifest: &Manifest, files: &Files, counts: Vec<TopicCounts>) -> Vec
                 TopicLine::of_file(&manifest.auto_topic(&id.topic), "folder", files, counts, None)
             }
             None => {
-                let used_by = admission.used_by(&id).cloned();
+                let used_by = known_topics.used_by(&id).cloned();
                 let topic = Topic { id, ..manifest.auto_topic(&counts.topic.topic) };
                 TopicLine::of_file(&topic, "store", files, counts, used_by)
             }

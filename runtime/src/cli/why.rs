@@ -108,7 +108,7 @@ fn serving(manifest: &Manifest, id: &TopicId) -> Serving {
     let file = files.into_iter().find(|file| !topic.external && file.name.as_ref() == Ok(&topic.handler));
     let version = file.and_then(|file| file.version(manifest.handlers.component_bytes).ok());
     let is_made = manifest.topics.contains_key(id) || version.is_some() && manifest.makes_topic(&topic.handler);
-    let used_by = if is_made { None } else { folder::admission(manifest).used_by(id).cloned() };
+    let used_by = if is_made { None } else { folder::known_topics(manifest).used_by(id).cloned() };
     by_file(&topic, is_made, used_by, version.as_ref().map(|(_, demands)| demands))
 }
 

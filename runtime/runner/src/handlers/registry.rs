@@ -10,7 +10,7 @@ use super::last_good::KeptVersions;
 use super::seen::{SeenVersion, SeenVersions};
 use super::trial::Trial;
 use crate::native::NativeHandler;
-use gristmill_config::{Admission, Manifest, TenantLimits};
+use gristmill_config::{KnownTopics, Manifest, TenantLimits};
 use gristmill_core::admission::Targets;
 use gristmill_core::deployment::{Deployment, is_in_share};
 use gristmill_core::job::{DEFAULT_TENANT, JobSpec, Name, TopicId};
@@ -146,7 +146,7 @@ pub struct HandlerRegistry {
     auto: Option<Topic>,
     /// The handlers whose files make no topic, as sections name them.
     named: BTreeSet<Name>,
-    admission: Admission,
+    known_topics: KnownTopics,
     limits: Arc<BTreeMap<Name, TenantLimits>>,
     /// Of topics that have no entry.
     dead: Option<DeadPolicy>,
@@ -170,8 +170,8 @@ impl HandlerRegistry {
         let files = files.filter(|name| manifest.makes_topic(name));
         // A program that registers a native handler wants its topic, whatever files may do.
         let made: BTreeSet<&Name> = native.chain(files).collect();
-        let admission = Admission::new(manifest, Some(made.iter().copied()));
-        Self::with(manifest, available, &made, before, admission)
+        let known_topics = KnownTopics::new(manifest, Some(made.iter().copied()));
+        Self::with(manifest, available, &made, before, known_topics)
     }
 
     fn with(
@@ -179,12 +179,12 @@ impl HandlerRegistry {
         available: &Available,
         made: &BTreeSet<&Name>,
         before: &Self,
-        admission: Admission,
+        known_topics: KnownTopics,
     ) -> Self {
         let Available { refused, backlog, kept, .. } = available;
         let topics = topics(manifest, made);
         let entries = topics.into_values().map(|topic| {
-            let targets = admission.targets(&topic.id.tenant);
+            let targets = known_topics.targets(&topic.id.tenant);
             (topic.id.clone(), Arc::new(entry(topic, targets, available, before)))
         });
         let entries: HashMap<_, _> = entries.collect();
@@ -206,7 +206,7 @@ impl HandlerRegistry {
             raw_topics,
             auto,
             named,
-            admission,
+            known_topics,
             limits,
             dead,
             refused,
@@ -219,8 +219,8 @@ impl HandlerRegistry {
 
     /// What the manifest has, before any handler is read.
     pub fn planned(manifest: &Manifest) -> Self {
-        let admission = Admission::new(manifest, None::<&[Name]>);
-        Self::with(manifest, &Available::default(), &BTreeSet::new(), &Self::default(), admission)
+        let known_topics = KnownTopics::new(manifest, None::<&[Name]>);
+        Self::with(manifest, &Available::default(), &BTreeSet::new(), &Self::default(), known_topics)
     }
 
     /// Why files do not serve, by the handler's name.
@@ -302,8 +302,8 @@ impl HandlerRegistry {
     }
 
     /// The rules for new jobs.
-    pub fn admission(&self) -> &Admission {
-        &self.admission
+    pub fn known_topics(&self) -> &KnownTopics {
+        &self.known_topics
     }
 
     /// The topics whose jobs this handler does, or would do if it were there.

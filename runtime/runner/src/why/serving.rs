@@ -197,7 +197,7 @@ impl Serving {
     /// What the registry says of a topic; `None` for a registry that is not made yet.
     pub fn of(registry: Option<&HandlerRegistry>, topic: &TopicId) -> Self {
         let Some(registry) = registry else { return Self::Starting };
-        let unknown = || Self::Unknown { used_by: registry.admission().used_by(topic).cloned() };
+        let unknown = || Self::Unknown { used_by: registry.known_topics().used_by(topic).cloned() };
         registry.get(topic).map_or_else(unknown, |entry| Self::by(registry, entry))
     }
 

@@ -20,7 +20,7 @@ fn says(registry: &HandlerRegistry, topic: &str) -> String {
 #[test]
 fn a_refused_file_makes_its_topic_and_says_why_it_does_no_jobs() {
     let bad = registry("", "bad");
-    assert!(bad.admission().is_known(&"bad".parse().unwrap()));
+    assert!(bad.known_topics().is_known(&"bad".parse().unwrap()));
     assert_eq!(says(&bad, "bad"), "bad.wasm was refused: it is a core module");
     assert_eq!(says(&bad, "other"), "neither the manifest nor a component makes this a topic");
     let off = registry("[handlers]\nauto-topics = false", "bad");
@@ -33,6 +33,6 @@ fn a_file_that_a_section_names_is_said_to_make_no_topic() {
     let words = "the section of the topic `fast` names echo.wasm, so that the file makes no topic `echo`: push to `fast`, or add a section";
     assert_eq!(says(&named, "echo"), words);
     assert!(!says(&named, "acme/echo").contains("fast"), "files make topics in the default tenant only");
-    let warning = named.admission().unknown(&"echo".parse().unwrap()).unwrap().to_string();
+    let warning = named.known_topics().unknown(&"echo".parse().unwrap()).unwrap().to_string();
     assert_eq!(warning, format!("there is no topic `echo`: {words}"));
 }

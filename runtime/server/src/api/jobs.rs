@@ -3,10 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 
-use crate::admission::{Admitted, Place};
 use crate::api::push::{context, keep_context};
 use crate::auth::allowed::{Allowed, AllowedDocument, scope};
 use crate::extract::Document;
+use crate::new_jobs::{Admitted, Place};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;

@@ -8,7 +8,6 @@ use axum::extract::{FromRequest, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::json;
 
-use crate::admission::{Admitted, Place};
 use crate::api::idempotency::{Idempotency, REPLAYED};
 use crate::api::jobs::PUSH_BYTES;
 use crate::auth::allowed::{Allowed, scope};
@@ -16,6 +15,7 @@ use crate::auth::identity::{Identity, Scope};
 use crate::auth::origin::media_type;
 use crate::extract::{Document, Head, LINES, RequestOf, aside, is_document};
 use crate::limits::requests::NoPermit;
+use crate::new_jobs::{Admitted, Place};
 use crate::openapi::{AnyOf, Argument, Operation};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;

@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::extract::State;
 
-use crate::admission::{Admitted, Place};
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Document;
+use crate::new_jobs::{Admitted, Place};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;

@@ -87,7 +87,7 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
     let mut runs = state.recent.run_times(tenant);
     let tell = |(id, counts): (TopicId, TopicCounts)| {
         let idle = served.get(&id).and_then(|served| idle(&counts, of_tenant, served, runners));
-        let unknown = !topics.admission().is_known(&id);
+        let unknown = !topics.known_topics().is_known(&id);
         let (rate, run) = (rates.remove(&id), runs.remove(&id.topic));
         let recent = state.metrics.recent(&id).map(Into::into);
         let topic = Topic::new(counts, unknown, registry.as_deref(), idle, rate, run, recent);

@@ -20,9 +20,9 @@ use super::query::Query;
 use super::refusal::Refusal;
 use super::request::RequestContext;
 use super::throttle::{Action, Counted};
-use crate::admission::{Admitted, Place};
 use crate::extract::aside;
 use crate::limits::requests::{NoPermit, Permit};
+use crate::new_jobs::{Admitted, Place};
 use gristmill_core::admission::{ATTEMPTS, LONGEST};
 use gristmill_core::job::{Due, JobId, JobOptions, JobSpec, NewJob, Payload};
 use gristmill_core::json::at_most::{self, TOO_LONG};
@@ -183,7 +183,7 @@ async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
 
 /// Pushes a job for each body. Returns their ids, in order.
 async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> Result<Vec<JobId>, Refusal> {
-    let topic_ttl = api.state.topics().admission().rules(&queue.topic).ttl;
+    let topic_ttl = api.state.topics().known_topics().rules(&queue.topic).ttl;
     let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, topic_ttl, body)).collect();
     let Admitted { jobs, warnings } = api.state.admit_whole(jobs.ok_or(Refusal::Internal)?, &Place::Alone).await?;
     for warning in warnings.iter().filter(|_| api.should_warn(&queue.topic)) {

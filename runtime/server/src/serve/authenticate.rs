@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use crate::audit::Entry;
 use crate::auth::identity::{Identity, has_token, identify};
 use crate::auth::origin;
-use crate::limits::{client_address, pace};
+use crate::limits::{TenantPermit, client_address, pace};
 use crate::problem::{Code, Problem};
 use crate::state::AppState;
 use crate::wire::MEANT_STORE;
@@ -79,6 +79,20 @@ fn check_store(request: &Request, state: &AppState) -> Result<(), Problem> {
     }
     let detail = format!("the request is meant for another store: this server has {own}. Nothing was done");
     Err(Problem::new(Code::OtherStore, detail))
+}
+
+impl AppState {
+    /// Counts a request of the caller, which goes on until the pass is dropped. Returns `None` for a caller without limits.
+    ///
+    /// # Errors
+    /// It is more than its token or its tenant may ask for: `rate-limited`, and when to come again; or `busy`.
+    pub(crate) fn enter(&self, identity: &Identity) -> Result<Option<TenantPermit>, Problem> {
+        let Some(token) = identity.token() else { return Ok(None) };
+        let limits = token.tenant.as_ref().map(|tenant| self.topics().limits(tenant)).unwrap_or_default();
+        let permit = self.tenant_limiter.enter(identity.tokens(), token.tenant.as_ref(), limits)?;
+        let connection = token.tenant.as_ref().map(|tenant| self.request_limiter.keep_busy(tenant)).transpose()?;
+        Ok(Some(permit.keeping(connection)))
+    }
 }
 
 fn asks_for_tokens(path: &str) -> bool {

@@ -1,12 +1,10 @@
-//! Whether requests and jobs may come in: the limits of tokens and tenants, and the rules for new jobs.
+//! New jobs of a request: held to the rules of their topics and to what their tenants may store.
 
 use std::collections::BTreeMap;
 
-use crate::auth::identity::Identity;
-use crate::limits::{Added, Full, TenantPermit};
+use crate::limits::{Added, Full};
 use crate::problem::{COME_AGAIN, Code, Problem};
 use crate::state::AppState;
-use gristmill_config::TenantLimits;
 use gristmill_core::admission::Refused;
 use gristmill_core::job::{Name, NewJob, TopicId};
 use gristmill_store::{STEP_BYTES, is_one_step};
@@ -65,24 +63,12 @@ impl Place {
 }
 
 impl AppState {
-    /// Counts a request of the caller, which goes on until the pass is dropped. Returns `None` for a caller without limits.
-    ///
-    /// # Errors
-    /// It is more than its token or its tenant may ask for: `rate-limited`, and when to come again; or `busy`.
-    pub(crate) fn enter(&self, identity: &Identity) -> Result<Option<TenantPermit>, Problem> {
-        let Some(token) = identity.token() else { return Ok(None) };
-        let limits = token.tenant.as_ref().map(|tenant| self.limits_of(tenant)).unwrap_or_default();
-        let permit = self.tenant_limiter.enter(identity.tokens(), token.tenant.as_ref(), limits)?;
-        let connection = token.tenant.as_ref().map(|tenant| self.request_limiter.keep_busy(tenant)).transpose()?;
-        Ok(Some(permit.keeping(connection)))
-    }
-
     /// Holds new jobs to the rules of their topics and to the number of jobs and topics that their tenants may store. Every route that
     /// pushes calls it first. The runner looks after their tenants from now on, so that delayed jobs become due in time.
     /// `place` names a job for the text of a refusal.
     ///
     /// # Errors
-    /// What [`Admission::admit`](gristmill_config::Admission::admit) refuses, `too-many-jobs`, `too-many-bytes` or `too-many-topics`. Nothing is counted for
+    /// What [`KnownTopics::admit`](gristmill_config::KnownTopics::admit) refuses, `too-many-jobs`, `too-many-bytes` or `too-many-topics`. Nothing is counted for
     /// tenants that come after the one that is full.
     pub(crate) async fn admit(&self, jobs: Vec<NewJob>, place: &Place) -> Result<Admitted, Problem> {
         let topics = self.topics();
@@ -90,8 +76,8 @@ impl AppState {
         let mut more: BTreeMap<Name, Added> = BTreeMap::new();
         for (index, job) in jobs.into_iter().enumerate() {
             let is_hinted = unknown.len() < HINTED && !unknown.contains_key(&job.spec.topic);
-            let admission = topics.admission();
-            let admitting = if is_hinted { admission.admit(job) } else { admission.admit_without_hint(job) };
+            let known = topics.known_topics();
+            let admitting = if is_hinted { known.admit(job) } else { known.admit_without_hint(job) };
             let (job, warning) = admitting.map_err(|refused| {
                 let problem = Problem::from(refused);
                 Problem { detail: place.of(index) + &problem.detail, ..problem }
@@ -131,8 +117,9 @@ impl AppState {
     /// `too-many-jobs`, `too-many-bytes` or `too-many-topics`: the tenant may not store so much.
     pub(crate) async fn reserve(&self, tenant: &Name, more: Added) -> Result<(), Problem> {
         self.tenants.note(tenant);
-        let (limits, topics) = (self.limits_of(tenant), self.topics());
-        let is_known = |topic: &TopicId| topics.admission().is_known(topic);
+        let topics = self.topics();
+        let limits = topics.limits(tenant);
+        let is_known = |topic: &TopicId| topics.known_topics().is_known(topic);
         let (code, detail) = match self.stored.let_in(&*self.store, tenant, more, &limits, is_known).await? {
             None => return Ok(()),
             Some(Full::Jobs(most)) => {
@@ -162,9 +149,5 @@ impl AppState {
             }
         };
         Err(Problem::new(code, detail).retry_after(COME_AGAIN))
-    }
-
-    fn limits_of(&self, tenant: &Name) -> TenantLimits {
-        self.topics().limits(tenant)
     }
 }

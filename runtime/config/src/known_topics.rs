@@ -20,9 +20,9 @@ pub enum UnknownTopics {
     Refuse,
 }
 
-/// Decides about every new job, whichever way it comes in.
+/// Says of each topic whether it is known and what rules its new jobs keep, whichever way they come in.
 #[derive(Debug, Clone, Default)]
-pub struct Admission {
+pub struct KnownTopics {
     /// By tenant, every topic that the manifest or a component makes.
     targets: HashMap<Name, Arc<Targets>>,
     /// The rules of every other topic: those of `[defaults]`.
@@ -37,7 +37,7 @@ pub struct Admission {
     unread: Option<Name>,
 }
 
-impl Admission {
+impl KnownTopics {
     /// The rules of the manifest's topics, and of those that `handlers` make in the default tenant; `None` if the handlers
     /// folder has not been read yet.
     pub fn new<'n>(manifest: &Manifest, handlers: Option<impl IntoIterator<Item = &'n Name>>) -> Self {
@@ -171,19 +171,19 @@ mod tests {
     const TEXT: &str = "[defaults]\nttl = \"1m\"\n[topics.mail]\nttl = \"forever\"\npayload-limit = 3\n\
                         [tenants.acme.limits]\npayload = 2\n[tenants.acme.topics.sms]";
 
-    fn admission(text: &str, components: Option<&[&str]>) -> Admission {
+    fn known_topics(text: &str, components: Option<&[&str]>) -> KnownTopics {
         let names = components.map(|names| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<Name>>());
-        Admission::new(&parse(text), names.as_ref())
+        KnownTopics::new(&parse(text), names.as_ref())
     }
 
-    fn admit(admission: &Admission, topic: &str, bytes: usize) -> Result<(NewJob, Option<UnknownTopic>), Refused> {
+    fn admit(known_topics: &KnownTopics, topic: &str, bytes: usize) -> Result<(NewJob, Option<UnknownTopic>), Refused> {
         let body = Payload { data: vec![7; bytes], content_type: None };
-        admission.admit(NewJob { spec: JobSpec::new(topic.parse().unwrap(), body), due: Due::Now })
+        known_topics.admit(NewJob { spec: JobSpec::new(topic.parse().unwrap(), body), due: Due::Now })
     }
 
     #[test]
     fn each_topic_has_its_own_rules_and_unknown_ones_have_the_defaults() {
-        let admission = admission(TEXT, Some(&["echo"]));
+        let known_topics = known_topics(TEXT, Some(&["echo"]));
         for (topic, limit, ttl, known) in [
             ("mail", 3, None, true),
             ("echo", 1 << 20, Some(60), true),
@@ -191,31 +191,31 @@ mod tests {
             ("acme/other", 2, Some(60), false),
             ("other", 1 << 20, Some(60), false),
         ] {
-            let (job, unknown) = admit(&admission, topic, limit).unwrap();
+            let (job, unknown) = admit(&known_topics, topic, limit).unwrap();
             assert_eq!((job.spec.options.ttl, unknown.is_none()), (ttl.map(Duration::from_secs), known), "{topic}");
-            assert!(admit(&admission, topic, limit + 1).is_err(), "{topic}");
+            assert!(admit(&known_topics, topic, limit + 1).is_err(), "{topic}");
         }
     }
 
     #[test]
     fn an_unknown_topic_is_refused_if_the_manifest_says_so_and_a_near_one_is_named() {
         let text = format!("[handlers]\nunknown-topics = \"refuse\"\n{TEXT}");
-        let refused = admit(&admission(&text, Some(&["echo"])), "eco", 0).unwrap_err();
+        let refused = admit(&known_topics(&text, Some(&["echo"])), "eco", 0).unwrap_err();
         assert!(refused.to_string().contains("did you mean `echo`?"), "{refused}");
-        let refused = admit(&admission(&text, Some(&["sm"])), "acme/sm", 0).unwrap_err();
+        let refused = admit(&known_topics(&text, Some(&["sm"])), "acme/sm", 0).unwrap_err();
         assert!(refused.to_string().contains("did you mean `acme/sms`?"), "{refused}");
-        let refused = admit(&admission(&text, None), "other/sms", 0).unwrap_err();
+        let refused = admit(&known_topics(&text, None), "other/sms", 0).unwrap_err();
         assert!(!refused.to_string().contains("acme"), "no hint names a topic of another tenant: {refused}");
-        assert!(admit(&admission(&text, Some(&["echo"])), "echo", 0).is_ok());
+        assert!(admit(&known_topics(&text, Some(&["echo"])), "echo", 0).is_ok());
     }
 
     #[test]
     fn every_topic_may_be_a_components_until_the_folder_is_read() {
-        let admission = admission(TEXT, None);
-        assert_eq!(admission.unknown(&"anything".parse().unwrap()), None);
-        assert!(admission.unknown(&"acme/anything".parse().unwrap()).is_some());
+        let known_topics = known_topics(TEXT, None);
+        assert_eq!(known_topics.unknown(&"anything".parse().unwrap()), None);
+        assert!(known_topics.unknown(&"acme/anything".parse().unwrap()).is_some());
         let off = format!("[handlers]\nauto-topics = false\n{TEXT}");
-        let off = Admission::new(&parse(&off), None::<&[Name]>);
+        let off = KnownTopics::new(&parse(&off), None::<&[Name]>);
         assert!(off.unknown(&"anything".parse().unwrap()).is_some());
     }
 }
