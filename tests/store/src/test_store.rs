@@ -337,10 +337,10 @@ impl TestStore {
             Home::File(_) => {
                 let file = rusqlite::Connection::open(self.file()).unwrap();
                 let columns = "enqueued_at, due_at, priority, unique_value, unique_window_ms, key, content_type, \
-                               metadata, max_attempts, ttl_ms, keep_result_ms, body";
+                               metadata, options, body";
                 let sql = format!("SELECT {columns} FROM jobs WHERE id = ?1");
                 let values = file.query_row(&sql, [id.as_str()], |row| {
-                    (0..12).map(|column| row.get::<_, rusqlite::types::Value>(column)).collect::<Result<Vec<_>, _>>()
+                    (0..10).map(|column| row.get::<_, rusqlite::types::Value>(column)).collect::<Result<Vec<_>, _>>()
                 });
                 format!("{:?}", values.unwrap()).into_bytes()
             }
