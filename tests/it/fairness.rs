@@ -105,3 +105,26 @@ async fn part_of_one_topic_beside_a_hundred() -> f64 {
     let of_few = records.iter().take(JOBS).filter(|record| record.claim.lease.topic == few).count();
     of_few as f64 / JOBS as f64
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_are_claimed_ahead_begin_no_more_at_once_than_their_topic_allows() {
+    const CONCURRENCY: usize = 3;
+    let manifest = format!("[topics.few]\nhandler = \"puppet\"\nconcurrency = {CONCURRENCY}\n");
+    let runner = TestRunner::start(&manifest, &[("puppet", guests::PUPPET)]).await;
+    let few = ["few".parse().unwrap()];
+    // They end fast, so that more are claimed than may begin; then they do not.
+    push_to_each(&runner, &few, 1000, &Script::end(End::Complete)).await;
+    push_to_each(&runner, &few, 20, &Script::new([Step::SleepMs(20), Step::End(End::Complete)])).await;
+
+    let runs: Vec<_> = records(&runner, 1020).await.into_iter().filter_map(|record| record.run).collect();
+    let changes = runs.iter().flat_map(|run| [(run.started, 1), (run.started + run.waited + run.duration, -1)]);
+    let mut changes: Vec<_> = changes.collect();
+    // Of a start and an end at the same moment, the end was first.
+    changes.sort();
+    let (mut at_once, mut most) = (0, 0);
+    for (_, change) in changes {
+        at_once += change;
+        most = most.max(at_once);
+    }
+    assert!(most <= CONCURRENCY as i32, "{most} at once");
+}

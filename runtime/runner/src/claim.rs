@@ -323,19 +323,7 @@ mod tests {
     async fn claimer() -> (Claimer, mpsc::Sender<Ready>) {
         let (tell, ready) = mpsc::channel(1);
         let context = Context::of(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
-        let executor = Arc::new(ExecutorContext {
-            store: Arc::clone(&context.store),
-            stored: Arc::default(),
-            registry: context.registry.clone(),
-            finished: mpsc::unbounded_channel().0,
-            checkpoints: Arc::new(mpsc::channel(1).0),
-            states: gristmill_sandbox::StateReader(mpsc::channel(1).0),
-            ending: Arc::new(context.stop.clone()),
-            abort: context.stop.clone(),
-            metrics: Arc::default(),
-            keeps_logs: false,
-            traces: None,
-        });
+        let executor = Arc::new(ExecutorContext::of(&context, mpsc::unbounded_channel().0));
         let guests = Guests::start(1, &executor).unwrap().0;
         let returns = context.retry.returns();
         let claimer =

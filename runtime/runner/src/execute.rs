@@ -42,6 +42,13 @@ pub(super) struct Work {
     pub(super) control: Arc<AttemptControl>,
 }
 
+impl Work {
+    /// How many attempts of its topic may have begun at once.
+    pub(super) fn concurrency(&self) -> usize {
+        self.entry.as_deref().map_or(usize::MAX, |entry| entry.topic.concurrency as usize)
+    }
+}
+
 /// What every attempt needs and none owns.
 #[derive(Debug)]
 pub(super) struct ExecutorContext {
@@ -61,32 +68,75 @@ pub(super) struct ExecutorContext {
     pub(super) traces: Option<Traces>,
 }
 
+#[cfg(test)]
+impl ExecutorContext {
+    /// What passes on here what has ended, and nothing else.
+    pub(super) fn of(context: &super::start::Context, finished: mpsc::UnboundedSender<Finished>) -> Self {
+        Self {
+            store: Arc::clone(&context.store),
+            stored: Arc::default(),
+            registry: context.registry.clone(),
+            finished,
+            checkpoints: Arc::new(mpsc::channel(1).0),
+            states: StateReader(mpsc::channel(1).0),
+            ending: Arc::new(context.stop.clone()),
+            abort: context.stop.clone(),
+            metrics: Arc::default(),
+            keeps_logs: false,
+            traces: None,
+        }
+    }
+}
+
 /// One attempt: run it, and decide what follows, which is still to be settled.
 pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) -> Finished {
-    let Work { claim, entry, mut slot, arrived, clock_offset_ms, control } = work;
+    let mut work = work;
     let started = Instant::now();
-    slot.start(started);
-    let cancellation = Cancellation { ending: Arc::clone(&context.ending), control: Arc::clone(&control) };
-    let trace = context.traces.as_ref().map(|traces| traces.begin(&claim));
-    let requests = trace.filter(|_| may_send(entry.as_deref())).map(RequestTrace::new);
+    work.slot.start(started);
+    let (claim, entry) = (&work.claim, work.entry.as_deref());
+    let cancellation = Cancellation { ending: Arc::clone(&context.ending), control: Arc::clone(&work.control) };
+    let trace = context.traces.as_ref().map(|traces| traces.begin(claim));
+    let requests = trace.filter(|_| may_send(entry)).map(RequestTrace::new);
     let traced = (trace, requests.clone());
     // Here, so that the lines of an attempt that is cut off are not lost with it.
     let log = context.keeps_logs.then(Arc::<Mutex<LogTail>>::default);
-    let is_traced = entry.as_deref().is_none_or(|entry| entry.topic.server_log);
+    let is_traced = entry.is_none_or(|entry| entry.topic.server_log);
     let logs = match &log {
         Some(log) if is_traced => LogSink::TraceAndKeep(Arc::clone(log)),
         None if is_traced => LogSink::Trace,
         log => LogSink::Keep(log.clone().unwrap_or_default()),
     };
-    let mut report = run(&claim, entry.as_deref(), clock_offset_ms, cancellation, traced, logs, &context).await;
-    hold_to_limits(&claim, &mut report, &context).await;
+    let mut report = run(claim, entry, work.clock_offset_ms, cancellation, traced, logs, &context).await;
+    hold_to_limits(claim, &mut report, &context).await;
     if let Some(trace) = &trace {
         report.follow_ups.iter_mut().for_each(|job| trace.pass_on(job));
     }
 
-    if let Some((trial, is_candidate)) = entry.as_deref().and_then(|entry| entry.trial.as_ref()) {
+    if let Some((trial, is_candidate)) = entry.and_then(|entry| entry.trial.as_ref()) {
         trial.note(*is_candidate, &report);
     }
+    let log = log.map(|log| std::mem::take(&mut *log.lock()));
+    work.slot.charge(report.fuel, started.elapsed());
+    conclude(work, started, report, Seen { trace, requests, log })
+}
+
+/// A job that does not begin here, because those that did take longer than was expected: another runner may have it.
+pub(super) fn give_back(work: Work) -> Finished {
+    conclude(work, Instant::now(), Report::without_running(Outcome::PoolFull), Seen::default())
+}
+
+/// What an attempt leaves beside its report.
+#[derive(Default)]
+struct Seen {
+    trace: Option<TraceContext>,
+    requests: Option<RequestTrace>,
+    log: Option<LogTail>,
+}
+
+/// Decides what follows.
+fn conclude(work: Work, started: Instant, report: Report, seen: Seen) -> Finished {
+    let Work { claim, entry, slot, arrived, control, .. } = work;
+    let Seen { trace, requests, log } = seen;
     let handler = entry.as_deref().and_then(|entry| entry.handler.as_ref());
     let (in_slot, waited) = (started.elapsed(), control.waited());
     let run = Run {
@@ -104,7 +154,6 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) -> Finish
         follow_up_bytes: report.follow_ups.iter().map(|job| job.spec.body.data.len()).sum(),
         trace,
     };
-    slot.charge(run.fuel, in_slot);
     let outcome = report.outcome.kind();
     let topic = entry.as_deref().map(|entry| &entry.topic);
     let state = state_write(&claim, topic, report.state);
@@ -114,8 +163,6 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) -> Finish
     if topic.is_some_and(|topic| topic.park) {
         park(&mut settlement, run.version);
     }
-    // Closed only once every guest thread has ended.
-    let log = log.map(|log| std::mem::take(&mut *log.lock()));
     let recording = report.recording.zip(topic).map(|(recording, topic)| Recorded::of(&claim, topic, recording));
     let pause_after = topic.map_or(0, |topic| topic.pause_after_traps);
     Box::new(FinishedAttempt { claim, run, requests, outcome, settlement, log, recording, pause_after, slot })

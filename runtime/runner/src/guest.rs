@@ -39,7 +39,7 @@ pub(super) struct Guest {
     waits_since: Mutex<Option<Instant>>,
     pub(super) entry: Option<Arc<TopicHandler>>,
     /// Where it is counted while it computes for long, and whether it is.
-    slots: Arc<TopicSlots>,
+    pub(super) slots: Arc<TopicSlots>,
     is_computing: AtomicBool,
     control: Arc<AttemptControl>,
 }

@@ -39,13 +39,20 @@ pub(super) async fn serve(shared: &Arc<Shared>, thread: &Thread, context: Arc<Ex
             continue;
         }
         since_news += turns.len();
-        let mut took_turns = false;
+        let (mut took_turns, mut refused) = (false, Vec::new());
         for turn in turns {
             took_turns |= match turn {
+                Turn::Begin(work) if !work.slot.topic().begin(work.concurrency()) => {
+                    refused.push(work);
+                    false
+                }
                 Turn::Begin(work) => server.run(begin(shared, work, &context), false).await,
                 Turn::GoOn(guest) => server.run(guest, false).await,
                 Turn::Slice(guest) => server.run(guest, true).await,
             };
+        }
+        if !refused.is_empty() {
+            shared.put_first(refused);
         }
         if server.finished.len() >= SHARE_MAX {
             server.pass_on();
@@ -165,7 +172,10 @@ impl GuestServer<'_> {
             self.shared.make_room(guest, slice);
         }
         match end {
-            TurnEnd::Ended => self.ended += 1,
+            TurnEnd::Ended => {
+                self.shared.note_end(guest);
+                self.ended += 1;
+            }
             TurnEnd::Waits => _ = self.shared.waiting.fetch_add(1, Ordering::Relaxed),
             TurnEnd::Computes => {}
         }

@@ -11,18 +11,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::execute::{ExecutorContext, Work};
+use super::execute::{ExecutorContext, Work, give_back};
 use super::guest::Guest;
 use super::guest_server::serve;
+use super::settle::Finished;
 use super::slots::Slots;
 use super::turns::{RunOrder, Turn};
 use crate::handlers::TopicHandler;
 
 /// A guest that keeps its thread for this long is named in the log. Guests yield after milliseconds.
 const STANDS_STILL: Duration = Duration::from_secs(1);
+
+/// What a topic has in line beyond its concurrency goes back to the store once the oldest of it has waited for this long.
+const IN_LINE_MAX: Duration = Duration::from_secs(1);
 
 /// Hands work to the guest threads. Dropping it ends them once they have nothing left.
 #[derive(Debug)]
@@ -95,11 +99,16 @@ impl Guests {
         self.0.watch.notify_one();
     }
 
-    /// Names in the log each guest that keeps its thread for longer than [`STANDS_STILL`], until `stop`. Sleeps while no
-    /// attempt is in flight.
-    pub(super) fn watchdog(&self, slots: Arc<Slots>, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+    /// Names in the log each guest that keeps its thread for longer than [`STANDS_STILL`], and gives back what has waited in line for
+    /// [`IN_LINE_MAX`], until `stop`. Keeps no channel open. Sleeps while no attempt is in flight.
+    pub(super) fn watchdog(
+        &self,
+        slots: Arc<Slots>,
+        finished: mpsc::WeakUnboundedSender<Finished>,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + use<> {
         let shared = Arc::clone(&self.0);
-        async move { stop.run_until_cancelled(shared.watch(&slots)).await.unwrap_or_default() }
+        async move { stop.run_until_cancelled(shared.watch(&slots, &finished)).await.unwrap_or_default() }
     }
 }
 
@@ -122,18 +131,51 @@ impl Shared {
         }
     }
 
-    async fn watch(&self, slots: &Slots) {
+    async fn watch(&self, slots: &Slots, finished: &mpsc::WeakUnboundedSender<Finished>) {
         let mut looks: Vec<Look> = self.threads.iter().map(|_| Look::default()).collect();
         loop {
             self.watch.notified().await;
             while slots.running() > 0 {
                 tokio::time::sleep(STANDS_STILL).await;
+                self.give_back(finished);
                 for (number, (thread, look)) in self.threads.iter().zip(&mut looks).enumerate() {
                     if let Some(entry) = thread.stands_still(look) {
                         warn(number, &entry, look.same);
                     }
                 }
             }
+        }
+    }
+
+    /// Other runners may do now what is in line here beyond what its topic may begin: those that have begun take longer than those before.
+    fn give_back(&self, finished: &mpsc::WeakUnboundedSender<Finished>) {
+        let Some(finished) = finished.upgrade() else { return };
+        let keeps = |work: &Work| match work.arrived.elapsed() {
+            waited if waited >= IN_LINE_MAX => work.slot.topic().may_still_begin(work.concurrency()),
+            _ => usize::MAX,
+        };
+        let surplus = self.change(0, |turns| turns.shorten(keeps));
+        self.finish(surplus.len());
+        for work in surplus {
+            work.slot.topic().note_wait(work.arrived.elapsed());
+            finished.send(give_back(work)).ok();
+        }
+    }
+
+    /// Work that was to begin may not, and is the next of its topic.
+    pub(super) fn put_first(&self, work: Vec<Work>) {
+        self.change(work.len(), |turns| {
+            for work in work.into_iter().rev() {
+                let claim = Arc::clone(&work.claim);
+                turns.put_first(&claim.lease.topic, work);
+            }
+        });
+    }
+
+    /// A guest has ended. What was held back because of it may begin.
+    pub(super) fn note_end(&self, guest: &Guest) {
+        if guest.slots.end() {
+            self.change(1, |turns| guest.topic().into_iter().for_each(|topic| turns.reopen(topic)));
         }
     }
 
@@ -194,7 +236,7 @@ impl Shared {
     pub(super) fn next(&self, share: usize, used: Duration) -> Vec<Turn<Work, Arc<Guest>>> {
         self.change(0, |turns| {
             turns.note_others(used);
-            turns.next(share, self.threads.len(), |work| work.slot.topic().may_begin())
+            turns.next(share, self.threads.len(), |work| work.slot.topic().may_begin(work.concurrency()))
         })
     }
 
@@ -291,7 +333,74 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handlers::{Available, Code, Handler, HandlerRegistry};
+    use crate::native::{HandlerError, NativeHandler, NativeJob};
+    use crate::slots::TopicSlots;
+    use crate::start::Context;
     use gristmill_config::Manifest;
+    use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId, WorkerId};
+    use gristmill_core::outcome::OutcomeKind;
+    use gristmill_metrics::Metrics;
+    use gristmill_store::ClaimFrom;
+    use gristmill_store::embedded::EmbeddedStore;
+    use tokio::sync::Semaphore;
+
+    /// A topic of two at once, whose attempts last until there is a permit for each.
+    fn topic_of_two(permits: &Arc<Semaphore>) -> Arc<TopicHandler> {
+        let permits = Arc::clone(permits);
+        let run = move |_: NativeJob| {
+            let permits = Arc::clone(&permits);
+            async move {
+                permits.acquire().await.unwrap().forget();
+                Ok::<_, HandlerError>(())
+            }
+        };
+        let name: gristmill_core::job::Name = "slow".parse().unwrap();
+        let handler = Handler { name: name.clone(), code: Code::Native(NativeHandler::new(run)) };
+        let manifest = Manifest::parse("[topics.slow]\nconcurrency = 2\n", "gristmill.toml".as_ref()).unwrap();
+        let available = Available { handlers: [(name, handler)].into(), ..Available::default() };
+        let registry = HandlerRegistry::new(&manifest, &available, &HandlerRegistry::default());
+        Arc::clone(registry.get(&"slow".parse().unwrap()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn no_more_begin_than_may_and_what_waits_for_them_too_long_is_given_back() {
+        const JOBS: usize = 5;
+        let context = Context::of(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
+        let topic: TopicId = "slow".parse().unwrap();
+        let job = || NewJob { spec: JobSpec::new(topic.clone(), Payload::default()), due: Due::Now };
+        context.store.push(&std::array::from_fn::<_, JOBS, _>(|_| job())).await.unwrap();
+        let from = [ClaimFrom::new(topic.clone(), JOBS, Duration::from_secs(60))];
+        let claimed = context.store.claim(&WorkerId::new("w"), &from).await.unwrap();
+        let (permits, (send, mut finished)) = (Arc::new(Semaphore::new(0)), mpsc::unbounded_channel());
+        let (entry, slots) = (topic_of_two(&permits), Slots::new(8, 1));
+        let of_topic = TopicSlots::new(&slots, Metrics::default().topic(&topic), Arc::default());
+        let executor = Arc::new(ExecutorContext::of(&context, send));
+        let (guests, _threads) = Guests::start(1, &executor).unwrap();
+        let work = |(claim, control)| Work {
+            claim,
+            entry: Some(Arc::clone(&entry)),
+            slot: of_topic.enter(),
+            arrived: std::time::Instant::now() - IN_LINE_MAX,
+            clock_offset_ms: 0,
+            control,
+        };
+        guests.hand_over(context.in_flight.take(claimed.claims).into_iter().map(work).collect());
+        // As many as may begin have, and wait.
+        while of_topic.may_still_begin(2) > 0 || guests.0.waiting.load(Ordering::Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+        guests.0.give_back(&executor.finished.downgrade());
+        for _ in 2..JOBS {
+            assert_eq!(finished.recv().await.unwrap().outcome, OutcomeKind::PoolFull);
+        }
+        assert!(finished.try_recv().is_err());
+        permits.add_permits(2);
+        for _ in 0..2 {
+            assert_eq!(finished.recv().await.unwrap().outcome, OutcomeKind::Complete);
+        }
+        assert_eq!((of_topic.may_still_begin(2), slots.running()), (2, 0));
+    }
 
     #[test]
     fn a_guest_that_keeps_its_thread_is_named_ever_more_rarely() {

@@ -21,6 +21,7 @@
 
 pub mod handlers;
 
+mod begun;
 mod bill;
 mod claim;
 mod decide;

@@ -58,6 +58,24 @@ impl<T> RunQueue<T> {
         }
     }
 
+    /// Takes of each line what stands behind as many as it keeps, which its first work says. Those that stay keep their places.
+    pub(super) fn shorten(&mut self, keeps: impl Fn(&T) -> usize) -> Vec<T> {
+        let mut surplus = Vec::new();
+        self.tenants.retain(|_, queue| {
+            queue.work.retain(|_, line| {
+                let keeps = line.front().map_or(0, &keeps);
+                surplus.extend(line.split_off(keeps.min(line.len())));
+                !line.is_empty()
+            });
+            queue.turns.retain(|topic| queue.work.contains_key(topic));
+            !queue.work.is_empty()
+        });
+        let tenants = &self.tenants;
+        self.turns.retain(|tenant| tenants.get(tenant).is_some_and(|queue| !queue.turns.is_empty()));
+        self.len -= surplus.len();
+        surplus
+    }
+
     /// The next in line. A topic whose first work is not open is held back until [`Self::reopen`].
     pub(super) fn next(&mut self, is_open: impl Fn(&T) -> bool) -> Option<T> {
         while let Some(tenant) = self.turns.pop_front() {
@@ -168,6 +186,23 @@ mod tests {
         }
         queue.join(&topic("few/a"), "few/a");
         assert_eq!(all(&mut queue), ["many/a", "few/a", "many/b", "many/c"]);
+    }
+
+    #[test]
+    fn what_stands_behind_as_many_as_a_topic_keeps_is_taken_out() {
+        let (long, short) = (topic("long"), topic("short"));
+        let mut queue = RunQueue::default();
+        (0..5).for_each(|number| queue.join(&long, number));
+        queue.join(&short, 10);
+        assert_eq!(queue.shorten(|_| usize::MAX), [0; 0]);
+        let mut taken = queue.shorten(|first| if *first < 10 { 2 } else { 0 });
+        taken.sort();
+        assert_eq!((taken, queue.len()), (vec![2, 3, 4, 10], 2));
+        queue.join(&short, 11);
+        assert_eq!(all(&mut queue), [0, 11, 1]);
+        queue.join(&short, 12);
+        assert_eq!((queue.shorten(|_| 0), all(&mut queue)), (vec![12], vec![]));
+        assert_eq!((queue.len(), queue.tenants.len(), queue.turns.len()), (0, 0, 0));
     }
 
     #[test]

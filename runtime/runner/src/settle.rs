@@ -39,7 +39,7 @@ pub(super) struct FinishedAttempt {
     pub(super) recording: Option<Recorded>,
     /// On how many jobs in a row its version may trap until its topic is paused; 0: on any number.
     pub(super) pause_after: u32,
-    /// Delivery until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
+    /// Held until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
     /// concurrency of one does its jobs strictly one after the other.
     pub(super) slot: Slot,
 }
@@ -123,6 +123,9 @@ impl Settler {
                 let verdict = settlement.verdict;
                 let record = AttemptRecord { claim, run: Some(run), outcome, verdict, settled };
                 slot.meter().attempt(&record.measured());
+                if run.ran {
+                    slot.topic().note_duration(run.duration);
+                }
                 self.context.bill.add(&record.claim.lease.topic, record.day(), record.cost());
                 self.note(&record, requests.as_ref());
                 if let Some(recording) = recording.filter(|_| settled == Some(Settled::Done)) {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use super::begun::Begun;
 use super::shares::{Free, TenantUse};
 use gristmill_metrics::TopicMeter;
 
@@ -14,6 +15,13 @@ const KEPT_OF: usize = 16;
 /// At most this many guests of a topic, for each thread, compute for long at once: with two, a topic goes on while as many of its guests as
 /// there are threads never end.
 const COMPUTING_PER_THREAD: usize = 2;
+/// Jobs that end fast are claimed before there is room for them to begin: as many as the threads do in this time, by the mean of those before. So
+/// many share the round trips of a claim and of a settlement, and none waits here much longer while another runner might begin it.
+const AHEAD: Duration = Duration::from_millis(2);
+/// At most this many of a topic in line beyond its concurrency, and half of the runner's slots: more in a claim saves nothing.
+const AHEAD_MAX: usize = 256;
+/// How much a new duration counts in the mean: one part in this many.
+const MEMORY: u64 = 16;
 /// No claimer waits.
 const NEVER: u64 = u64::MAX;
 
@@ -39,8 +47,11 @@ pub(super) struct Slots {
 pub(super) struct TopicSlots {
     slots: Arc<Slots>,
     running: AtomicUsize,
-    /// Of these, how many compute for long.
+    /// Of these, those that have begun, and of these, how many compute for long.
+    begun: Begun,
     computing: AtomicUsize,
+    /// How long an attempt takes, about. 0: none has ended yet.
+    mean_ns: AtomicU64,
     meter: Arc<TopicMeter>,
     usage: Arc<TenantUse>,
 }
@@ -48,7 +59,8 @@ pub(super) struct TopicSlots {
 impl TopicSlots {
     pub(super) fn new(slots: &Arc<Slots>, meter: Arc<TopicMeter>, usage: Arc<TenantUse>) -> Arc<Self> {
         let (slots, none) = (Arc::clone(slots), || AtomicUsize::new(0));
-        Arc::new(Self { slots, running: none(), computing: none(), meter, usage })
+        let (begun, mean_ns) = (Begun::default(), AtomicU64::new(0));
+        Arc::new(Self { slots, running: none(), begun, computing: none(), mean_ns, meter, usage })
     }
 
     /// Takes a slot; dropping it gives it back. The claimer alone enters, after asking [`Slots::free`].
@@ -64,19 +76,63 @@ impl TopicSlots {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Whether another guest may begin. If enough guests compute for long already, it would only wait for them, with memory of its own.
-    pub(super) fn may_begin(&self) -> bool {
-        self.computing.load(Ordering::Acquire) < COMPUTING_PER_THREAD * self.slots.threads
+    /// Whether another guest may begin. If not, it is held back until [`Self::end`] or [`Self::end_computing`]. For one caller at a time.
+    pub(super) fn may_begin(&self, concurrency: usize) -> bool {
+        !self.is_computing() && self.begun.has_room(concurrency)
+    }
+
+    /// A guest begins, unless as many have begun as may.
+    pub(super) fn begin(&self, concurrency: usize) -> bool {
+        self.begun.begin(concurrency)
+    }
+
+    /// A guest that began has ended. Returns whether others were held back because of it.
+    pub(super) fn end(&self) -> bool {
+        self.begun.end()
+    }
+
+    /// How many guests of it may begin.
+    pub(super) fn may_still_begin(&self, concurrency: usize) -> usize {
+        concurrency.saturating_sub(self.begun.count())
+    }
+
+    /// If enough guests compute for long already, another would only wait for them, with memory of its own.
+    fn is_computing(&self) -> bool {
+        self.computing.load(Ordering::Acquire) >= COMPUTING_PER_THREAD * self.slots.threads
     }
 
     /// How many more attempts are worth claiming. While no more may begin, few: other runners may have a thread for them.
-    pub(super) fn room(&self, concurrency: usize) -> usize {
-        let most = if self.may_begin() {
-            concurrency
-        } else {
+    /// `in_line`: jobs may wait here until others have ended.
+    pub(super) fn room(&self, concurrency: usize, in_line: bool) -> usize {
+        let most = if self.is_computing() {
             concurrency.min((COMPUTING_PER_THREAD + 1) * self.slots.threads)
+        } else {
+            concurrency + if in_line { self.ahead(concurrency) } else { 0 }
         };
         most.saturating_sub(self.running())
+    }
+
+    /// How many jobs are worth having in line beyond the topic's concurrency. None while half of those that may have begun: they do not end as
+    /// fast as others did.
+    pub(super) fn ahead(&self, concurrency: usize) -> usize {
+        let threads = self.slots.threads;
+        match self.mean_ns.load(Ordering::Relaxed) {
+            0 => 0,
+            _ if self.begun.count() > threads.max(concurrency / 2) => 0,
+            mean => (AHEAD.as_nanos() as usize * threads / mean as usize).min(AHEAD_MAX).min(self.slots.limit / 2),
+        }
+    }
+
+    /// What was claimed ahead has waited for this long and could not begin. Nothing is claimed ahead until many attempts have ended faster.
+    pub(super) fn note_wait(&self, waited: Duration) {
+        self.mean_ns.store(waited.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// An attempt took this long. Of two callers at once, one may be lost.
+    pub(super) fn note_duration(&self, duration: Duration) {
+        let (new, mean) = (duration.as_nanos() as u64, self.mean_ns.load(Ordering::Relaxed));
+        let mean = if mean == 0 { new } else { mean - mean / MEMORY + new / MEMORY };
+        self.mean_ns.store(mean.max(1), Ordering::Relaxed);
     }
 
     pub(super) fn begin_computing(&self) {
@@ -193,11 +249,38 @@ mod tests {
         let topic =
             TopicSlots::new(&Slots::new(32, 2), Metrics::default().topic(&"t".parse().unwrap()), Arc::default());
         (0..3).for_each(|_| topic.begin_computing());
-        assert_eq!((topic.may_begin(), topic.room(32)), (true, 32));
+        assert_eq!((topic.may_begin(32), topic.room(32, true)), (true, 32));
         topic.begin_computing();
-        assert_eq!((topic.may_begin(), topic.room(32), topic.room(5)), (false, 6, 5));
+        assert_eq!((topic.may_begin(32), topic.room(32, true), topic.room(5, true)), (false, 6, 5));
         topic.end_computing();
-        assert!(topic.may_begin());
+        assert!(topic.may_begin(32));
+    }
+
+    #[test]
+    fn jobs_that_end_fast_are_claimed_ahead_and_begin_no_more_at_once() {
+        let topic =
+            TopicSlots::new(&Slots::new(1000, 2), Metrics::default().topic(&"t".parse().unwrap()), Arc::default());
+        assert_eq!(topic.room(4, true), 4, "how fast they end is not known");
+        topic.note_duration(AHEAD);
+        assert_eq!((topic.room(4, true), topic.room(4, false)), (4 + 2, 4));
+        (0..200).for_each(|_| topic.note_duration(Duration::from_micros(1)));
+        assert_eq!(topic.room(4, true), 4 + AHEAD_MAX);
+        let _taken: Vec<Slot> = (0..20).map(|_| topic.enter()).collect();
+        assert_eq!(topic.room(4, true), 4 + AHEAD_MAX - 20);
+
+        assert!(topic.begin(4) && topic.begin(4));
+        assert_eq!(topic.room(4, true), 4 + AHEAD_MAX - 20);
+        assert!(topic.begin(4));
+        assert_eq!(topic.room(4, true), 0, "most of those that may have begun and do not end");
+        assert!(topic.begin(4) && !topic.begin(4) && !topic.may_begin(4));
+        assert_eq!(topic.may_still_begin(4), 0);
+        assert!(topic.begin(5), "its limit may change");
+        assert_eq!([topic.end(), topic.end()], [true, false]);
+
+        (0..3).for_each(|_| _ = topic.end());
+        topic.note_wait(Duration::from_secs(1));
+        (0..50).for_each(|_| topic.note_duration(Duration::from_micros(1)));
+        assert_eq!(topic.room(24, true), 4, "of what waited too long nothing is claimed ahead for a while");
     }
 
     #[tokio::test]

@@ -243,7 +243,7 @@ impl Runner {
             traces,
         });
         let (guests, threads) = Guests::start(threads, &executor)?;
-        let watchdog = guests.watchdog(Arc::clone(&slots), give_up.clone());
+        let watchdog = guests.watchdog(Arc::clone(&slots), executor.finished.downgrade(), give_up.clone());
         let (ready, hear_ready) = mpsc::channel(SIGNALS);
         let (due, hear_due) = mpsc::channel(SIGNALS);
         let mut bringing = Tasks::default();

@@ -70,6 +70,16 @@ impl<W, G> RunOrder<W, G> {
         self.woken.extend(self.long.remove(topic, is_it));
     }
 
+    /// Work that was to begin may not: it is the next of its topic.
+    pub(super) fn put_first(&mut self, topic: &TopicId, work: W) {
+        self.new.join_behind(topic, work, 0);
+    }
+
+    /// What stands in line behind as many as a topic keeps, of what has not begun.
+    pub(super) fn shorten(&mut self, keeps: impl Fn(&W) -> usize) -> Vec<W> {
+        self.new.shorten(keeps)
+    }
+
     /// A topic may begin again.
     pub(super) fn reopen(&mut self, topic: &TopicId) {
         self.new.reopen(topic);

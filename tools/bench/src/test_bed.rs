@@ -34,7 +34,7 @@ pub struct BenchSettings {
     pub gristmill: PathBuf,
     /// Where the jobs are.
     pub store: BenchStore,
-    /// Jobs at once.
+    /// Jobs of a topic at once; of a runner as many, and at least the default of `[server] concurrency`.
     pub concurrency: usize,
     /// Threads that run guests.
     pub threads: usize,
@@ -61,6 +61,8 @@ pub struct TestBed {
     journals: Option<TempDir>,
 }
 
+/// A runner's own limit by default.
+const SLOTS: usize = 256;
 /// For how long the bills of measured jobs are kept.
 const BILL_KEPT: Duration = Duration::from_secs(86_400);
 
@@ -162,7 +164,7 @@ impl TestBed {
         let writer = BillWriter::new(Arc::clone(&store), sums.clone(), shares.clone(), worker.clone(), BILL_KEPT);
         billing.spawn("bill", writer.run(stop.clone()));
         let settings = RunnerSettings {
-            concurrency: self.settings.concurrency,
+            concurrency: self.settings.concurrency.max(SLOTS),
             threads: self.settings.threads,
             observer: Some(observer),
             journal: journal.clone(),

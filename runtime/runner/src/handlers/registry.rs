@@ -110,6 +110,14 @@ pub struct Candidate {
 }
 
 impl TopicHandler {
+    /// Whether jobs may be claimed that cannot begin at once. Not where a claim counts against a limit of all runners, where it is the job's only
+    /// attempt, where the topic does one job after the other, or while one version is tried beside another.
+    pub(crate) fn may_be_in_line(&self) -> bool {
+        let Topic { concurrency, fleet, retry, .. } = &self.topic;
+        let is_guest = self.handler.as_ref().is_some_and(|handler| !handler.is_native());
+        is_guest && *concurrency > 1 && !fleet.is_some() && retry.attempts > 1 && self.candidate.is_none()
+    }
+
     /// Who does this job: this, or the candidate.
     pub fn of_job<'a>(self: &'a Arc<Self>, job: &JobSpec) -> &'a Arc<Self> {
         let is_its = |candidate: &&Candidate| is_in_share(job, &candidate.version, candidate.share);

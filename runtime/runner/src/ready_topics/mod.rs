@@ -83,7 +83,7 @@ impl Tenant {
         let with_room = behind.chain(before).filter_map(|topic| {
             let entry = registry.get(topic)?;
             let concurrency = entry.topic.concurrency as usize;
-            let room = slots.get(topic).map_or(concurrency, |slots| slots.room(concurrency));
+            let room = slots.get(topic).map_or(concurrency, |slots| slots.room(concurrency, entry.may_be_in_line()));
             (room > 0).then_some((topic, entry, room))
         });
         with_room.take(most).collect()
