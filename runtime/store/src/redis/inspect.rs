@@ -335,11 +335,12 @@ pub(super) fn finished(id: &JobId, result: &[u8]) -> Option<JobView> {
 fn state(
     (worker, delivery): (&str, u64),
     cancelled: bool,
-    lease: Option<u64>,
-    delayed: Option<u64>,
-    dead: Option<u64>,
+    lease: Option<f64>,
+    delayed: Option<f64>,
+    dead: Option<f64>,
 ) -> JobState {
-    let at = |ms: Option<u64>| ms.map(Timestamp::from_millis);
+    // Rounded up, as lists have them.
+    let at = |ms: Option<f64>| ms.map(|ms| Timestamp::from_millis(ms.ceil() as u64));
     match (at(lease), at(delayed), at(dead)) {
         (Some(lease_until), ..) => JobState::Running { worker: worker.to_owned(), delivery, lease_until, cancelled },
         (_, Some(until), _) => JobState::delayed(until),

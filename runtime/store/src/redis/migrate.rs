@@ -23,7 +23,7 @@ const TOPICS: isize = 64;
 const JOBS: usize = 1000;
 
 /// Topics that are due so soon after the first one are migrated with it.
-const TOGETHER_MS: u64 = 5;
+const TOGETHER: Duration = Duration::from_millis(5);
 
 /// Ends the mark of a killed job in `cancelled`; the id is also there without it. No id has it.
 const KILLED: char = '!';
@@ -67,6 +67,11 @@ struct Heads {
     due_in: Option<Duration>,
 }
 
+/// A score of `due`: ms with a fraction. Others may have written any.
+fn since_epoch(score: f64) -> Duration {
+    Duration::from_micros((score.max(0.0) * 1000.0).round() as u64)
+}
+
 impl Partition {
     pub(super) async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
         let pass_on = |topic: &TopicId| {
@@ -90,12 +95,13 @@ impl Partition {
             let room = limit.saturating_sub(moved).min(JOBS);
             let some = self.migrate_topics(&keys, &next.topics, guessed, room).await?;
             moved += some;
-            guessed = false;
             // Off the way of the jobs that were just moved.
             let heads = self.look_at_heads(&keys).await?;
             let is_due = heads.due_in == Some(Duration::ZERO);
-            // Nothing moved of what was seen to be due: another runner was faster. It will look again, and so will we.
-            let in_vain = some + some_fired == 0 && !next.ends && heads.next == next;
+            // Nothing moved of what was seen to be due: another runner was faster. It will look again, and so will we. Unless it was a guess, which
+            // may have come too early.
+            let in_vain = some + some_fired == 0 && !next.ends && heads.next == next && !guessed;
+            guessed = false;
             if moved >= limit || !is_due || in_vain {
                 if heads.next != Next::default() {
                     self.due_next.lock().insert(tenant.clone(), heads.next);
@@ -135,7 +141,7 @@ impl Partition {
             if let Some(error) = refused.remove(&position) {
                 return Err(error);
             }
-            type Found = (Vec<String>, HashSet<String>, Vec<(String, u64)>);
+            type Found = (Vec<String>, HashSet<String>, Vec<(String, f64)>);
             let Some(answer) = answer else { return Ok(PendingWork::default()) };
             let found = answer.and_then(|answer| Ok(from_redis_value::<Found>(Value::Array(answer))?));
             let (active, cancelled, head) = found.map_err(self.misread(POLL))?;
@@ -147,7 +153,7 @@ impl Partition {
             Ok(PendingWork {
                 ready: ready.map(|topic| TopicId { tenant: tenant.clone(), topic }).collect(),
                 // When it is due; how long until then is known with the time.
-                next_due_in: head.first().map(|(_, due)| Duration::from_millis(*due)),
+                next_due_in: head.first().map(|(_, due)| since_epoch(*due)),
                 cancelled: cancelled.iter().filter_map(|id| id.parse().ok()).collect(),
                 killed,
             })
@@ -208,11 +214,11 @@ impl Partition {
     async fn look_at_heads(&self, keys: &Keys) -> Result<Heads, StoreError> {
         let mut look = pipe();
         look.cmd("TIME").cmd("ZRANGE").arg(keys.due()).arg(0).arg(TOPICS - 1).arg("WITHSCORES");
-        let (time, heads): (TimeReply, Vec<(String, u64)>) = self.link.query(DOING, &look).await?;
-        let first = heads.first().map(|(_, due)| *due);
-        let due_in = first.map(|due| Duration::from_millis(due).saturating_sub(self.exact(time)));
-        let horizon = first.map(|due| due.max(self.now(time).as_millis()).saturating_add(TOGETHER_MS));
-        let together = heads.into_iter().take_while(|(_, due)| Some(*due) <= horizon);
+        let (time, heads): (TimeReply, Vec<(String, f64)>) = self.link.query(DOING, &look).await?;
+        let (first, now) = (heads.first().map(|(_, due)| since_epoch(*due)), self.exact(time));
+        let due_in = first.map(|due| due.saturating_sub(now));
+        let horizon = first.map(|due| due.max(now).saturating_add(TOGETHER));
+        let together = heads.into_iter().take_while(|(_, due)| Some(since_epoch(*due)) <= horizon);
         let mut next = Next::default();
         for (member, _) in together {
             match member.as_str() {

@@ -141,7 +141,7 @@ impl Partition {
             self.link.query(READ, &ask).await?;
 
         let id = |bytes: Vec<u8>| String::from_utf8(bytes).ok()?.parse::<JobId>().ok();
-        let at = |score: f64| Timestamp::from_millis(score.max(0.0) as u64);
+        let at = |score: f64| Timestamp::from_millis(score.ceil() as u64);
         // In at the left, out at the right.
         let ready = [high, normal, low].into_iter().flat_map(|list| list.into_iter().rev());
         let ready = ready.filter_map(|bytes| Some((id(bytes)?, StoredPlace::Ready)));

@@ -14,6 +14,7 @@ super::cases![
     a_due_time_in_the_past_is_now,
     a_job_may_be_due_at_a_point_in_time,
     by_the_stores_own_clock_nothing_is_early_either,
+    by_the_stores_own_clock_a_delayed_job_is_shown_checked_and_found,
     the_end_of_time_is_bounded,
     jobs_due_in_the_same_millisecond_become_ready_in_the_order_of_their_ids,
     a_tenants_migration_is_its_own,
@@ -78,6 +79,22 @@ async fn by_the_stores_own_clock_nothing_is_early_either(queue: TestStore) {
         let claim = queue.claim_one().await;
         assert!(claim.claimed_at >= claim.job.due_at);
     }
+}
+
+async fn by_the_stores_own_clock_a_delayed_job_is_shown_checked_and_found(queue: TestStore) {
+    let queue = queue.by_its_own_clock().await;
+    // Often, because a fraction of a millisecond may be a nought.
+    for _ in 0..10 {
+        let late = delayed("mail", 3_600_000);
+        queue.push(std::slice::from_ref(&late)).await;
+        let Some(JobState::Delayed { until }) = queue.state(&late.spec.id).await else { panic!("it is delayed") };
+        let job = queue.store.job(&tenant(), &late.spec.id).await.unwrap().unwrap().job.unwrap();
+        assert!(until.since(job.due_at) <= Duration::from_millis(1), "{until:?} is shown, and {:?} stored", job.due_at);
+        let next = poll(&*queue.store, &tenant()).await.next_due_in;
+        assert!(next.is_some_and(|due_in| due_in <= Duration::from_secs(3600)), "{next:?}");
+    }
+    let report = queue.store.fsck().await.unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
 }
 
 async fn the_end_of_time_is_bounded(queue: TestStore) {

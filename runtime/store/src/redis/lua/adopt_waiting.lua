@@ -43,7 +43,7 @@ end
 if not has_ready(topic) then redis.call('SREM', at.active, topic.name) end
 local elements = redis.call('ZRANGE', topic.delayed, 0, limit - 1)
 adopt_each(elements, function(i, id)
-  local due = whole_ms(redis.call('ZSCORE', topic.delayed, elements[i]))
+  local due = time_of(redis.call('ZSCORE', topic.delayed, elements[i]))
   redis.call('ZREM', topic.delayed, elements[i])
   redis.call('ZADD', topic.delayed, due, id)
 end, function(element) redis.call('ZREM', topic.delayed, element) end)

@@ -2,7 +2,7 @@
 -- dearer than a command. Builds no key name, and writes only through what its caller hands over.
 
 -- The time in ms: rounded down, and rounded up for what must never be early. `given` is a test's clock, '' for none.
--- `exact` keeps the fraction, for the answers that say how long to wait.
+-- `exact` keeps the fraction, for delays and for the answers that say how long to wait.
 local exact
 local function clock(given)
   if given ~= '' then

@@ -56,7 +56,7 @@ local function change(id, topic, enqueued, envelope)
   local is_put, stays = moves and not stands_by, delayed and (due or now) > now
   local lines_up = not is_put and not delayed and has_other and (place or 0) == 0
   if (is_put and not stays or lines_up) and not take_out(at, topic, id) then return 0 end
-  rewrite(id, body, moves and due, has_other and envelope)
+  rewrite(id, body, moves and (stands_by and math.ceil(due) or due), has_other and envelope)
   if is_put then put(topic, id, stays and delayed, key or false, deliveries) end
   if lines_up then line_up(at, topic, id) end
   -- The next job may be in the same line, or the next one of its key.

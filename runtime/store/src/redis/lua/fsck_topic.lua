@@ -8,7 +8,7 @@
 local at, topic = partition(0, 0, ''), topic_row(ARGV[1], 15)
 local ready = 0
 for _, line in pairs(topic.ready) do ready = ready + redis.call('LLEN', line) end
-return { ready, next_due(topic) and string.format('%.0f', next_due(topic)) or '', redis.call('ZCARD', topic.dead),
+return { ready, next_due(topic) and string.format('%.17g', next_due(topic)) or '', redis.call('ZCARD', topic.dead),
          redis.call('ZCARD', topic.windows), redis.call('SISMEMBER', at.active, topic.name),
          redis.call('SISMEMBER', at.paused, topic.name), redis.call('ZSCORE', at.due, topic.name) or '',
          redis.call('ZSCORE', at.due, rate_of(topic.name)) or '', redis.call('SISMEMBER', at.perishable, topic.name),

@@ -114,7 +114,9 @@ local function insert(at, new, dropped)
   for n, id in ipairs(ids) do known[n] = known[n] or links_left(id) end
   for _, run in ipairs(new.runs) do
     local topic, due, priority, i = run.topic, due_time(at, run.due), run.priority, run.first
-    local stamp, before = struct.pack('>I8', at.now) .. due_stamp(due, run.due), last
+    -- What waits for other jobs, or is on its way to another partition, goes by the stamp later.
+    local stamped = (run.links_at or not topic) and math.ceil(due) or due
+    local stamp, before = struct.pack('>I8', at.now) .. due_stamp(stamped, run.due), last
     local holders = topic and run.window and ask('HMGET', topic.unique, run.values)
     for n = run.begin, run.last do
       local id, value, holder = ids[n], nil, nil

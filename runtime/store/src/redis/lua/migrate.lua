@@ -14,7 +14,7 @@ local moved, limited = 0, KEYS[15]
 -- A topic whose rate allows more by now: 1, or 0 if a claim has found out otherwise since.
 local function end_wait(topic)
   local member = rate_of(topic.name)
-  if tonumber(redis.call('ZSCORE', at.due, member) or 'inf') > now then return 0 end
+  if tonumber(redis.call('ZSCORE', at.due, member) or 'inf') > exact then return 0 end
   redis.call('ZREM', at.due, member)
   unlimit(limited, at.active, at.wake, topic.waiters, topic.name)
   -- If it has no jobs any more, another one may start that waits for the same.
@@ -26,7 +26,7 @@ end
 
 -- Moves at most `share` due jobs of a topic. Returns how many.
 local function move(topic, share)
-  local due = redis.call('ZRANGEBYSCORE', topic.delayed, '-inf', now, 'LIMIT', 0, share)
+  local due = redis.call('ZRANGEBYSCORE', topic.delayed, '-inf', exact, 'LIMIT', 0, share)
   if #due > 0 then
     for _, id in ipairs(due) do wait(at, topic, id, now) end
     announce(at, topic)
@@ -41,7 +41,7 @@ if ARGV[4] == '1' then
   local guessed = {}
   for t = 1, names do guessed[ARGV[4 + t]] = true end
   -- Or that one would not get its share.
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', at.due, '-inf', now, 'LIMIT', 0, 64)) do
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', at.due, '-inf', exact, 'LIMIT', 0, 64)) do
     if not guessed[name] and name ~= SCHEDULES and name ~= ENDS then return { -1 } end
   end
 end

@@ -8,8 +8,9 @@ local function stamped_due(body)
   return due % FIXED, due >= FIXED
 end
 
--- That half of a stamp. `given`: as in due_time.
+-- That half of a stamp, in whole ms. `given`: as in due_time.
 local function due_stamp(due, given)
+  due = math.floor(due)
   return struct.pack('>I8', string.match(given, '^%d') and due + FIXED or due)
 end
 

@@ -39,7 +39,7 @@ save_counts(KEYS[6])
 
 local first = redis.call('ZRANGE', ticks, 0, 0, 'WITHSCORES')[2]
 if first then
-  first = whole_ms(first)
+  first = time_of(first)
   local known = redis.call('ZSCORE', at.due, SCHEDULES)
   redis.call('ZADD', at.due, first, SCHEDULES)
   if not known or first < tonumber(known) then publish_due(at.due, first, at.wake, topic.waiters) end

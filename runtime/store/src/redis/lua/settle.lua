@@ -257,7 +257,7 @@ local function put_back(group, ours)
     note(group, i, attempts)
     local after = tonumber(ARGV[group.waits + i])
     -- It holds a slot of its key all the time.
-    wait(at, group.topic, ids[i], after > 0 and up + after or now, nil, false)
+    wait(at, group.topic, ids[i], after > 0 and exact + after or now, nil, false)
   end
 end
 

@@ -22,10 +22,10 @@ local function topic_row(name, first)
            waiters = KEYS[first + 7], arrived = {}, later = {} }
 end
 
--- When a job is due, in ms: '' is now, '+n' is n ms from now, 'n' is that point in time or now if it is past.
+-- When a job is due, in ms: '' is now, '+n' is n ms from now, with the fraction that the time has, 'n' is that point in time or now if it is past.
 local function due_time(at, due)
   if due == '' then return at.now end
-  if string.sub(due, 1, 1) == '+' then return at.up + tonumber(due) end
+  if string.sub(due, 1, 1) == '+' then return exact + tonumber(due) end
   return math.max(at.now, tonumber(due))
 end
 
@@ -183,7 +183,7 @@ end
 -- Notes that the job waits until `due`; announce() carries it out. `key`: false if it has none or holds a slot of it, nil if that is not
 -- known.
 local function wait(at, topic, id, due, priority, key)
-  if due <= at.now then
+  if due <= exact then
     if key == nil then key = key_of(at, id) end
     if not key or take_slot(at, topic, id, key) then line_up(at, topic, id, priority) end
   else
@@ -225,15 +225,15 @@ local function announce(at, topic)
   topic.placed, topic.later, topic.next = nil, {}, nil
 end
 
--- A score as a time in whole ms that can be kept. Others may have written any score.
-local function whole_ms(score)
-  return math.min(math.max(math.ceil(tonumber(score)), 0), 99999999999999)
+-- A score as a time that can be kept. Others may have written any score.
+local function time_of(score)
+  return math.min(math.max(tonumber(score), 0), NEVER)
 end
 
 -- When the next delayed job of the topic is due, or nil.
 local function next_due(topic)
   local score = redis.call('ZRANGE', topic.delayed, 0, 0, 'WITHSCORES')[2]
-  return score and tonumber(score) < NEVER and whole_ms(score) or nil
+  return score and tonumber(score) < NEVER and time_of(score) or nil
 end
 
 -- Puts `due` right after jobs have left the topic's delayed ones.

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use redis::{Value, cmd};
+use redis::{Value, cmd, from_redis_value};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use super::server::{TestRedis, until};
 use crate::Signal;
 use crate::prelude::*;
+use crate::redis::{DEFAULT_PREFIX, RedisStore};
 use crate::tests::{delayed, job, tenant, topic};
 use gristmill_core::job::{TopicId, WorkerId};
 
@@ -186,4 +187,28 @@ async fn runners_that_have_not_said_for_hours_that_they_wait_are_forgotten() {
     let _signals = runners.store.store.wake_ups(&WorkerId::new("w9"), &[tenant()], &[topic("mail")]).await.unwrap();
     let waiters = runners.store.raw(cmd("ZRANGE").arg("gm:{acme/0}:waiters:mail").arg(0).arg(-1)).await;
     assert_eq!(waiters, Value::Array(vec![Value::BulkString("gm:wake:w9".into())]));
+}
+
+#[tokio::test]
+async fn a_delay_ends_to_the_microsecond_and_is_shown_in_whole_milliseconds() {
+    const JOBS: usize = 20;
+    let test = TestRedis::new().await;
+    let store = RedisStore::connect(&test.server.url(), DEFAULT_PREFIX).await.unwrap();
+    let keys = store.first().keys(&tenant());
+    for _ in 0..JOBS {
+        store.push(&[delayed("mail", 60_000)]).await.unwrap();
+    }
+    let delayed_jobs = keys.delayed(&topic("mail").topic);
+    let read = test.raw(cmd("ZRANGE").arg(delayed_jobs).arg(0).arg(-1).arg("WITHSCORES")).await;
+    let scores: Vec<(String, f64)> = from_redis_value(read).unwrap();
+    assert_eq!(scores.len(), JOBS);
+    assert!(
+        scores.iter().any(|(_, due)| due.fract() > 0.0),
+        "the clock had whole milliseconds twenty times: {scores:?}"
+    );
+    for (id, due) in scores {
+        let stored: Vec<u8> = from_redis_value(test.raw(cmd("HGET").arg(keys.jobs()).arg(id)).await).unwrap();
+        let stamp: [u8; 8] = stored[8..16].try_into().unwrap();
+        assert_eq!(u64::from_be_bytes(stamp), due.floor() as u64);
+    }
 }
