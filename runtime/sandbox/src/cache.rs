@@ -20,7 +20,7 @@ use super::validate::Kind;
 const LIMITS: FolderLimits = FolderLimits { files: 4096, bytes: 4 << 30 };
 
 /// The form of the files. Those of another form have other keys, and go with time.
-const FORM: &[u8] = b"artifact, source lines and digest, by version";
+const FORM: &[u8] = b"artifact with its main module, source lines and digest, by version";
 
 /// A private folder of artifacts, one file for each pair of component and engine, and the facts about each.
 #[derive(Debug)]

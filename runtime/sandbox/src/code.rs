@@ -16,6 +16,7 @@ use wasmtime::component::{self, ComponentExportIndex, InstancePre, Linker};
 use super::adapters::{Entries, export};
 use super::attempt::Version;
 use super::component::Needs;
+use super::direct::{self, Direct};
 use super::error::LoadError;
 use super::facts::Facts;
 use super::host::allowed_imports;
@@ -42,6 +43,7 @@ pub(super) struct Code {
     pub(super) lines: Option<SourceLines>,
     /// Where its sandbox keeps instances.
     pub(super) idle: Arc<IdleInstances>,
+    pub(super) direct: Direct,
 }
 
 impl Code {
@@ -64,7 +66,11 @@ impl Code {
         let facts = Facts {
             shape,
             imports: ty.imports(linker.engine()).map(|(name, _)| name.to_owned()).collect(),
-            exports: ty.exports(linker.engine()).map(|(name, _)| name.to_owned()).collect(),
+            exports: ty
+                .exports(linker.engine())
+                .map(|(name, _)| name.to_owned())
+                .filter(|name| name != direct::MAIN)
+                .collect(),
             needs: compiled.resources_required().map(|resources| Needs {
                 memories: resources.num_memories,
                 memory_bytes: resources.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE_BYTES),
@@ -75,7 +81,7 @@ impl Code {
         };
         let lines = artifact.filter(|_| !shape.is_composed).map(SourceLines::of);
         let (is_composed, idle) = (shape.is_composed, Arc::clone(idle));
-        Ok((Self { version, is_composed, pre, entries, self_test, lines, idle }, facts))
+        Ok((Self { version, is_composed, pre, entries, self_test, lines, idle, direct: Direct::default() }, facts))
     }
 }
 

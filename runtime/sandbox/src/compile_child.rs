@@ -12,7 +12,7 @@ use super::compiled_functions::CompiledFunctions;
 use super::compiler::COMPILE_SUBCOMMAND;
 #[cfg(target_os = "linux")]
 use super::confine::confine;
-use super::{core_module, engine, source_lines};
+use super::{core_module, direct, engine, source_lines};
 
 /// By how much the compiler's priority is lower than the server's.
 const NICER: i32 = 10;
@@ -102,6 +102,7 @@ pub(super) fn artifact_of(mut wasm: Vec<u8>, known: Option<Arc<CompiledFunctions
     if Parser::is_core_wasm(&wasm) {
         wasm = core_module::into_component(&wasm).map_err(wasmtime::Error::msg)?;
     }
+    direct::export_main(&mut wasm);
     let mut artifact = engine::compiling(known)?.precompile_component(&wasm)?;
     source_lines::append(&mut artifact, &wasm);
     Ok(artifact)

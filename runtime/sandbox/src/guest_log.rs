@@ -41,6 +41,8 @@ pub struct GuestLog {
     last_words: String,
     stdout: PartialLine,
     stderr: PartialLine,
+    /// Lines that are not passed on yet, if they are held back.
+    held: Option<Vec<LogLine>>,
     /// What the guest has asked the host.
     pub(super) boundary: Boundary,
 }
@@ -67,9 +69,20 @@ impl GuestLog {
             last_words: String::new(),
             stdout: PartialLine::new(),
             stderr: PartialLine::new(),
+            held: None,
             // A handler that is no component cannot be replayed.
             boundary: version.map(|_| Boundary::of(&attempt.record)).unwrap_or_default(),
         }
+    }
+
+    /// Passes nothing on until [`Self::release`], and records nothing.
+    pub(super) fn hold(&mut self) {
+        (self.held, self.boundary) = (Some(Vec::new()), Boundary::default());
+    }
+
+    /// Passes on what was held back.
+    pub(super) fn release(&mut self) {
+        self.held.take().into_iter().flatten().for_each(|line| self.forward(line));
     }
 
     /// Whether a line of this level would be kept.
@@ -221,7 +234,10 @@ impl GuestLog {
         self.last_words.push('\n');
     }
 
-    fn forward(&self, line: LogLine) {
+    fn forward(&mut self, line: LogLine) {
+        if let Some(held) = &mut self.held {
+            return held.push(line);
+        }
         match &self.attempt.logs {
             LogSink::Trace => self.trace(&line),
             LogSink::TraceAndKeep(tail) | LogSink::Keep(tail) => {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use wasmtime::Store;
+use wasmtime::component::Instance;
 
 use super::adapters::Entry;
 use super::attempt::{Attempt, Report};
@@ -21,10 +22,12 @@ use super::code::Code;
 use super::component::Component;
 use super::engine::FUEL_PER_YIELD;
 use super::idle::IdleItems;
-use super::invoke::{limit_calls, refuse, report};
+use super::invoke::{limit_calls, refuse};
 use super::meter;
 use super::recording::Record;
+use super::report::report;
 use super::state::State;
+use super::tried::BegunAttempt;
 use gristmill_core::outcome::Outcome;
 use gristmill_core::time::Timestamp;
 
@@ -70,7 +73,13 @@ impl Component {
             Err(outcome) => return Report::without_running(outcome),
         };
         let run = Run::begin(&code, &attempt);
-        run.fresh().attempt(&run).await
+        if let Some(report) = code.direct.attempt(&run.begun()) {
+            return report;
+        }
+        let mut instance = run.fresh();
+        let report = instance.attempt(&run).await;
+        instance.teach(&code, &report);
+        report
     }
 
     /// A pool for instances of this component, each of which does at most `reuse` jobs.
@@ -160,7 +169,13 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn fresh(&self) -> GuestInstance {
-        GuestInstance { store: self.code.store(self.attempt, self.started, self.deadline), entry: None, jobs: 0 }
+        let store = self.code.store(self.attempt, self.started, self.deadline);
+        GuestInstance { store, started: None, jobs: 0 }
+    }
+
+    fn begun(&self) -> BegunAttempt<'_> {
+        let Self { code, attempt, started, deadline, .. } = *self;
+        BegunAttempt { attempt, version: code.version, started, deadline }
     }
 
     pub(super) fn time(&self) -> &AttemptTime<'a> {
@@ -181,8 +196,8 @@ impl<'a> Run<'a> {
 /// An instance that can be called again.
 pub(super) struct GuestInstance {
     store: Store<State>,
-    /// `None` until it is started.
-    entry: Option<Entry>,
+    /// What is called, and of what; `None` until it is started.
+    started: Option<(Entry, Instance)>,
     /// That it has begun.
     jobs: u32,
 }
@@ -226,12 +241,20 @@ impl GuestInstance {
 
     /// Starts it, if it is not started yet.
     pub(super) async fn start(&mut self, run: &Run<'_>) -> Result<Entry, Stopped> {
-        if let Some(entry) = self.entry {
+        if let Some((entry, _)) = self.started {
             return Ok(entry);
         }
         let instance = run.code.start(&mut self.store).await.map_err(Stopped::Starting)?;
-        let entry = run.code.entries.of(&run.attempt.adapter, &instance, &mut self.store);
-        Ok(*self.entry.insert(entry.map_err(Stopped::Starting)?))
+        let entry = run.code.entries.of(&run.attempt.adapter, &instance, &mut self.store).map_err(Stopped::Starting)?;
+        self.started = Some((entry, instance));
+        Ok(entry)
+    }
+
+    /// Has later attempts of the component tried without it, if that would have done for this one.
+    fn teach(&mut self, code: &Code, report: &Report) {
+        if let Some((_, instance)) = self.started {
+            code.direct.learn(code.pre.component(), &mut self.store, instance, report);
+        }
     }
 
     /// Bytes of its linear memories.

@@ -1,4 +1,4 @@
-//! The steps of an attempt: a store, an instance, a call within limits, and the report.
+//! The steps of an attempt: a store, an instance, and a call within limits.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, Lift, Lower};
 use wasmtime::{PoolConcurrencyLimitError, Store};
 
-use super::attempt::{Attempt, Report};
+use super::attempt::Attempt;
 use super::classify::{self, Stopped};
 use super::code::Code;
 use super::engine::FUEL_PER_YIELD;
@@ -69,37 +69,6 @@ impl Code {
 /// Bytes that each host call may pass.
 pub(super) fn limit_calls(store: &mut Store<State>, limits: &Limits, grants: &Grants) {
     store.set_hostcall_fuel(usize::try_from(classify::bytes_per_call(limits, grants)).unwrap_or(usize::MAX));
-}
-
-/// Takes the report of the attempt out of the store.
-pub(super) fn report(store: &mut Store<State>, started: Instant, judge: impl FnOnce(&State) -> Outcome) -> Report {
-    let fuel_left = store.get_fuel().unwrap_or(0).saturating_sub(store.data().meter.owed());
-    let state = store.data_mut();
-    state.guest_log().end_lines();
-    let outcome = judge(state);
-    let follow_ups = match outcome {
-        Outcome::Complete(_) | Outcome::Snooze(_) => state.follow_ups.take(),
-        _ => Vec::new(),
-    };
-    let changed = match outcome {
-        Outcome::Complete(_) => state.take_state_change(),
-        _ => None,
-    };
-    let log_bytes = state.guest_log().used(&state.attempt.limits);
-    let log_lines_dropped = state.guest_log().close();
-    Report {
-        outcome,
-        follow_ups,
-        state: changed,
-        fuel: state.attempt.limits.fuel.saturating_sub(fuel_left),
-        memory_peak: state.memory.peak().saturating_add(state.host_memory.peak()),
-        requests: state.http_requests.into(),
-        host_calls: state.meter.host_calls(),
-        log_bytes,
-        duration: started.elapsed(),
-        log_lines_dropped,
-        recording: None,
-    }
 }
 
 /// The outcome of an attempt that can be decided without a guest.

@@ -21,6 +21,7 @@ mod component;
 mod confine;
 mod core_module;
 mod declared;
+mod direct;
 mod engine;
 mod error;
 mod facts;
@@ -48,6 +49,7 @@ mod producers;
 mod program_streams;
 mod recording;
 mod replace;
+mod report;
 mod request_trace;
 mod sandbox;
 mod self_test;
@@ -57,6 +59,7 @@ mod state;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod tried;
 mod validate;
 
 pub use attempt::{

@@ -76,6 +76,11 @@ impl State {
         self.count_call()
     }
 
+    /// What host functions have charged since this was last called. To be called by what takes it from the store's fuel.
+    pub(super) fn take_owed(&mut self) -> u64 {
+        std::mem::take(&mut self.meter.owed).saturating_add(self.take_passed())
+    }
+
     /// Charges what a host function found out that it passes.
     pub(super) fn charge_bytes(&mut self, bytes: usize) {
         self.meter.owed = self.meter.owed.saturating_add(bytes as u64);
@@ -144,7 +149,7 @@ fn settle(mut store: StoreContextMut<'_, State>) -> wasmtime::Result<()> {
     let now = Instant::now();
     let left = store.get_fuel()?;
     let state = store.data_mut();
-    let owed = std::mem::take(&mut state.meter.owed).saturating_add(state.take_passed());
+    let owed = state.take_owed();
     let after = left.saturating_sub(owed);
     let of_slice = after.saturating_sub(state.meter.yields_at).max(1);
     let slice = if state.has_kept_its_thread(now) { 1 } else { of_slice };

@@ -16,7 +16,7 @@ use super::attempt_time::{AttemptTime, within};
 use super::classify::{self, Stopped};
 use super::code::Code;
 use super::component::Component;
-use super::invoke::report;
+use super::report::report;
 use super::state::State;
 use gristmill_core::job::{BadName, JobSpec, Payload};
 use gristmill_core::outcome::Outcome;

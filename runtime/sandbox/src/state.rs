@@ -20,6 +20,7 @@ use super::outbound::{Egress, RequestKeys};
 use super::placeholders::Placeholders;
 use super::program_streams::ProgramStreams;
 use super::recording::Record;
+use super::tried::Try;
 use gristmill_core::admission::FollowUps;
 use gristmill_core::job::TopicId;
 use gristmill_core::outcome::StateChange;
@@ -49,6 +50,8 @@ pub(super) struct State {
     pub(super) wasi_http: WasiHttpState,
     pub(super) meter: Meter,
     pub(super) resources: ResourceTable,
+    /// While the attempt is tried without the component model.
+    pub(super) tried: Option<Try>,
     /// What a program reads and writes; none if the guest is no program.
     pub(super) program: Option<Box<ProgramStreams>>,
     /// Made when the guest first calls WASI: many never do, and it costs more than everything else here together.
@@ -76,8 +79,16 @@ impl State {
             wasi_http: WasiHttpState::default(),
             meter: Meter::new(started, attempt.cancellation.control.waited()),
             resources,
+            tried: None,
             wasi: None,
         }
+    }
+
+    /// The same of a [try](super::direct): its log lines are held back, and nothing is recorded.
+    pub(super) fn of_try(attempt: &Arc<Attempt>, version: Version, started: Instant, deadline: Timestamp) -> Self {
+        let state = Self::new(attempt, version, started, deadline);
+        state.guest_log().hold();
+        Self { is_recorded: false, tried: Some(Try::default()), ..state }
     }
 
     /// Makes the state of a used instance another attempt's. The guest goes on with what it holds: its memories, and its
@@ -207,12 +218,13 @@ mod tests {
             wasi_http: _,
             meter,
             resources,
+            tried,
             program,
             wasi,
         } = state;
         assert!(Arc::ptr_eq(&attempt, &next) && keyed.is_none());
         assert_eq!((memory.in_use(), memory.peak(), memory.denied()), (10, 10, false));
-        assert_eq!((host_memory.peak(), is_recorded), (0, false));
+        assert_eq!((host_memory.peak(), is_recorded, tried.is_none()), (0, false, true));
         assert_eq!((follow_ups.is_empty(), http_requests, egress.trace.is_none()), (true, 0, true));
         assert!(Arc::ptr_eq(&renewed, &guest_log), "the guest's streams lead there");
         assert_eq!(lines.lock().len(), 1);

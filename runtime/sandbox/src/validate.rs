@@ -1,10 +1,11 @@
 //! Checks a file before it is compiled, and says what is wrong with it in words that help its author.
 
 use serde::{Deserialize, Serialize};
-use wasmparser::{BinaryReaderError, CanonicalFunction, Parser, Payload};
+use wasmparser::{BinaryReaderError, CanonicalFunction, ComponentExternalKind, Parser, Payload};
 use wasmtime::{Engine, Precompiled};
 
 use super::core_module::ModuleSigns;
+use super::direct;
 use super::engine::MEMORY_SLOT_BYTES;
 use super::error::LoadError;
 
@@ -50,6 +51,13 @@ pub(super) fn validate(wasm: &[u8], component_bytes: u64) -> Result<Shape, LoadE
                 return Err(trailing);
             }
             return Err(LoadError::Malformed { offset: range.start as u64, problem: format!("unknown section {id}") });
+        }
+        if nesting.exports_main(&payload) {
+            let problem = format!(
+                "it exports a core module `{}`, which is a name of the runner's: rename the export",
+                direct::MAIN
+            );
+            return Err(LoadError::Exports { problem });
         }
         counts.add(&payload).map_err(|error| unreadable(&error, wasm))?;
         counts.check()?;
@@ -133,6 +141,14 @@ impl Nesting {
 }
 
 impl Nesting {
+    /// A module by the name that ours has in an artifact.
+    fn exports_main(&self, payload: &Payload<'_>) -> bool {
+        let Payload::ComponentExportSection(exports) = payload else { return false };
+        let mut exports = exports.clone().into_iter().flatten();
+        self.depth == 1
+            && exports.any(|export| export.kind == ComponentExternalKind::Module && export.name.name == direct::MAIN)
+    }
+
     /// What follows a whole component and cannot be a section that was cut off: blanks, zeros, text, or another component.
     fn trailing(&self, wasm: &[u8]) -> Option<LoadError> {
         let rest = wasm.get(self.end..).filter(|rest| self.is_whole && !rest.is_empty())?;

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 /// calls a native handler, and settles it.
 const EMBEDDED: f64 = 7.6;
 const REDIS: f64 = 10.1;
-const SANDBOX: f64 = 35.1;
+const SANDBOX: f64 = 23.0;
 const RUNNER: f64 = 20.6;
 
 /// How far a count may be from its budget, either way: less than one, and no more than 5 % of any.

@@ -18,12 +18,12 @@ use gristmill_core::time::Timestamp;
 pub(super) const EXPORT: &str = "gristmill:job/handler@0.1.0";
 
 /// What a guest that returned normally says.
-type Answer = Result<types::Outcome, types::Failure>;
+pub(crate) type HandleResult = Result<types::Outcome, types::Failure>;
 
-pub(super) type Function = TypedFunc<(Job<'static>,), (Answer,)>;
+pub(super) type Function = TypedFunc<(Job<'static>,), (HandleResult,)>;
 
 pub(super) fn find(pre: &InstancePre<State>) -> Result<Option<ComponentExportIndex>, LoadError> {
-    export::<(Job<'_>,), (Answer,)>(pre, EXPORT, "handle")
+    export::<(Job<'_>,), (HandleResult,)>(pre, EXPORT, "handle")
 }
 
 pub(super) async fn call(
@@ -35,17 +35,21 @@ pub(super) async fn call(
     let metadata = borrowed(&attempt.job.spec.metadata);
     let job = guest_job(attempt, &metadata, deadline);
     let (answer,) = function.call_async(store, (job,)).await.map_err(Stopped::Running)?;
-    Ok(match answer {
+    Ok(outcome(answer))
+}
+
+pub(crate) fn outcome(answer: HandleResult) -> Outcome {
+    match answer {
         Ok(types::Outcome::Complete(result)) => Outcome::Complete(result.map(payload)),
         Ok(types::Outcome::Snooze(ms)) => Outcome::Snooze(Duration::from_millis(ms)),
         Err(types::Failure::Retry((failure, after))) => {
             Outcome::Retry { detail: detail(failure), after: after.map(Duration::from_millis) }
         }
         Err(types::Failure::Reject(failure)) => Outcome::Reject(detail(failure)),
-    })
+    }
 }
 
-fn guest_job<'a>(attempt: &'a Attempt, metadata: &'a [(&'a str, &'a str)], deadline: Timestamp) -> Job<'a> {
+pub(crate) fn guest_job<'a>(attempt: &'a Attempt, metadata: &'a [(&'a str, &'a str)], deadline: Timestamp) -> Job<'a> {
     let job = &attempt.job;
     let spec = &job.spec;
     Job {
@@ -64,7 +68,7 @@ fn guest_job<'a>(attempt: &'a Attempt, metadata: &'a [(&'a str, &'a str)], deadl
     }
 }
 
-fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
+pub(crate) fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
     pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 

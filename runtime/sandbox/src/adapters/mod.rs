@@ -1,7 +1,7 @@
 //! How a component is called: one file for each [`Adapter`].
 
 mod command;
-mod handler;
+pub(super) mod handler;
 mod proxy;
 
 use wasmtime::Store;

@@ -17,8 +17,8 @@ const ADAPTER_WIT: &str = include_str!("preview1.wit");
 const PREVIEW1: &str = "wasi_snapshot_preview1";
 /// What wit-bindgen and its like call the custom sections that say what a core module will be as a component.
 const TYPE_SECTION: &str = "component-type";
-const HANDLE: &str = "gristmill:job/handler@0.1.0#handle";
-const SELF_TEST: &str = "gristmill:job/self-test@0.1.0#check";
+pub(super) const HANDLE: &str = "gristmill:job/handler@0.1.0#handle";
+pub(super) const SELF_TEST: &str = "gristmill:job/self-test@0.1.0#check";
 
 /// The name by which preview 1 starts a program.
 const START: &str = "_start";

@@ -2,6 +2,7 @@
 
 mod commands;
 mod core_modules;
+mod direct;
 mod fresh;
 mod guest;
 mod host_calls;
