@@ -61,7 +61,7 @@ CREATE TABLE job_rows (
     slot             INTEGER,
     content_type     TEXT,
     metadata         TEXT,             -- JSON: [["name","value"], ...]
-    options          TEXT,             -- JSON: what else a producer said, by the names that it has over HTTP
+    options          TEXT,             -- JSON: what else a producer said, each by the letter that it has in Redis
     failure          TEXT,             -- JSON: why the last attempt failed
     checkpoint       BLOB,
     body             BLOB,             -- absent: it is large
@@ -102,8 +102,9 @@ CREATE VIEW jobs AS
              WHEN worker IS NOT NULL THEN 'running' ELSE 'ready' END AS state,
         priority, delayed_until, worker, coalesce(job_rows.lease_until, batches.lease_until) AS lease_until, claim,
         cancelled, dead_since, attempts + (worker IS NOT NULL) AS attempts, deliveries + (worker IS NOT NULL) AS deliveries,
-        enqueued_at, due_at, unique_value, unique_window_ms, key, slot, content_type, metadata, options, failure,
-        checkpoint,
+        enqueued_at, due_at, unique_value, unique_window_ms, key, slot, content_type, metadata,
+        json_extract(options, '$.n') AS max_attempts, json_extract(options, '$.t') AS ttl_ms,
+        json_extract(options, '$.r') AS keep_result_ms, options, failure, checkpoint,
         coalesce(body, (SELECT bodies.body FROM bodies WHERE bodies.number = large)) AS body,
         job_rows.number AS number, topics.number AS topic_number
     FROM job_rows CROSS JOIN topics ON topics.number = job_rows.number >> 43

