@@ -95,7 +95,8 @@ const OF_JOBS: &[(Check, &str)] = &[
     (
         Check::JobUnreadable,
         "SELECT tenant, topic, id, 'job_rows ' || number, 'its metadata or its options are no JSON' FROM jobs
-         WHERE number > ?1 AND number <= ?2 AND state <> 'dead' AND NOT (json_valid(coalesce(metadata, '[]')) AND json_valid(coalesce(options, '{}')))",
+         WHERE number > ?1 AND number <= ?2 AND state <> 'dead' AND NOT (json_valid(coalesce(metadata, '[]'))
+             AND CASE WHEN json_valid(coalesce(options, '{}')) THEN json_type(coalesce(options, '{}')) = 'object' ELSE 0 END)",
     ),
     (
         Check::UniqueNotHeld,

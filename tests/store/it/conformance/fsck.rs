@@ -334,6 +334,8 @@ const IN_A_FILE: &[Damage] = &[
     (Check::JobMissesKeySlot, "UPDATE job_rows SET slot = NULL WHERE id = 'alone'", "job alone, "),
     (Check::ClaimMalformed, "UPDATE job_rows SET attempts = 9 WHERE id = 'dead'", "job dead, "),
     (Check::JobUnreadable, "UPDATE job_rows SET metadata = 'no JSON' WHERE id = 'ready'", "job ready, "),
+    (Check::JobUnreadable, "UPDATE job_rows SET options = 'no JSON' WHERE id = 'ready'", "job ready, "),
+    (Check::JobUnreadable, "UPDATE job_rows SET options = '[]' WHERE id = 'ready'", "job ready, "),
     (Check::UniqueNotHeld, "DELETE FROM uniques WHERE value = 'u'", "job unique, "),
     (Check::UniqueHolderGone, "UPDATE uniques SET holder = 'ghost' WHERE value = 'u'", "job ghost, "),
     (Check::UniqueHolderGone, "INSERT INTO uniques VALUES (77, 'v', 'ghost', 5)", "topic 77"),
