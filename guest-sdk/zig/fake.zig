@@ -137,10 +137,6 @@ pub fn log(level: gristmill.Level, message: []const u8, fields: []const gristmil
     state.lines.append(arena.allocator(), line) catch @panic("out of memory");
 }
 
-pub fn logEnabled(_: gristmill.Level) bool {
-    return true;
-}
-
 pub fn config(name: []const u8) ?[]const u8 {
     return find(state.settings, name);
 }

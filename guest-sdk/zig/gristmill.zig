@@ -18,8 +18,9 @@ const builtin = @import("builtin");
 const std = @import("std");
 const Allocator = std.mem.Allocator;
 
-/// The runner, or what stands for it in a test.
-const host = if (builtin.cpu.arch.isWasm()) @import("wasm.zig") else fake;
+/// The runner. A test has `fake` in its place.
+const contract = @import("contract.zig");
+const is_component = builtin.cpu.arch.isWasm();
 
 /// Stands for the runner in tests.
 pub const fake = @import("fake.zig");
@@ -139,18 +140,19 @@ pub fn reject(code: []const u8, message: []const u8) Ending {
     return .{ .reject = .{ .code = code, .message = message } };
 }
 
-pub const Level = enum(u8) { trace, debug, info, warn, err };
+/// `trace`, `debug`, `info`, `warn`, `err`.
+pub const Level = contract.Level;
 
 /// Writes a line to the job's log. The runner adds tenant, topic, job and attempt. `fields` is a struct of texts.
 pub fn log(level: Level, message: []const u8, fields: anytype) void {
     const names = comptime std.meta.fieldNames(@TypeOf(fields));
     var pairs: [names.len]Pair = undefined;
     inline for (names, &pairs) |name, *pair| pair.* = .{ .name = name, .value = @field(fields, name) };
-    host.log(level, message, &pairs);
+    if (is_component) contract.log.emit(level, message, &pairs) else fake.log(level, message, &pairs);
 }
 
 pub fn debug(message: []const u8, fields: anytype) void {
-    if (host.logEnabled(.debug)) log(.debug, message, fields);
+    if (!is_component or contract.log.enabled(.debug)) log(.debug, message, fields);
 }
 
 pub fn info(message: []const u8, fields: anytype) void {
@@ -165,8 +167,8 @@ pub fn err(message: []const u8, fields: anytype) void {
     log(.err, message, fields);
 }
 
-/// Which of a topic's ready jobs come first. Low ones wait longer, but not for ever.
-pub const Priority = enum(u8) { high, normal, low };
+/// Which of a topic's ready jobs come first: `high`, `normal`, `low`. Low ones wait longer, but not for ever.
+pub const Priority = contract.Priority;
 
 /// A follow-up job of the same tenant.
 pub const NewJob = struct {
@@ -191,8 +193,8 @@ pub const NewJob = struct {
     open: bool = false,
 };
 
-/// It is dead, too; or it runs.
-pub const AfterFailed = enum(u8) { dead, run };
+/// `dead`: it is dead, too; or `run`.
+pub const AfterFailed = contract.AfterFailed;
 
 pub const EnqueueError = error{ EnqueueDenied, EnqueueTooLarge, EnqueueTooMany, UnknownTopic, InvalidLinks };
 
@@ -203,7 +205,26 @@ var links_problem: []const u8 = "";
 /// returns, and then only if the attempt did not fail. A refused job leaves the others as they are. An error that the handler returns
 /// rejects the job if another try would end the same, and else retries it; its code is `enqueue-failed`.
 pub fn enqueue(job: NewJob) EnqueueError![]const u8 {
-    return host.enqueue(job, &links_problem);
+    if (!is_component) return fake.enqueue(job, &links_problem);
+    const links: contract.Links = .{
+        .after = job.after_jobs,
+        .after_failed = job.after_failed,
+        .batch = job.batch,
+        .open = job.open,
+    };
+    return switch (contract.queue.enqueueLinked(job, links)) {
+        .ok => |id| id,
+        .err => |cause| switch (cause) {
+            .denied => error.EnqueueDenied,
+            .too_large => error.EnqueueTooLarge,
+            .too_many => error.EnqueueTooMany,
+            .unknown_topic => error.UnknownTopic,
+            .invalid_links => |problem| {
+                links_problem = problem;
+                return error.InvalidLinks;
+            },
+        },
+    };
 }
 
 /// A request over HTTP, to a host that the manifest grants this topic.
@@ -238,7 +259,6 @@ pub const Response = struct {
     }
 };
 
-/// In the order of the contract.
 pub const HttpError = error{ HttpDenied, HttpInvalid, HttpTimeout, HttpTooLarge, HttpTooMany, HttpUnreachable };
 
 /// What the runner said of the last request that got no answer.
@@ -248,7 +268,23 @@ var http_problem: []const u8 = "";
 /// the same, and else retries it; its code is such as `http-denied`. A component that calls this imports `gristmill:job/http`, and
 /// runs only in topics that grant requests.
 pub fn send(request: Request) HttpError!Response {
-    return host.send(request, &http_problem);
+    if (!is_component) return fake.send(request, &http_problem);
+    const cause = switch (contract.http.send(request)) {
+        .ok => |response| return response,
+        .err => |cause| cause,
+    };
+    switch (cause) {
+        .denied, .invalid, .@"unreachable" => |problem| http_problem = problem,
+        else => {},
+    }
+    return switch (cause) {
+        .denied => error.HttpDenied,
+        .invalid => error.HttpInvalid,
+        .timeout => error.HttpTimeout,
+        .too_large => error.HttpTooLarge,
+        .too_many => error.HttpTooMany,
+        .@"unreachable" => error.HttpUnreachable,
+    };
 }
 
 /// What an error that a handler returned makes of the attempt.
@@ -276,17 +312,17 @@ fn failed(cause: anyerror) Ending {
 
 /// The store's clock, in milliseconds since 1970.
 pub fn now() u64 {
-    return host.now();
+    return if (is_component) contract.context.now() else fake.now();
 }
 
 /// What this attempt may still spend; about one unit an instruction.
 pub fn fuelRemaining() u64 {
-    return host.fuelRemaining();
+    return if (is_component) contract.context.fuelRemaining() else fake.fuelRemaining();
 }
 
 /// Whether the job was cancelled or the runner is ending. Who never asks is stopped at the deadline.
 pub fn isCancelled() bool {
-    return host.isCancelled();
+    return if (is_component) contract.context.isCancelled() else fake.isCancelled();
 }
 
 pub const CheckpointError = error{ CheckpointTooLarge, CheckpointUnavailable };
@@ -294,7 +330,14 @@ pub const CheckpointError = error{ CheckpointTooLarge, CheckpointUnavailable };
 /// Saves a state durably: the next attempt finds it in the job's `checkpoint`. An error that the handler returns has the code
 /// `checkpoint-failed`, and rejects the job if the state is too large.
 pub fn checkpoint(state: []const u8) CheckpointError!void {
-    return host.checkpoint(state);
+    if (!is_component) return fake.checkpoint(state);
+    return switch (contract.context.checkpoint(state)) {
+        .ok => {},
+        .err => |cause| switch (cause) {
+            .too_large => error.CheckpointTooLarge,
+            .unavailable => error.CheckpointUnavailable,
+        },
+    };
 }
 
 /// The job has no key; the state is larger than the topic allows; the store did not answer.
@@ -303,27 +346,43 @@ pub const StateError = error{ NoKey, StateTooLarge, StateUnavailable };
 /// What earlier jobs of this job's key left; null if there is nothing. After `setState`, what that said. Of the jobs of a key one runs at a
 /// time. A component that uses it imports gristmill:job/state, and runs only in topics with state = true.
 pub fn getState() StateError!?[]const u8 {
-    return host.getState();
+    if (!is_component) return fake.getState();
+    return switch (contract.state.get()) {
+        .ok => |state| state,
+        .err => |cause| stateError(cause),
+    };
 }
 
 /// Has the state be these bytes once the job has completed, or not at all; null deletes it. The last call counts.
 pub fn setState(bytes: ?[]const u8) StateError!void {
-    return host.setState(bytes);
+    if (!is_component) return fake.setState(bytes);
+    return switch (contract.state.set(bytes)) {
+        .ok => {},
+        .err => |cause| stateError(cause),
+    };
+}
+
+fn stateError(cause: contract.StateError) StateError {
+    return switch (cause) {
+        .no_key => error.NoKey,
+        .too_large => error.StateTooLarge,
+        .unavailable => error.StateUnavailable,
+    };
 }
 
 /// For people who watch: 0 to 10000 (basis points) and a short note.
 pub fn progress(basis_points: u32, note: ?[]const u8) void {
-    host.progress(basis_points, note);
+    if (is_component) contract.context.progress(basis_points, note) else fake.progress(basis_points, note);
 }
 
 /// A setting that the manifest grants this topic; null if it does not.
 pub fn config(name: []const u8) ?[]const u8 {
-    return host.config(name);
+    return if (is_component) contract.config.get(name) else fake.config(name);
 }
 
 /// A secret that the manifest grants this topic; null if it does not.
 pub fn secret(name: []const u8) ?[]const u8 {
-    return host.secret(name);
+    return if (is_component) contract.config.secret(name) else fake.secret(name);
 }
 
 /// One attempt: what the handler returns, or its error as a retry; as a reject, where another try would end the same. Without memory it ends in a trap, for which the runner
@@ -337,11 +396,26 @@ pub fn attempt(comptime handler: anytype, arena: Allocator, job: Job) Ending {
 
 /// Makes the module a component's: to be called in a `comptime` block. Does nothing in a test.
 pub fn exportHandler(comptime handler: anytype) void {
-    if (builtin.cpu.arch.isWasm()) host.exportHandler(handler);
+    if (!is_component) return;
+    contract.exportMemory();
+    contract.handler.exportHandle(struct {
+        fn handle(job: Job) contract.Result(contract.Outcome, contract.Failure) {
+            return switch (attempt(handler, contract.arena.allocator(), job)) {
+                .complete => |result| .{ .ok = .{ .complete = result } },
+                .snooze => |wait| .{ .ok = .{ .snooze = wait } },
+                .retry => |failure| .{ .err = .{ .retry = .{ .value0 = detail(failure), .value1 = failure.after } } },
+                .reject => |failure| .{ .err = .{ .reject = detail(failure) } },
+            };
+        }
+
+        fn detail(failure: Failure) contract.FailureDetail {
+            return .{ .code = failure.code, .message = failure.message, .context = failure.context };
+        }
+    }.handle);
 }
 
 /// A panic is a line of the log, and a trap.
-pub const panic = if (builtin.cpu.arch.isWasm()) std.debug.FullPanic(logPanic) else std.debug.FullPanic(std.debug.defaultPanic);
+pub const panic = if (is_component) std.debug.FullPanic(logPanic) else std.debug.FullPanic(std.debug.defaultPanic);
 
 fn logPanic(message: []const u8, _: ?usize) noreturn {
     err("panic", .{ .cause = message });

@@ -212,7 +212,7 @@ pub(crate) const ZIG: Folder = Folder {
 
 pub(crate) const ZIG_SDK: Folder = Folder {
     path: "guest-sdk/zig",
-    files: &["README.md", "build.zig", "build.zig.zon", "fake.zig", "gristmill.zig", "wasm.zig"],
+    files: &["README.md", "build.zig", "build.zig.zon", "contract.zig", "fake.zig", "gristmill.zig"],
 };
 
 pub(crate) const MINIMAL_RUST: Folder =
