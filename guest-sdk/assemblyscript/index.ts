@@ -7,7 +7,10 @@
 //     return complete(Payload.json(`{"paid":true}`));
 //   }
 
-import * as wire from "./wire";
+import * as contract from "./contract";
+import { Level, Priority } from "./contract";
+
+export { Level, Priority };
 
 /** Bytes and the format they are in: a media type such as `application/json`; null means opaque octets. */
 export class Payload {
@@ -116,21 +119,13 @@ function failure(kind: Kind, code: string, message: string): Ending {
   return ending;
 }
 
-export enum Level {
-  Trace,
-  Debug,
-  Info,
-  Warn,
-  Error,
-}
-
 /** Writes a line to the job's log. The runner adds tenant, topic, job and attempt. */
 export function log(level: Level, message: string, fields: Pairs = []): void {
-  wire.log(level, message, fields);
+  contract.log.emit(level, message, fields);
 }
 
 export function debug(message: string, fields: Pairs = []): void {
-  if (wire.logEnabled(Level.Debug)) log(Level.Debug, message, fields);
+  if (contract.log.enabled(Level.Debug)) log(Level.Debug, message, fields);
 }
 
 export function info(message: string, fields: Pairs = []): void {
@@ -151,12 +146,6 @@ export function abort(message: string | null, file: string | null, line: u32, co
   const where = file === null ? "" : `${file}:${line}:${column}`;
   error("abort", [["cause", what], ["at", where]]);
   unreachable();
-}
-
-export enum Priority {
-  High,
-  Normal,
-  Low,
 }
 
 /** A follow-up job of the same tenant. */
@@ -200,7 +189,32 @@ export class Answer {
  * attempt did not fail. A refused job leaves the others as they are.
  */
 export function enqueue(job: NewJob): Answer {
-  return wire.enqueue(job);
+  const made = new contract.NewJob(
+    job.topic, job.body, job.metadata, job.key, someUnless0(job.notBefore), job.unique, job.priority, someUnless0(job.uniqueWindow),
+  );
+  const afterFailed = job.runAfterFailed ? contract.AfterFailed.Run : contract.AfterFailed.Dead;
+  const answer = contract.queue.enqueueLinked(made, new contract.Links(job.afterJobs, afterFailed, job.batch, job.open));
+  const refused = answer.err;
+  return refused === null ? new Answer(answer.ok!) : new Answer("", enqueueFailure(refused));
+}
+
+function someUnless0(value: u64): contract.Some<u64> | null {
+  return value > 0 ? new contract.Some<u64>(value) : null;
+}
+
+function enqueueFailure(refused: contract.LinkedError): Ending {
+  switch (refused.kind) {
+    case contract.LinkedErrorKind.Denied:
+      return reject("enqueue-failed", "the manifest does not let this topic enqueue to that one");
+    case contract.LinkedErrorKind.TooLarge:
+      return reject("enqueue-failed", "the body is larger than that topic accepts");
+    case contract.LinkedErrorKind.TooMany:
+      return reject("enqueue-failed", "one attempt may not enqueue so many jobs");
+    case contract.LinkedErrorKind.UnknownTopic:
+      return retry("enqueue-failed", "there is no such topic");
+    default:
+      return reject("enqueue-failed", `the job has invalid links: ${refused.invalidLinks}`);
+  }
 }
 
 /** A request over HTTP, to a host that the manifest grants this topic. */
@@ -252,27 +266,51 @@ export class Response {
  * that grant requests.
  */
 export function send(request: Request): Response {
-  return wire.send(request);
+  const answer = contract.http.send(
+    new contract.Request(request.method, request.url, request.headers, request.body, someUnless0(request.timeout), request.redirects),
+  );
+  const refused = answer.err;
+  return refused === null ? answer.ok! : new Response(requestFailure(refused));
+}
+
+function requestFailure(refused: contract.HttpError): Ending {
+  switch (refused.kind) {
+    case contract.HttpErrorKind.Denied:
+      return reject("http-denied", `the request is not granted: ${refused.denied}`);
+    case contract.HttpErrorKind.Invalid:
+      return reject("http-invalid", `the request cannot be sent: ${refused.invalid}`);
+    case contract.HttpErrorKind.Timeout:
+      return retry("http-timeout", "no answer in time");
+    case contract.HttpErrorKind.TooLarge:
+      return reject("http-too-large", `the request or its answer is larger than ${refused.tooLarge} bytes`);
+    case contract.HttpErrorKind.TooMany:
+      return reject("http-too-many", `one attempt may send no more than ${refused.tooMany} requests`);
+    default:
+      return retry("http-unreachable", `nothing answers: ${refused.unreachable}`);
+  }
 }
 
 /** The store's clock, in milliseconds since 1970. */
 export function now(): u64 {
-  return wire.now();
+  return contract.context.now();
 }
 
 /** What this attempt may still spend; about one unit an instruction. */
 export function fuelRemaining(): u64 {
-  return wire.fuelRemaining();
+  return contract.context.fuelRemaining();
 }
 
 /** Whether the job was cancelled or the runner is ending. Who never asks is stopped at the deadline. */
 export function isCancelled(): bool {
-  return wire.isCancelled();
+  return contract.context.isCancelled();
 }
 
 /** Saves a state durably: the next attempt finds it in `job.checkpoint`. */
 export function checkpoint(state: Uint8Array): Answer {
-  return wire.checkpoint(state);
+  const refused = contract.context.checkpoint(state);
+  if (refused === null) return new Answer("");
+  if (refused.kind == contract.CheckpointErrorKind.Unavailable) return new Answer("", retry("checkpoint-failed", refused.unavailable));
+  return new Answer("", reject("checkpoint-failed", `the state is larger than ${refused.tooLarge} bytes`));
 }
 
 /** The state of the job's key, or why it cannot be read. */
@@ -290,25 +328,38 @@ export class State {
  * it imports gristmill:job/state, and runs only in topics with state = true.
  */
 export function state(): State {
-  return wire.state();
+  const answer = contract.state.get();
+  return new State(answer.ok, stateFailure(answer.err));
 }
 
 /** Has the state be these bytes once the job has completed, or not at all; null deletes it. Returns why it cannot be, if it cannot. */
 export function setState(value: Uint8Array | null): Ending | null {
-  return wire.setState(value);
+  return stateFailure(contract.state.set(value));
+}
+
+function stateFailure(refused: contract.StateError | null): Ending | null {
+  if (refused === null) return null;
+  switch (refused.kind) {
+    case contract.StateErrorKind.NoKey:
+      return reject("no-key", "the job has no key, so it has no state: push it with one");
+    case contract.StateErrorKind.TooLarge:
+      return reject("state-too-large", `the state is larger than ${refused.tooLarge} bytes`);
+    default:
+      return retry("state-unavailable", `the state cannot be read now: ${refused.unavailable}`);
+  }
 }
 
 /** For people who watch: 0 to 10000 (basis points) and a short note. */
 export function progress(basisPoints: u32, note: string | null = null): void {
-  wire.progress(basisPoints, note);
+  contract.context.progress(basisPoints, note);
 }
 
 /** A setting that the manifest grants this topic; null if it does not. */
 export function config(name: string): string | null {
-  return wire.config(name);
+  return contract.config.get(name);
 }
 
 /** A secret that the manifest grants this topic; null if it does not. */
 export function secret(name: string): Uint8Array | null {
-  return wire.secret(name);
+  return contract.config.secret(name);
 }

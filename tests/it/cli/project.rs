@@ -113,7 +113,7 @@ fn an_update_replaces_the_sdk_of_a_project_and_nothing_else() {
         ("py", "gristmill-guest/gristmill_guest/_http.py", "gristmill-guest/pyproject.toml", "handler.py"),
         ("go", "gristmill-guest/state.go", "gristmill-guest/go.mod", "handler.go"),
         ("c", "gristmill-guest/json.c", "gristmill-guest/gristmill_fake.h", "handler.c"),
-        ("as", "gristmill-guest/wire.ts", "gristmill-guest/testing.mjs", "assembly/handler.ts"),
+        ("as", "gristmill-guest/contract.ts", "gristmill-guest/testing.mjs", "assembly/handler.ts"),
         ("zig", "gristmill-guest/contract.zig", "gristmill-guest/fake.zig", "handler.zig"),
     ] {
         let (made, said) = new(folder.path(), &[language, "--lang", language]);

@@ -1,8 +1,9 @@
-//! Writes what the SDK of Zig has of the component model's canonical ABI, from `wit/job.wit`: the types of the
+//! Writes what the SDKs of Zig and AssemblyScript have of the component model's canonical ABI, from `wit/job.wit`: the types of the
 //! contract, how they lie in memory, a function for each import and one that calls the handler.
 //!
 //! `cargo run -p gristmill-guest-abi` writes the files, and a test compares them.
 
+mod assemblyscript;
 mod call;
 mod contract;
 mod language;
@@ -17,7 +18,7 @@ use anyhow::{Context, Result};
 use crate::contract::Contract;
 use crate::language::Language;
 
-const LANGUAGES: [Language; 1] = [zig::LANGUAGE];
+const LANGUAGES: [Language; 2] = [zig::LANGUAGE, assemblyscript::LANGUAGE];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -202,7 +202,7 @@ pub(crate) const ASSEMBLYSCRIPT: Folder = Folder {
 
 pub(crate) const ASSEMBLYSCRIPT_SDK: Folder = Folder {
     path: "guest-sdk/assemblyscript",
-    files: &["README.md", "glue.ts", "index.ts", "json.ts", "names.mjs", "package.json", "testing.mjs", "wire.ts"],
+    files: &["README.md", "contract.ts", "glue.ts", "index.ts", "json.ts", "names.mjs", "package.json", "testing.mjs"],
 };
 
 pub(crate) const ZIG: Folder = Folder {
