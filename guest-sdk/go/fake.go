@@ -95,9 +95,9 @@ func (f Fake) Run(h Handler, job *Job) *Run {
 	return run
 }
 
-func hostNow() uint64           { return toMillis(fake.Now) }
-func hostFuelRemaining() uint64 { return 1_000_000_000_000 }
-func hostCancelled() bool       { return fake.Cancelled }
+func contextNow() time.Time        { return fromMillis(toMillis(fake.Now)) }
+func contextFuelRemaining() uint64 { return 1_000_000_000_000 }
+func contextIsCancelled() bool     { return fake.Cancelled }
 
 func hostCheckpoint(state []byte) error {
 	if fake.NoCheckpoints {
@@ -107,14 +107,17 @@ func hostCheckpoint(state []byte) error {
 	return nil
 }
 
-func hostProgress(basisPoints uint32, _ string) { run.Progress = append(run.Progress, basisPoints) }
+func contextProgress(basisPoints uint32, _ string) { run.Progress = append(run.Progress, basisPoints) }
 
-func hostConfig(name string) (string, bool) {
+func configGet(name string) (string, bool) {
 	value, ok := fake.Config[name]
 	return value, ok
 }
 
-func hostSecret(name string) []byte { return fake.Secrets[name] }
+func configSecret(name string) ([]byte, bool) {
+	secret, ok := fake.Secrets[name]
+	return secret, ok
+}
 
 func hostEnqueue(job *NewJob, body *Payload) (string, error) {
 	if slices.Contains(fake.Denied, job.Topic) {
@@ -126,7 +129,7 @@ func hostEnqueue(job *NewJob, body *Payload) (string, error) {
 
 func hostState() ([]byte, error) {
 	if !run.hasKey {
-		return nil, stateFailure(stateNoKey, 0, "")
+		return nil, noKey()
 	}
 	return run.State, nil
 }
@@ -138,9 +141,9 @@ func hostSetState(state []byte) error {
 	}
 	switch {
 	case !run.hasKey:
-		return stateFailure(stateNoKey, 0, "")
+		return noKey()
 	case len(state) > limit:
-		return stateFailure(stateTooLarge, uint64(limit), "")
+		return stateTooLarge(uint64(limit))
 	}
 	run.State = slices.Clone(state)
 	return nil
@@ -149,7 +152,7 @@ func hostSetState(state []byte) error {
 func hostSend(request *Request) (*Response, error) {
 	run.Requests = append(run.Requests, *request)
 	if fake.Answer == nil {
-		return nil, httpFailure(httpDenied, "the fake answers no requests", 0)
+		return nil, httpDenied("the fake answers no requests")
 	}
 	return fake.Answer(request)
 }

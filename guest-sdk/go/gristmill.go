@@ -129,13 +129,13 @@ func (job *Job) Meta(name string) (string, bool) {
 }
 
 // Now is the time by the store's clock. Prefer it to [time.Now]: it needs no grant of a clock.
-func Now() time.Time { return fromMillis(hostNow()) }
+func Now() time.Time { return contextNow() }
 
 // FuelRemaining is what this attempt may still spend; about one unit an instruction.
-func FuelRemaining() uint64 { return hostFuelRemaining() }
+func FuelRemaining() uint64 { return contextFuelRemaining() }
 
 // Cancelled says whether the job was cancelled or the runner is ending. Who never asks is stopped at the deadline.
-func Cancelled() bool { return hostCancelled() }
+func Cancelled() bool { return contextIsCancelled() }
 
 // Checkpoint saves state durably: the next attempt finds it in [Job.Checkpoint].
 //
@@ -149,13 +149,16 @@ func Checkpoint(state []byte) error {
 }
 
 // Progress is for people who watch: 0 to 10000 (basis points) and a short note, which may be empty.
-func Progress(basisPoints uint32, note string) { hostProgress(basisPoints, note) }
+func Progress(basisPoints uint32, note string) { contextProgress(basisPoints, note) }
 
 // Config returns a setting that the manifest grants this topic, and whether it does.
-func Config(name string) (string, bool) { return hostConfig(name) }
+func Config(name string) (string, bool) { return configGet(name) }
 
 // Secret returns a secret that the manifest grants this topic; nil if it does not.
-func Secret(name string) []byte { return hostSecret(name) }
+func Secret(name string) []byte {
+	secret, _ := configSecret(name)
+	return secret
+}
 
 // encode makes a payload of what a handler returns or enqueues; nil of nil.
 func encode(value any) (*Payload, error) {

@@ -54,29 +54,6 @@ func Send(request Request) (*Response, error) {
 	return hostSend(&request)
 }
 
-// The errors of the contract, by their numbers.
-const (
-	httpDenied = iota
-	httpInvalid
-	httpTimeout
-	httpTooLarge
-	httpTooMany
-	httpUnreachable
-)
-
-// httpFailure is the failure for an error of the contract, with its text or number.
-func httpFailure(kind uint8, text string, number uint32) *Failure {
-	switch kind {
-	case httpDenied:
-		return Reject("http-denied", "the request is not granted: %s", text)
-	case httpInvalid:
-		return Reject("http-invalid", "the request cannot be sent: %s", text)
-	case httpTimeout:
-		return Retry("http-timeout", "no answer in time")
-	case httpTooLarge:
-		return Reject("http-too-large", "the request or its answer is larger than %d bytes", number)
-	case httpTooMany:
-		return Reject("http-too-many", "one attempt may send no more than %d requests", number)
-	}
-	return Retry("http-unreachable", "nothing answers: %s", text)
+func httpDenied(why string) *Failure {
+	return Reject("http-denied", "the request is not granted: %s", why)
 }

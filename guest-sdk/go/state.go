@@ -40,20 +40,10 @@ func SetStateJSON(value any) error {
 	return SetState(state)
 }
 
-// The errors of the contract, by their numbers.
-const (
-	stateNoKey = iota
-	stateTooLarge
-	stateUnavailable
-)
+func noKey() *Failure {
+	return Reject("no-key", "the job has no key, so it has no state: push it with one")
+}
 
-// stateFailure is the failure for an error of the contract, with its number or text.
-func stateFailure(kind uint8, limit uint64, reason string) *Failure {
-	switch kind {
-	case stateNoKey:
-		return Reject("no-key", "the job has no key, so it has no state: push it with one")
-	case stateTooLarge:
-		return Reject("state-too-large", "the state is larger than %d bytes", limit)
-	}
-	return Retry("state-unavailable", "the state cannot be read now: %s", reason)
+func stateTooLarge(limit uint64) *Failure {
+	return Reject("state-too-large", "the state is larger than %d bytes", limit)
 }

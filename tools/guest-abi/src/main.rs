@@ -1,4 +1,4 @@
-//! Writes what the SDKs of Zig and AssemblyScript have of the component model's canonical ABI, from `wit/job.wit`: the types of the
+//! Writes what the SDKs of Zig, AssemblyScript and Go have of the component model's canonical ABI, from `wit/job.wit`: the types of the
 //! contract, how they lie in memory, a function for each import and one that calls the handler.
 //!
 //! `cargo run -p gristmill-guest-abi` writes the files, and a test compares them.
@@ -6,6 +6,7 @@
 mod assemblyscript;
 mod call;
 mod contract;
+mod go;
 mod language;
 mod names;
 mod zig;
@@ -18,7 +19,7 @@ use anyhow::{Context, Result};
 use crate::contract::Contract;
 use crate::language::Language;
 
-const LANGUAGES: [Language; 2] = [zig::LANGUAGE, assemblyscript::LANGUAGE];
+const LANGUAGES: [Language; 3] = [zig::LANGUAGE, assemblyscript::LANGUAGE, go::LANGUAGE];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

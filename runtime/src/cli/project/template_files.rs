@@ -164,6 +164,7 @@ pub(crate) const GO_SDK: Folder = Folder {
     files: &[
         "README.md",
         "attempt.go",
+        "contract.go",
         "fake.go",
         "go.mod",
         "gristmill.go",
