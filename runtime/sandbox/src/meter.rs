@@ -54,6 +54,11 @@ impl Meter {
         Self { started, waited, late_calls: 0, host_calls: 0, owed: 0, yields_at: 0, yielded: started, yielding: false }
     }
 
+    /// Since the attempt began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Calls of the host so far.
     pub(super) fn host_calls(&self) -> u64 {
         self.host_calls

@@ -1,6 +1,8 @@
 //! What a module can call while an attempt is tried: functions that change nothing outside of the attempt and never wait. They charge what those of
 //! [`super::super::host`] charge, and the instructions that a component takes to pass a call on.
 
+use std::time::Duration;
+
 use tracing::Level;
 use wasmtime::{Caller, Error, Linker, Module, Trap};
 
@@ -18,6 +20,10 @@ type Port<'a> = Caller<'a, State>;
 const SOME_BYTES: u32 = 12;
 const SOME_ALIGN: u32 = 4;
 
+/// Of a time, and of a seed.
+const PAIR_BYTES: u32 = 16;
+const PAIR_ALIGN: u32 = 8;
+
 /// Of what `enqueue` answers.
 const ENQUEUED_BYTES: u32 = 24;
 const ENQUEUED_ALIGN: u32 = 8;
@@ -26,10 +32,14 @@ const CONFIG: &str = "gristmill:job/config@0.1.0";
 const CONTEXT: &str = "gristmill:job/context@0.1.0";
 const LOG: &str = "gristmill:job/log@0.1.0";
 const QUEUE: &str = "gristmill:job/queue@0.1.0";
+const MONOTONIC: &str = "wasi:clocks/monotonic-clock@0.2.";
+const WALL: &str = "wasi:clocks/wall-clock@0.2.";
+const RANDOM: &str = "wasi:random/random@0.2.";
+const SEED: &str = "wasi:random/insecure-seed@0.2.";
 
 type Add = fn(&mut Linker<State>, &str, &str) -> wasmtime::Result<()>;
 
-const FUNCTIONS: [(&str, &str, Add); 8] = [
+const FUNCTIONS: [(&str, &str, Add); 12] = [
     (CONFIG, "get", |linker, interface, name| linker.func_wrap(interface, name, config_get).map(drop)),
     (CONFIG, "secret", |linker, interface, name| linker.func_wrap(interface, name, config_secret).map(drop)),
     (CONTEXT, "fuel-remaining", |linker, interface, name| linker.func_wrap(interface, name, fuel_remaining).map(drop)),
@@ -38,22 +48,34 @@ const FUNCTIONS: [(&str, &str, Add); 8] = [
     (LOG, "emit", |linker, interface, name| linker.func_wrap(interface, name, log_emit).map(drop)),
     (LOG, "enabled", |linker, interface, name| linker.func_wrap(interface, name, log_enabled).map(drop)),
     (QUEUE, "enqueue", |linker, interface, name| linker.func_wrap(interface, name, enqueue).map(drop)),
+    // What the standard libraries of languages ask for most: clocks, and a seed for hash tables.
+    (MONOTONIC, "now", |linker, interface, name| linker.func_wrap(interface, name, monotonic_now).map(drop)),
+    (WALL, "now", |linker, interface, name| linker.func_wrap(interface, name, wall_now).map(drop)),
+    (RANDOM, "get-random-u64", |linker, interface, name| linker.func_wrap(interface, name, random).map(drop)),
+    (SEED, "insecure-seed", |linker, interface, name| linker.func_wrap(interface, name, insecure_seed).map(drop)),
 ];
 
-/// Whether there is this function.
-pub(super) fn has(interface: &str, name: &str) -> bool {
-    FUNCTIONS.iter().any(|(of, function, _)| (*of, *function) == (interface, name))
+/// The number of the function that stands for this one; none if there is none. An interface of WASI stands for each of its 0.2 versions, as it does for a component.
+pub(super) fn find(interface: &str, name: &str) -> Option<usize> {
+    FUNCTIONS.iter().position(|(of, function, _)| is_of(of, interface) && *function == name)
 }
 
 /// Whether there is any function of this interface.
 pub(super) fn has_interface(interface: &str) -> bool {
-    FUNCTIONS.iter().any(|(of, ..)| *of == interface)
+    FUNCTIONS.iter().any(|(of, ..)| is_of(of, interface))
+}
+
+fn is_of(of: &str, interface: &str) -> bool {
+    of == interface || (of.ends_with('.') && interface.starts_with(of))
 }
 
 /// Puts the functions behind the module's imports. To call another one ends the try.
 pub(super) fn add_to_linker(linker: &mut Linker<State>, module: &Module) -> wasmtime::Result<()> {
-    for (interface, name, add) in FUNCTIONS {
-        add(linker, interface, name)?;
+    linker.allow_shadowing(true);
+    for import in module.imports() {
+        if let Some((_, _, add)) = find(import.module(), import.name()).and_then(|number| FUNCTIONS.get(number)) {
+            add(linker, import.module(), import.name())?;
+        }
     }
     linker.define_unknown_imports_as_traps(module)
 }
@@ -73,32 +95,50 @@ fn config_secret(mut caller: Port<'_>, name: u32, bytes: u32, answer: u32) -> wa
 }
 
 fn fuel_remaining(mut caller: Port<'_>) -> wasmtime::Result<u64> {
-    begin(&mut caller, None)?;
-    caller.data_mut().charge(0)?;
     let fuel = caller.data().attempt.limits.fuel;
     let left = fuel.saturating_sub(slice_of(fuel)).saturating_add(caller.get_fuel()?);
-    settle(&mut caller)?;
+    charge_call(&mut caller, None)?;
     Ok(left)
 }
 
 fn is_cancelled(mut caller: Port<'_>) -> wasmtime::Result<u32> {
-    begin(&mut caller, None)?;
-    caller.data_mut().charge(0)?;
-    settle(&mut caller)?;
+    charge_call(&mut caller, None)?;
     Ok(caller.data().attempt.cancellation.is_cancelled().into())
 }
 
 fn now(mut caller: Port<'_>) -> wasmtime::Result<u64> {
-    begin(&mut caller, None)?;
-    caller.data_mut().charge(0)?;
-    settle(&mut caller)?;
+    charge_call(&mut caller, None)?;
     Ok(caller.data().now().as_millis())
 }
 
+fn monotonic_now(mut caller: Port<'_>) -> wasmtime::Result<u64> {
+    charge_call(&mut caller, None)?;
+    Ok(u64::try_from(caller.data().meter.elapsed().as_nanos())?)
+}
+
+fn wall_now(mut caller: Port<'_>, answer: u32) -> wasmtime::Result<()> {
+    charge_call(&mut caller, Some(1))?;
+    let now = Duration::from_millis(caller.data().now().as_millis());
+    let mut guest = Lowering::new(&mut caller)?;
+    let answer = guest.place(answer, PAIR_ALIGN, PAIR_BYTES)?;
+    put(answer, 0, now.as_secs().to_le_bytes());
+    put(answer, 8, now.subsec_nanos().to_le_bytes());
+    Ok(())
+}
+
+fn random(mut caller: Port<'_>) -> wasmtime::Result<u64> {
+    charge_call(&mut caller, None)?;
+    Ok(getrandom::u64()?)
+}
+
+fn insecure_seed(mut caller: Port<'_>, answer: u32) -> wasmtime::Result<()> {
+    charge_call(&mut caller, Some(1))?;
+    let mut guest = Lowering::new(&mut caller)?;
+    Ok(getrandom::fill(guest.place(answer, PAIR_ALIGN, PAIR_BYTES)?)?)
+}
+
 fn log_enabled(mut caller: Port<'_>, level: u32) -> wasmtime::Result<u32> {
-    begin(&mut caller, None)?;
-    caller.data_mut().charge(0)?;
-    settle(&mut caller)?;
+    charge_call(&mut caller, None)?;
     let keeps = caller.data().guest_log().keeps(level_of(level)?);
     Ok(keeps.into())
 }
@@ -165,6 +205,13 @@ fn begin(caller: &mut Port<'_>, passed_on: Option<u64>) -> wasmtime::Result<()> 
     let instructions = passed_on.map_or(0, |arguments| arguments + 3);
     let left = caller.get_fuel()?.checked_sub(instructions).ok_or(Trap::OutOfFuel)?;
     caller.set_fuel(left)
+}
+
+/// A call that passes nothing begins, and is paid for.
+fn charge_call(caller: &mut Port<'_>, passed_on: Option<u64>) -> wasmtime::Result<()> {
+    begin(caller, passed_on)?;
+    caller.data_mut().charge(0)?;
+    settle(caller)
 }
 
 /// Takes what the call has charged. To be called before the guest goes on.

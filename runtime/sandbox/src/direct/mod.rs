@@ -95,7 +95,7 @@ impl Direct {
     ) {
         let state = store.data();
         let was_short = report.outcome.is_decided() && report.fuel <= USUAL_FUEL_MAX;
-        if self.main.get().is_none() && was_short && state.wasi.is_none() && may_try(&state.attempt) {
+        if self.main.get().is_none() && was_short && may_try(&state.attempt) {
             let main = instance.get_module(store, MAIN).and_then(|module| Main::new(component, &module));
             self.main.set(main).ok();
         }

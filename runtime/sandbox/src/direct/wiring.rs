@@ -57,7 +57,7 @@ struct Module<'a> {
 }
 
 /// A function that the component imports.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct Function<'a> {
     interface: &'a str,
     name: &'a str,
@@ -239,9 +239,10 @@ impl<'a> Wiring<'a> {
             return !host::has_interface(interface);
         };
         functions.iter().all(|(name, index)| {
-            !host::has(interface, name)
+            let ours = host::find(interface, name);
+            ours.is_none()
                 || self.lowered(*index).is_some_and(|(function, options)| {
-                    function == Function { interface, name } && self.has_usual_options(main, options)
+                    host::find(function.interface, function.name) == ours && self.has_usual_options(main, options)
                 })
         })
     }

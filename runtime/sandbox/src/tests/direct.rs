@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::guest::{component, core, core_module, handler};
+use super::guest::{component, core, core_module, handler, handler_in};
 use super::{attempt, listen, load, sandbox};
 use crate::direct::{MAIN, export_main};
 use crate::{Attempt, Component, LogLine, Record, Report};
@@ -189,6 +189,61 @@ async fn what_is_no_answer_is_made_again_in_the_component() {
         assert_eq!(tried, component, "{name}");
         assert!(in_vain, "{name}");
     }
+}
+
+const CLOCKS: &str = "package wasi:clocks@0.2.3;
+    interface wall-clock { record datetime { seconds: u64, nanoseconds: u32 } now: func() -> datetime; }
+    interface monotonic-clock { type instant = u64; now: func() -> instant; resolution: func() -> u64; }";
+const RANDOM: &str = "package wasi:random@0.2.3;
+    interface random { get-random-u64: func() -> u64; }
+    interface insecure-seed { insecure-seed: func() -> tuple<u64, u64>; }";
+const WORLD: &str = "package test:wasi;
+    world wasi {
+        include gristmill:job/job-handler@0.1.0;
+        import wasi:clocks/wall-clock@0.2.3; import wasi:clocks/monotonic-clock@0.2.3;
+        import wasi:random/random@0.2.3; import wasi:random/insecure-seed@0.2.3;
+    }";
+
+/// A guest that calls these functions if it gets a body, and returns what they left at 4000 if it begins with `r`.
+fn with_wasi(calls: &str) -> Vec<u8> {
+    let imports = r#"
+        (import "wasi:clocks/wall-clock@0.2.3" "now" (func $wall (param i32)))
+        (import "wasi:clocks/monotonic-clock@0.2.3" "now" (func $monotonic (result i64)))
+        (import "wasi:clocks/monotonic-clock@0.2.3" "resolution" (func $resolution (result i64)))
+        (import "wasi:random/random@0.2.3" "get-random-u64" (func $random (result i64)))
+        (import "wasi:random/insecure-seed@0.2.3" "insecure-seed" (func $seed (param i32)))"#;
+    let handle = format!(
+        "(if (result i32) (call $body_n (local.get $job))
+          (then {calls}
+            (if (result i32) (i32.eq (i32.load8_u (call $body (local.get $job))) (i32.const 114))
+              (then (call $return (i32.const 4000) (i32.const 24))) (else (call $done))))
+          (else (call $done)))"
+    );
+    handler_in(&[CLOCKS, RANDOM, WORLD], "wasi", imports, &handle)
+}
+
+#[tokio::test]
+async fn clocks_and_random_numbers_are_there_and_cost_the_same() {
+    let calls = "(call $wall (i32.const 4000)) (drop (call $monotonic)) (i64.store (i32.const 4016) (call $random)) (call $seed (i32.const 5000))";
+    let (component, tried, in_vain) = both(&with_wasi(calls), attempt("x")).await;
+    assert_eq!((tried, in_vain), (component, false));
+
+    let taught = taught(&with_wasi(calls)).await;
+    let mut ahead = attempt("r");
+    ahead.clock_offset_ms = 1_000_000_000;
+    let before = ahead.now();
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let Outcome::Complete(Some(result)) = taught.invoke(ahead.clone()).await.outcome else { panic!("no result") };
+        let seconds = u64::from_le_bytes(result.data[..8].try_into().unwrap());
+        assert!((before.as_millis() / 1000..=ahead.now().as_millis() / 1000).contains(&seconds), "{seconds}");
+        seen.push(result.data[16..].to_vec());
+    }
+    assert_ne!(seen[0], seen[1]);
+    assert_eq!(misses(&taught).await, Some(0));
+
+    let (component, tried, in_vain) = both(&with_wasi("(drop (call $resolution))"), attempt("x")).await;
+    assert_eq!((tried, in_vain), (component, true), "another function of the same interface");
 }
 
 #[tokio::test]
