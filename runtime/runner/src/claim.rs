@@ -139,22 +139,31 @@ impl Claimer {
         }
     }
 
-    /// Waits for a reason to claim. `ended`: how many attempts had ended when there was none.
-    async fn wait(&mut self, memory: &mut Memory, registry: &HandlerRegistry, ended: u64) {
+    /// Waits for a reason to claim. `ended`: what [had ended](Slots::ended) when there was none.
+    async fn wait(&mut self, memory: &mut Memory, registry: &HandlerRegistry, ended: (u64, u64)) {
         tokio::select! {
             () = self.context.stop.cancelled() => {}
             Some(ready) = self.ready.recv() => memory.note(ready, registry),
             () = changed(&mut self.context.registry) => {}
             () = changed(&mut self.returns) => {}
-            () = self.slots.wait_for(ended + 1), if !memory.hot.is_empty() => {
-                let half = ended + (self.slots.running() as u64 + 1).div_ceil(2);
-                tokio::select! {
-                    biased;
-                    // Slots may have been free all the time, and only the topics known so far at their limits.
-                    Some(ready) = self.ready.recv() => memory.note(ready, registry),
-                    _ = tokio::time::timeout(GATHER, self.slots.wait_for(half)) => {}
+            have_ended = self.slots.wait_for_room(ended), if !memory.hot.is_empty() => {
+                if have_ended {
+                    self.gather(memory, registry, ended.0).await;
                 }
             }
+        }
+    }
+
+    /// Waits until a third of the attempts has ended, so that the claim is worth its round trip. The rest keeps the threads busy until it is here; with a half they
+    /// had nothing to do for a part of that time.
+    async fn gather(&mut self, memory: &mut Memory, registry: &HandlerRegistry, ended: u64) {
+        let attempts = &self.slots.attempts;
+        let third = ended + (attempts.count() as u64 + 1).div_ceil(3);
+        tokio::select! {
+            biased;
+            // Slots may have been free all the time, and only the topics known so far at their limits.
+            Some(ready) = self.ready.recv() => memory.note(ready, registry),
+            _ = tokio::time::timeout(GATHER, attempts.wait_for(third)) => {}
         }
     }
 
@@ -257,7 +266,7 @@ impl Memory {
         for topic in limits.keys().chain(before.keys()).filter(|topic| limits.get(*topic) != before.get(*topic)) {
             self.note_ready(topic.clone(), registry);
         }
-        self.topic_slots.retain(|topic, slots| registry.get(topic).is_some() || slots.running() > 0);
+        self.topic_slots.retain(|topic, slots| registry.get(topic).is_some() || slots.unsettled() > 0);
     }
 
     fn plan(&mut self, registry: &HandlerRegistry, free: Free) -> Vec<ClaimFrom> {
@@ -339,7 +348,7 @@ mod tests {
         let mut taken: Vec<_> =
             (0..8).map(|_| memory.topic_slots(&busy, &claimer.context.metrics, &claimer.slots).enter()).collect();
         let ended = claimer.slots.ended();
-        // One of eight: it waits for three more.
+        // One of eight: it waits for two more.
         drop(taken.pop());
         // In the order written: the claimer waits for more slots when the signal comes.
         let registry = registry(&["busy", "fresh"]);

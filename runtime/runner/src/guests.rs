@@ -135,7 +135,7 @@ impl Shared {
         let mut looks: Vec<Look> = self.threads.iter().map(|_| Look::default()).collect();
         loop {
             self.watch.notified().await;
-            while slots.running() > 0 {
+            while slots.attempts.count() > 0 {
                 tokio::time::sleep(STANDS_STILL).await;
                 self.give_back(finished);
                 for (number, (thread, look)) in self.threads.iter().zip(&mut looks).enumerate() {
@@ -399,7 +399,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(finished.recv().await.unwrap().outcome, OutcomeKind::Complete);
         }
-        assert_eq!((of_topic.may_still_begin(2), slots.running()), (2, 0));
+        assert_eq!((of_topic.may_still_begin(2), slots.unsettled.count()), (2, 0));
     }
 
     #[test]

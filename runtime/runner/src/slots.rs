@@ -12,6 +12,9 @@ use gristmill_metrics::TopicMeter;
 
 /// A tenant among several that holds many slots leaves one in this many free.
 const KEPT_OF: usize = 16;
+/// What is to be settled may be this many times the slots, attempts included. An attempt that has ended makes room for another at once; only a store that does not
+/// settle holds up what comes.
+const UNSETTLED_MAX: usize = 2;
 /// At most this many guests of a topic, for each thread, compute for long at once: with two, a topic goes on while as many of its guests as
 /// there are threads never end.
 const COMPUTING_PER_THREAD: usize = 2;
@@ -25,17 +28,25 @@ const MEMORY: u64 = 16;
 /// No claimer waits.
 const NEVER: u64 = u64::MAX;
 
-/// Counts attempts in flight against the runner's limit.
-///
-/// The claimer waits for a *number* of ends, not for each: at tens of thousands of jobs a second, a wake-up per job
-/// would cost more than the job.
+/// Counts attempts against the runner's limit.
 #[derive(Debug)]
 pub(super) struct Slots {
     limit: usize,
     pub(super) threads: usize,
     /// What a slot is worth of a guest thread.
     thread_per_slot: f64,
-    running: AtomicUsize,
+    /// Those that have a slot: they wait for a thread, or run.
+    pub(super) attempts: UnderWay,
+    /// Those, and what has ended and is still to be settled.
+    pub(super) unsettled: UnderWay,
+}
+
+/// How many are under way and how many have ended.
+///
+/// One waits for a *number* of ends, not for each: at tens of thousands of jobs a second, a wake-up per job would cost more than the job.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    count: AtomicUsize,
     ended: AtomicU64,
     /// Wake when `ended` reaches this.
     target: AtomicU64,
@@ -46,6 +57,8 @@ pub(super) struct Slots {
 #[derive(Debug)]
 pub(super) struct TopicSlots {
     slots: Arc<Slots>,
+    /// What is not settled, and of these, those that have a slot.
+    unsettled: AtomicUsize,
     running: AtomicUsize,
     /// Of these, those that have begun, and of these, how many compute for long.
     begun: Begun,
@@ -60,20 +73,22 @@ impl TopicSlots {
     pub(super) fn new(slots: &Arc<Slots>, meter: Arc<TopicMeter>, usage: Arc<TenantUse>) -> Arc<Self> {
         let (slots, none) = (Arc::clone(slots), || AtomicUsize::new(0));
         let (begun, mean_ns) = (Begun::default(), AtomicU64::new(0));
-        Arc::new(Self { slots, running: none(), begun, computing: none(), mean_ns, meter, usage })
+        Arc::new(Self { slots, unsettled: none(), running: none(), begun, computing: none(), mean_ns, meter, usage })
     }
 
-    /// Takes a slot; dropping it gives it back. The claimer alone enters, after asking [`Slots::free`].
+    /// Takes a slot, until the attempt [has ended](Slot::charge) or the slot is dropped. The claimer alone enters, after asking [`Slots::free`].
     pub(super) fn enter(self: &Arc<Self>) -> Slot {
-        self.slots.running.fetch_add(1, Ordering::AcqRel);
+        self.slots.attempts.begin();
+        self.slots.unsettled.begin();
+        self.unsettled.fetch_add(1, Ordering::AcqRel);
         self.running.fetch_add(1, Ordering::AcqRel);
         self.usage.begin();
-        Slot { topic: Arc::clone(self), started: None, is_charged: false }
+        Slot { topic: Arc::clone(self), started: None, has_ended: false }
     }
 
-    /// Attempts in flight.
-    pub(super) fn running(&self) -> usize {
-        self.running.load(Ordering::Acquire)
+    /// Its attempts that are not settled.
+    pub(super) fn unsettled(&self) -> usize {
+        self.unsettled.load(Ordering::Acquire)
     }
 
     /// Whether another guest may begin. If not, it is held back until [`Self::end`] or [`Self::end_computing`]. For one caller at a time.
@@ -102,14 +117,15 @@ impl TopicSlots {
     }
 
     /// How many more attempts are worth claiming. While no more may begin, few: other runners may have a thread for them.
-    /// `in_line`: jobs may wait here until others have ended.
+    /// `in_line`: jobs may wait here until others have ended. If not, the next may begin when one is settled.
     pub(super) fn room(&self, concurrency: usize, in_line: bool) -> usize {
         let most = if self.is_computing() {
             concurrency.min((COMPUTING_PER_THREAD + 1) * self.slots.threads)
         } else {
             concurrency + if in_line { self.ahead(concurrency) } else { 0 }
         };
-        most.saturating_sub(self.running())
+        let taken = if in_line { &self.running } else { &self.unsettled };
+        most.saturating_sub(taken.load(Ordering::Acquire))
     }
 
     /// How many jobs are worth having in line beyond the topic's concurrency. None while half of those that may have begun: they do not end as
@@ -147,32 +163,52 @@ impl TopicSlots {
 impl Slots {
     /// `threads`: those that guests run on.
     pub(super) fn new(limit: usize, threads: usize) -> Arc<Self> {
+        let thread_per_slot = threads as f64 / limit.max(1) as f64;
         Arc::new(Self {
             limit,
             threads,
-            thread_per_slot: threads as f64 / limit.max(1) as f64,
-            running: AtomicUsize::new(0),
-            ended: AtomicU64::new(0),
-            target: AtomicU64::new(NEVER),
-            reached: Notify::new(),
+            thread_per_slot,
+            attempts: UnderWay::default(),
+            unsettled: UnderWay::default(),
         })
     }
 
     /// How many more attempts may start.
     pub(super) fn free(&self) -> Free {
-        Free { all: self.limit.saturating_sub(self.running()), kept: self.limit / KEPT_OF }
+        let free = self.limit.saturating_sub(self.attempts.count());
+        Free { all: free.min(self.room_to_settle()), kept: self.limit / KEPT_OF }
     }
 
-    pub(super) fn running(&self) -> usize {
-        self.running.load(Ordering::Acquire)
+    fn room_to_settle(&self) -> usize {
+        self.limit.saturating_mul(UNSETTLED_MAX).saturating_sub(self.unsettled.count())
     }
 
-    /// How many attempts have ended since the runner began.
+    /// How many attempts have ended, and how many are settled, since the runner began.
+    pub(super) fn ended(&self) -> (u64, u64) {
+        (self.attempts.ended(), self.unsettled.ended())
+    }
+
+    /// Waits until there may be more room than there was when so many [had ended](Self::ended). Returns whether attempts have ended, and not only been settled: then
+    /// others will soon. One waiter at a time. Cancel-safe.
+    pub(super) async fn wait_for_room(&self, (ended, settled): (u64, u64)) -> bool {
+        tokio::select! {
+            biased;
+            () = self.attempts.wait_for(ended + 1) => true,
+            () = self.unsettled.wait_for(settled + 1) => false,
+        }
+    }
+}
+
+impl UnderWay {
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
     pub(super) fn ended(&self) -> u64 {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Waits until `target` attempts have ended in all. One waiter at a time. Cancel-safe.
+    /// Waits until `target` have ended in all. One waiter at a time. Cancel-safe.
     pub(super) async fn wait_for(&self, target: u64) {
         loop {
             let reached = self.reached.notified();
@@ -185,12 +221,23 @@ impl Slots {
         }
     }
 
-    fn leave(&self) {
-        self.running.fetch_sub(1, Ordering::AcqRel);
+    fn begin(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn end(&self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
         let ended = self.ended.fetch_add(1, Ordering::SeqCst) + 1;
         if ended >= self.target.load(Ordering::SeqCst) && self.target.swap(NEVER, Ordering::SeqCst) != NEVER {
             self.reached.notify_one();
         }
+    }
+}
+
+impl Default for UnderWay {
+    fn default() -> Self {
+        let (ended, target) = (AtomicU64::new(0), AtomicU64::new(NEVER));
+        Self { count: AtomicUsize::new(0), ended, target, reached: Notify::new() }
     }
 }
 
@@ -199,7 +246,7 @@ impl Slots {
 pub(super) struct Slot {
     topic: Arc<TopicSlots>,
     started: Option<Instant>,
-    is_charged: bool,
+    has_ended: bool,
 }
 
 impl Slot {
@@ -218,24 +265,26 @@ impl Slot {
         self.started = Some(at);
     }
 
-    /// Counts what the attempt used against its tenant's share. It has ended, though it is still to be settled.
+    /// The attempt has ended, though it is still to be settled: others may have its slot. Counts what it used against its tenant's share.
     pub(super) fn charge(&mut self, fuel: u64, duration: Duration) {
         self.end();
         self.topic.usage.charge(fuel, duration, self.topic.slots.thread_per_slot);
     }
 
     fn end(&mut self) {
-        if !std::mem::replace(&mut self.is_charged, true) {
+        if !std::mem::replace(&mut self.has_ended, true) {
             self.topic.usage.end(self.started);
+            self.topic.running.fetch_sub(1, Ordering::AcqRel);
+            self.topic.slots.attempts.end();
         }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.topic.running.fetch_sub(1, Ordering::AcqRel);
         self.end();
-        self.topic.slots.leave();
+        self.topic.unsettled.fetch_sub(1, Ordering::AcqRel);
+        self.topic.slots.unsettled.end();
     }
 }
 
@@ -284,15 +333,49 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_attempt_that_ended_makes_room_unless_too_many_are_to_be_settled() {
+        let slots = Slots::new(3, 1);
+        let topic = TopicSlots::new(&slots, Metrics::default().topic(&"t".parse().unwrap()), Arc::default());
+        let enter_and_end = || {
+            let mut slot = topic.enter();
+            slot.charge(0, Duration::ZERO);
+            slot
+        };
+        let mut ended: Vec<Slot> = (0..5).map(|_| enter_and_end()).collect();
+        assert_eq!((slots.free().all, topic.unsettled(), slots.ended()), (1, 5, (5, 0)));
+        assert_eq!(
+            (topic.room(7, true), topic.room(7, false)),
+            (7, 2),
+            "jobs in order wait until the one before is settled"
+        );
+        ended.push(enter_and_end());
+        assert_eq!((slots.free().all, slots.attempts.count(), slots.unsettled.count()), (0, 0, 6));
+
+        let before = slots.ended();
+        let waiter = tokio::spawn({
+            let slots = Arc::clone(&slots);
+            async move { slots.wait_for_room(before).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiter.is_finished());
+        ended.pop();
+        assert!(!waiter.await.unwrap(), "it was settled");
+        assert_eq!(slots.free().all, 1);
+        let before = slots.ended();
+        let _ended = enter_and_end();
+        assert!(slots.wait_for_room(before).await, "it ended");
+    }
+
+    #[tokio::test]
     async fn wakes_when_as_many_have_ended_as_were_waited_for() {
         let slots = Slots::new(3, 1);
         let topic = TopicSlots::new(&slots, Metrics::default().topic(&"t".parse().unwrap()), Arc::default());
         let taken = [topic.enter(), topic.enter(), topic.enter()];
-        assert_eq!((slots.free().all, topic.running()), (0, 3));
+        assert_eq!((slots.free().all, topic.unsettled()), (0, 3));
 
         let waiter = tokio::spawn({
             let slots = Arc::clone(&slots);
-            async move { slots.wait_for(2).await }
+            async move { slots.attempts.wait_for(2).await }
         });
         let [first, second, third] = taken;
         drop(first);
@@ -301,7 +384,7 @@ mod tests {
         drop(second);
         waiter.await.unwrap();
         drop(third);
-        assert_eq!((slots.free().all, slots.ended(), topic.running()), (3, 3, 0));
-        slots.wait_for(3).await;
+        assert_eq!((slots.free().all, slots.ended(), topic.unsettled()), (3, (3, 3), 0));
+        slots.attempts.wait_for(3).await;
     }
 }

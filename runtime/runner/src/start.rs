@@ -286,7 +286,7 @@ impl Runner {
 
     /// Attempts in flight.
     pub fn running(&self) -> usize {
-        self.slots.running()
+        self.slots.attempts.count()
     }
 
     /// Waits until a task of the runner has ended without being stopped, and returns which. Cancel-safe.
@@ -326,7 +326,7 @@ impl Runner {
         // A claim that is still on its way may have had its effect: then this worker must be found dead and reaped.
         let claim_lost = !self.bringing.is_empty();
         self.bringing.abort().await;
-        let given_back = self.slots.running();
+        let given_back = self.slots.attempts.count();
         if given_back > 0 {
             tracing::info!(
                 attempts = given_back,
@@ -349,8 +349,9 @@ impl Runner {
 
     async fn finish(&mut self) {
         self.bringing.end().await;
-        while self.slots.running() > 0 {
-            self.slots.wait_for(self.slots.ended() + self.slots.running() as u64).await;
+        let unsettled = &self.slots.unsettled;
+        while unsettled.count() > 0 {
+            unsettled.wait_for(unsettled.ended() + unsettled.count() as u64).await;
         }
     }
 
@@ -380,7 +381,7 @@ fn measure(
     traces: Option<&Traces>,
 ) {
     let (running, most) = (Arc::clone(slots), concurrency as u64);
-    metrics.register("gristmill_node_guests", Gauge, "Attempts in flight.", move || running.running() as u64);
+    metrics.register("gristmill_node_guests", Gauge, "Attempts in flight.", move || running.attempts.count() as u64);
     metrics.register("gristmill_node_guests_max", Gauge, "Attempts that may be in flight.", move || most);
     if let Some(journal) = journal {
         let help = "Attempts that are missing in the journal because it did not keep up.";
