@@ -2,10 +2,6 @@
 //! ended together: their ids, with spaces around each, then `|`, how they ended, when, for how many ms that is remembered, and their
 //! attempts.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 use redis::{RedisResult, pipe};
 
 use super::clock::TimeReply;
@@ -71,28 +67,6 @@ impl Partition {
             ids.map(move |id| JobView::over(id, attempts, Some(end.clone())))
         });
         Ok(jobs.take(limit).collect())
-    }
-}
-
-/// When the texts of this process were last given their full time.
-#[derive(Debug, Default)]
-pub(super) struct Renewals(Mutex<HashMap<String, Instant>>);
-
-impl Renewals {
-    /// As many texts are known at a time.
-    const KNOWN: usize = 10_000;
-
-    /// Whether the text of this key is to expire from now on: it was not, a good while ago. It lasts for twice as long as what is in it.
-    pub(super) fn is_time(&self, key: String, keep: Duration) -> bool {
-        let (mut known, now) = (self.0.lock(), Instant::now());
-        if known.get(&key).is_some_and(|last| now.duration_since(*last) < keep / 2) {
-            return false;
-        }
-        if known.len() >= Self::KNOWN {
-            known.clear();
-        }
-        known.insert(key, now);
-        true
     }
 }
 

@@ -3,75 +3,22 @@
 //!
 //! The idea is the group commit of databases.
 
-use std::collections::HashMap;
-
 use anyhow::anyhow;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
+use super::gathering::{JOBS, Waiting};
 use super::store::Partition;
 use crate::batch::{STEP_BYTES, Weight};
 use crate::{Pushed, StoreError};
 use gristmill_core::job::{Name, NewJob};
 
-/// Pushes of a tenant that are on their way at once before others wait.
-const AT_ONCE: usize = 2;
-
-/// Jobs in one push, and bytes of each: together one step of the store, all of them or none.
-const JOBS: usize = 64;
+/// Bytes of each job of a push: together one step of the store, all of them or none.
 const BYTES: usize = STEP_BYTES / JOBS;
-
-/// The tenants of which single jobs are on their way.
-#[derive(Debug, Default)]
-pub(super) struct Gathering(Mutex<HashMap<Name, Line>>);
-
-/// Single jobs of one tenant.
-#[derive(Debug, Default)]
-struct Line {
-    on_their_way: usize,
-    waiting: Vec<Waiting>,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    job: NewJob,
-    answer: oneshot::Sender<Result<Pushed, StoreError>>,
-}
 
 /// A push that is on its way. Dropped, it has those go out that wait: also if its caller has given up.
 struct OnItsWay {
     store: Partition,
     tenant: Name,
-}
-
-impl Gathering {
-    /// Has the job wait, or counts it as on its way.
-    fn enter(&self, job: &NewJob) -> Option<oneshot::Receiver<Result<Pushed, StoreError>>> {
-        let mut lines = self.0.lock();
-        let line = lines.entry(job.spec.topic.tenant.clone()).or_default();
-        if line.on_their_way < AT_ONCE {
-            line.on_their_way += 1;
-            return None;
-        }
-        let (answer, answered) = oneshot::channel();
-        line.waiting.push(Waiting { job: job.clone(), answer });
-        Some(answered)
-    }
-
-    /// What goes out when a push has come back. Nothing: it is not on its way any more.
-    fn next(&self, tenant: &Name) -> Vec<Waiting> {
-        let mut lines = self.0.lock();
-        let Some(line) = lines.get_mut(tenant) else { return Vec::new() };
-        let next: Vec<Waiting> = line.waiting.drain(..line.waiting.len().min(JOBS)).collect();
-        if next.is_empty() {
-            line.on_their_way -= 1;
-            if line.on_their_way == 0 {
-                lines.remove(tenant);
-            }
-        }
-        next
-    }
 }
 
 impl Drop for OnItsWay {

@@ -1,4 +1,4 @@
-//! What people ask about jobs and topics, and what they do with dead ones.
+//! What people ask about jobs and topics.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -6,11 +6,11 @@ use redis::{RedisResult, pipe};
 
 use super::clock::TimeReply;
 use super::envelope;
-use super::holder::{claimed_at, read_holder};
+use super::holder::{claim_fields, claimed_at, parse_claim};
 use super::keys::{Keys, all_behind, behind_of_key, counter, slots_field};
 use super::record::{read_failure, read_result};
 use super::script::{Call, script};
-use super::store::{Partition, SCRIPT_JOBS};
+use super::store::Partition;
 use crate::budget::BudgetUse;
 use crate::clock::NEVER;
 use crate::turns::ahead_by_turns;
@@ -168,54 +168,6 @@ impl Partition {
 }
 
 impl Partition {
-    pub(super) async fn respawn(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        const DOING: &str = "respawn dead jobs";
-        let keys = self.keys(&topic.tenant);
-        let mut answers = Vec::with_capacity(ids.len());
-        let mut left = ids;
-        while !left.is_empty() {
-            let (ids, _) = left.split_at(left.len().min(SCRIPT_JOBS));
-            let mut ask = pipe();
-            ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
-            let (stored,): (Vec<Bytes>,) = self.link.query(DOING, &ask).await?;
-            let mut names = keys.with_rows([], [&topic.topic]);
-            names.extend([keys.claims(), keys.failures()]);
-            names.extend(ids.iter().map(|id| keys.result(id)));
-            let mut call = Call::new(script!("waiting.lua", "links.lua", "insert.lua", "respawn.lua"), &names);
-            call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
-            for (id, stored) in ids.iter().zip(stored) {
-                let job = stored.and_then(|stored| envelope::read(&topic.tenant, id.clone(), &stored).ok());
-                let unique = job.as_ref().and_then(|job| job.spec.options.unique.as_ref()?.held_until_done());
-                call.arg(id.as_str()).arg(unique.unwrap_or_default());
-            }
-            // The script leaves jobs for another call for which many wait.
-            let some = self.yes_or_no(DOING, call).await?;
-            left = left.get(some.len().max(1)..).unwrap_or_default();
-            answers.extend(some);
-        }
-        Ok(answers)
-    }
-
-    pub(crate) async fn delete_dead(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
-        let keys = self.keys(&topic.tenant);
-        let mut names = keys.with_rows([], [&topic.topic]);
-        names.extend([keys.claims(), keys.failures(), keys.checkpoints(), keys.ended(&topic.topic)]);
-        let mut answers = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(SCRIPT_JOBS) {
-            let mut call =
-                Call::new(script!("waiting.lua", "links.lua", "ends.lua", "finish.lua", "delete_dead.lua"), &names);
-            call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
-            call.arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
-            let deleted = self.yes_or_no("delete dead jobs", call).await?;
-            let gone = ids.iter().zip(&deleted).filter(|(_, deleted)| **deleted);
-            self.forget_recordings_of(gone.map(|(id, _)| (topic, id))).await;
-            answers.extend(deleted);
-        }
-        Ok(answers)
-    }
-}
-
-impl Partition {
     /// Reads everything about the job at one moment, or else it might be seen in two places.
     async fn view_stored(&self, keys: &Keys, job: Job) -> Result<Option<JobView>, StoreError> {
         let (topic, id) = (&job.spec.topic, &job.spec.id);
@@ -347,19 +299,4 @@ fn state(
         (_, _, Some(since)) => JobState::Dead { since },
         _ => JobState::Ready,
     }
-}
-
-/// Deliveries, attempts and worker of what is stored as `deliveries:attempts:holder`. A job that was never claimed has none, and
-/// one that is not running has no worker.
-pub(super) fn parse_claim(text: &str) -> (u64, u32, &str) {
-    let (deliveries, attempts, holder) = claim_fields(text);
-    (deliveries, attempts, read_holder(holder).map_or("", |(worker, _)| worker))
-}
-
-/// The same with the holder in place of the worker.
-pub(super) fn claim_fields(text: &str) -> (u64, u32, &str) {
-    let mut fields = text.splitn(3, ':');
-    let deliveries = fields.next().and_then(|deliveries| deliveries.parse().ok()).unwrap_or(0);
-    let attempts = fields.next().and_then(|attempts| attempts.parse().ok()).unwrap_or(0);
-    (deliveries, attempts, fields.next().unwrap_or_default())
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use redis::pipe;
 
+use super::batches::LISTS;
 use super::envelope;
-use super::holder::{Holder, LISTS, read_holder};
-use super::inspect::claim_fields;
+use super::holder::{Holder, claim_fields, read_holder};
 use super::run::{Part, positions};
 use super::script::{Call, script};
 use super::store::{Numbered, Partition, SCRIPT_JOBS, by_tenant};

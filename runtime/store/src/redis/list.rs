@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use redis::RedisResult;
 
+use super::batches::LISTS;
 use super::claim::job_id;
 use super::envelope;
 use super::error::unexpected;
-use super::holder::{LISTS, claimed_at};
-use super::inspect::{claim_fields, parse_claim};
+use super::holder::{claim_fields, claimed_at, parse_claim};
 use super::keys::{Keys, all_behind, behind_of_key};
 use super::record::read_failure;
 use super::reply::Reply;

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use redis::{RedisResult, Value, from_redis_value, pipe};
 
 use super::clock::TimeReply;
+use super::due_next::{DueNext, Next};
 use super::keys::Keys;
 use super::script::{Call, script};
 use super::store::{Partition, SCRIPT_JOBS};
@@ -28,38 +28,11 @@ const TOGETHER: Duration = Duration::from_millis(5);
 /// Ends the mark of a killed job in `cancelled`; the id is also there without it. No id has it.
 const KILLED: char = '!';
 
-/// What of each tenant is due next, as last seen; of tenants that have something that is. A script may not make up key names, so they have to be known
-/// before; a guess that is right saves the moment of truth a round trip.
-pub(super) type AllDueNext = Mutex<HashMap<Name, Next>>;
-
-/// What is due next.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Next {
-    topics: Vec<DueNext>,
-    schedules: bool,
-    ends: bool,
-}
-
-/// A member of `due` for a topic.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct DueNext {
-    member: String,
-    topic: Name,
-}
-
 /// The member of `due` that stands for all schedules.
 const SCHEDULES: &str = "@schedules";
 
 /// The one for ends of jobs that are still to be passed on.
 const ENDS: &str = "@ends";
-
-impl DueNext {
-    /// Returns `None` for a member that no version of this program has written which this one knows.
-    fn read(member: String) -> Option<Self> {
-        let topic = member.strip_suffix('@').unwrap_or(&member).parse().ok()?;
-        Some(Self { member, topic })
-    }
-}
 
 /// What is due next, and when.
 struct Heads {

@@ -5,6 +5,7 @@
 //!
 //! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; `link` finds the server that has it.
 
+mod batches;
 mod bill;
 mod cancel;
 mod change;
@@ -14,19 +15,23 @@ mod cluster;
 mod cluster_map;
 mod commands;
 mod confirm;
+mod dead;
+mod due_next;
 mod ended;
 #[doc(hidden)]
 pub mod envelope;
 mod error;
 mod fsck;
 mod gather;
+mod gathering;
 mod holder;
 mod identity;
 mod inspect;
-mod kept;
 mod keys;
 mod known_id;
+mod known_tenants;
 mod lease;
+mod limits;
 mod line;
 mod link;
 mod links;
@@ -35,6 +40,7 @@ mod live;
 mod migrate;
 mod partition_map;
 mod partitions;
+mod pause;
 mod probe;
 mod push;
 mod quiet;
@@ -42,6 +48,7 @@ mod reap;
 mod record;
 mod recordings;
 mod records;
+mod renewals;
 mod replies;
 mod reply;
 mod results;
@@ -65,6 +72,7 @@ mod tls;
 mod tokens;
 mod topology;
 mod transfer;
+mod unique;
 mod usage;
 mod windows;
 

@@ -1,33 +1,17 @@
 //! Which tenants are worth a look: the many of which there is nothing to find cost one command together, or in a cluster one each.
 
-use std::collections::HashSet;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use redis::{Value, pipe};
 
 use super::keys::{Keys, partitions};
+use super::known_tenants::Busy;
 use super::store::Partition;
 use crate::StoreError;
 use gristmill_core::job::Name;
 
 /// Tenants in one command. In a cluster one: no command names keys of several slots.
 const TENANTS: usize = 256;
-
-/// The tenants of which something was found when they were last asked for.
-#[derive(Debug, Default)]
-pub(super) struct Busy(Mutex<HashSet<Name>>);
-
-impl Busy {
-    pub(super) fn note(&self, tenant: &Name, is_busy: bool) {
-        let mut busy = self.0.lock();
-        if !is_busy {
-            busy.remove(tenant);
-        } else if !busy.contains(tenant) {
-            busy.insert(tenant.clone());
-        }
-    }
-}
 
 impl Partition {
     /// Whether one of these keys of a tenant may exist, for each tenant. Those that were busy are asked for in any case. Of the others one

@@ -5,15 +5,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use redis::Value;
+use redis::{RedisResult, Value};
 
 use super::reply::Reply;
-use super::settle::{Placed, read_settled};
 use crate::{Settled, Settlement};
 use gristmill_core::job::{JobId, Name};
 
 /// Attempts whose settlement got no reply and was not settled again, at most: those of one outage.
 const LOST_MAX: usize = 1 << 16;
+
+/// A settlement and its place in the batch.
+pub(super) type Placed<'a> = (usize, &'a Settlement);
 
 /// What this process knows of its calls.
 #[derive(Debug)]
@@ -133,4 +135,11 @@ fn attempt(Settlement { lease, .. }: &Settlement) -> Attempt {
 
 fn attempts(part: &[Placed<'_>]) -> Vec<Attempt> {
     part.iter().map(|(_, settlement)| attempt(settlement)).collect()
+}
+
+/// Reads what `settle.lua` answered to this many settlements.
+pub(super) fn read_settled(reply: Reply, settlements: usize) -> RedisResult<Vec<Settled>> {
+    reply.all_but(settlements, Settled::Done, |reply| {
+        Ok(if reply.number()? == 2 { Settled::Cancelled } else { Settled::LeaseLost })
+    })
 }

@@ -1,21 +1,90 @@
-//! Results of jobs, copied to and from another store.
+//! Results that are kept for a time: to look through, to forget, and to copy to and from another store.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redis::{Value, pipe};
 
+use super::inspect::finished;
 use super::keys::read_key;
 use super::partitions::RedisStore;
 use super::record::{read_result, write_result_view};
 use super::scan::escaped;
 use super::store::Partition;
 use crate::clock::wait_ms;
-use crate::{StoreError, StoredResult};
+use crate::list::PAGE_BYTES;
+use crate::weight::Weigh;
+use crate::{JobView, ResultsPage, StoreError, StoredResult};
 use gristmill_core::job::{JobId, Name};
 
+const LIST: &str = "list results";
 const READ: &str = "read results to be copied";
 const IMPORT: &str = "import results";
+
+impl RedisStore {
+    /// Looks through the keys of all tenants, a thousand in one call of one server: where a server ended, the next one follows.
+    pub(crate) async fn results(
+        &self,
+        tenant: &Name,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<ResultsPage, StoreError> {
+        let (server, cursor, skip) = after.and_then(read_cursor).unwrap_or_default();
+        let slots = self.a_slot_of_each_server(LIST).await?;
+        let Some(slot) = slots.get(server) else { return Ok(ResultsPage::default()) };
+        let prefix = &self.server.prefix;
+        let pattern = format!("{}:{{{}/*}}:result:*", escaped(prefix), escaped(tenant.as_str()));
+        let (next, mut keys) = self.scan_names(LIST, *slot, cursor, &pattern).await?;
+        // The same step of a scan brings the same keys, unless some came or went.
+        keys.sort();
+        let (mut page, mut bytes) = (ResultsPage::default(), 0);
+        for (index, key) in keys.iter().enumerate().skip(skip) {
+            if page.jobs.len() == limit || bytes >= PAGE_BYTES {
+                page.next = Some(format!("{server}.{cursor}.{index}"));
+                return Ok(page);
+            }
+            if let Some(view) = self.result_at(tenant, key).await? {
+                bytes += view.weight();
+                page.jobs.push(view);
+            }
+        }
+        page.next = match next {
+            0 => (server + 1 < slots.len()).then(|| format!("{}.0.0", server + 1)),
+            next => Some(format!("{server}.{next}.0")),
+        };
+        Ok(page)
+    }
+}
+
+/// Which server, where its scan goes on, and how many of the keys there are done.
+fn read_cursor(text: &str) -> Option<(usize, u64, usize)> {
+    let mut parts = text.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+impl RedisStore {
+    async fn result_at(&self, tenant: &Name, key: &[u8]) -> Result<Option<JobView>, StoreError> {
+        let name = std::str::from_utf8(key).ok();
+        let known = name.and_then(|name| read_key(&self.server.prefix, name)?.partition);
+        let Some((_, number, _, id)) = known.filter(|(owner, ..)| owner == tenant) else { return Ok(None) };
+        let Ok(id) = id.parse() else { return Ok(None) };
+        let mut get = pipe();
+        get.cmd("GET").arg(key);
+        let (stored,): (Option<Vec<u8>>,) = self.partition(number).link.query(LIST, &get).await?;
+        Ok(stored.and_then(|stored| finished(&id, &stored)))
+    }
+}
+
+impl Partition {
+    pub(crate) async fn forget_results(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        let keys = self.keys(tenant);
+        let mut ask = pipe();
+        ids.iter().for_each(|id| _ = ask.cmd("DEL").arg(keys.result(id)));
+        let deleted: Vec<u64> =
+            if ids.is_empty() { Vec::new() } else { self.link.query("forget results", &ask).await? };
+        Ok(deleted.into_iter().map(|deleted| deleted > 0).collect())
+    }
+}
 
 impl RedisStore {
     pub(crate) async fn jobs_with_result(&self, tenant: &Name) -> Result<Vec<JobId>, StoreError> {

@@ -4,11 +4,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use redis::RedisResult;
-
 use super::partition_map::PartitionMap;
-use super::replies::Record;
-use super::reply::Reply;
+use super::replies::{Placed, Record, read_settled};
 use super::run::{Part, positions};
 use super::settle_call::by_group;
 use super::store::{Partition, SCRIPT, SCRIPT_JOBS, by_tenant};
@@ -21,9 +18,6 @@ pub(super) const DOING: &str = "settle attempts";
 
 /// The workers that are dead, by how long a worker may be silent.
 pub(super) type Dead = HashMap<Duration, Vec<WorkerId>>;
-
-/// A settlement and its place in the batch.
-pub(super) type Placed<'a> = (usize, &'a Settlement);
 
 impl Partition {
     /// All leases say their batches. Follow-ups that another partition is to have go to the outbox.
@@ -101,13 +95,6 @@ impl Partition {
         }
         Ok(dead)
     }
-}
-
-/// Reads what `settle.lua` answered to this many settlements.
-pub(super) fn read_settled(reply: Reply, settlements: usize) -> RedisResult<Vec<Settled>> {
-    reply.all_but(settlements, Settled::Done, |reply| {
-        Ok(if reply.number()? == 2 { Settled::Cancelled } else { Settled::LeaseLost })
-    })
 }
 
 /// Cuts settlements into what one script call may carry each; one settlement stays whole, however many follow-ups it has. One whose follow-up

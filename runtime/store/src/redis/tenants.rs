@@ -1,8 +1,7 @@
 //! Which tenants there are: a SET that names each of them before its first job is stored.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
-use parking_lot::Mutex;
 use redis::pipe;
 
 use super::keys::{Keys, tenants_key};
@@ -13,10 +12,6 @@ use gristmill_core::job::Name;
 /// Tenants in one command.
 const TENANTS: usize = 256;
 
-/// The tenants that this process has seen to it are in the SET.
-#[derive(Debug, Default)]
-pub(super) struct Listed(Mutex<HashSet<Name>>);
-
 impl Server {
     /// Has these tenants in the SET: one command, if this process has not done so before. To be called before anything of a
     /// tenant is stored: a server that loses the SET's last entries has then also lost what was stored after them.
@@ -26,12 +21,12 @@ impl Server {
         tenants: impl IntoIterator<Item = &'a Name>,
     ) -> Result<(), StoreError> {
         let new: Vec<&Name> = {
-            let listed = self.listed.0.lock();
+            let listed = self.listed.lock();
             tenants.into_iter().filter(|tenant| !listed.contains(*tenant)).collect()
         };
         if !new.is_empty() {
             self.add_tenants(doing, &new).await?;
-            self.listed.0.lock().extend(new.into_iter().cloned());
+            self.listed.lock().extend(new.into_iter().cloned());
         }
         Ok(())
     }
@@ -55,8 +50,7 @@ impl Server {
         let (members,): (Vec<String>,) =
             self.link.query(doing, pipe().cmd("SMEMBERS").arg(tenants_key(&self.prefix))).await?;
         let mut tenants: BTreeSet<Name> = members.iter().filter_map(|member| member.parse().ok()).collect();
-        let lost: Vec<Name> =
-            self.listed.0.lock().iter().filter(|tenant| !tenants.contains(*tenant)).cloned().collect();
+        let lost: Vec<Name> = self.listed.lock().iter().filter(|tenant| !tenants.contains(*tenant)).cloned().collect();
         if !lost.is_empty() {
             // A full server refuses it. The next look tries again.
             drop(self.add_tenants(doing, &lost.iter().collect::<Vec<_>>()).await);

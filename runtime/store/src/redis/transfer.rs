@@ -6,7 +6,8 @@ use redis::{RedisResult, Value, pipe};
 
 use super::clock::TimeReply;
 use super::envelope;
-use super::inspect::{parse_claim, read_holders};
+use super::holder::parse_claim;
+use super::inspect::read_holders;
 use super::keys::{Keys, all_behind, slots_field};
 use super::push::{held, priority, yes};
 use super::record::{read_failure, write_failure};

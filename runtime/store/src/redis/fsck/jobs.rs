@@ -7,8 +7,7 @@ use redis::{RedisResult, pipe};
 
 use super::{Bytes, DOING, Look, Scan, shown};
 use crate::redis::envelope;
-use crate::redis::holder::{Holder, read_holder};
-use crate::redis::inspect::claim_fields;
+use crate::redis::holder::{Holder, claim_fields, read_holder};
 use crate::redis::reply::Reply;
 use crate::redis::script::{Call, script};
 use crate::{Check, StoreError};
