@@ -11,4 +11,5 @@ mod cuts;
 mod model;
 mod mutants;
 mod redis_rights;
+mod redis_sources;
 mod stores;

@@ -2,9 +2,8 @@
 //! notice a command that a script may go on without.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
+use crate::redis_sources::redis_sources;
 use gristmill_store_tests::deployment::documented_rule;
 
 /// Commands that only a cluster, a sentinel or `acknowledged-by = "disks"` needs, or only a warning.
@@ -22,18 +21,14 @@ fn commands(text: &str, opening: &str, quote: char) -> Vec<String> {
 fn the_documented_redis_user_may_send_every_command_of_the_store() {
     let rule: BTreeSet<&str> =
         documented_rule().iter().filter_map(|word| word.strip_prefix('+')?.split('|').next()).collect();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtime/store/src/redis");
     let mut sent = BTreeSet::new();
-    for folder in [folder.clone(), folder.join("fsck"), folder.join("lua")] {
-        for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
-            let text = fs::read_to_string(&file).unwrap();
-            let text = text.split("#[cfg(test)]").next().unwrap();
-            for (opening, quote) in [("redis.call(", '\''), ("redis.pcall(", '\''), ("many(", '\''), ("cmd(", '"')] {
-                sent.extend(commands(text, opening, quote));
-            }
-            if text.contains(".atomic()") {
-                sent.extend(["multi".to_owned(), "exec".to_owned()]);
-            }
+    for (_, text) in redis_sources() {
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        for (opening, quote) in [("redis.call(", '\''), ("redis.pcall(", '\''), ("many(", '\''), ("cmd(", '"')] {
+            sent.extend(commands(text, opening, quote));
+        }
+        if text.contains(".atomic()") {
+            sent.extend(["multi".to_owned(), "exec".to_owned()]);
         }
     }
     assert!(sent.len() > 40, "{sent:?}");

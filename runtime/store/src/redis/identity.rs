@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use redis::{Value, pipe};
 
-use super::known_id::{KnownId, is_another, say_emptied};
+use super::connection::known_id::{KnownId, is_another, say_emptied};
 use super::partitions::RedisStore;
 use super::store::Server;
 use crate::{Identity, StoreError, StoreId};

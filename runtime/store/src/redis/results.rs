@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use redis::{Value, pipe};
 
-use super::inspect::finished;
-use super::keys::read_key;
+use super::key_names::read_key;
+use super::look::inspect::finished;
 use super::partitions::RedisStore;
+use super::partitions::scan::escaped;
 use super::record::{read_result, write_result_view};
-use super::scan::escaped;
 use super::store::Partition;
 use crate::clock::wait_ms;
 use crate::list::PAGE_BYTES;

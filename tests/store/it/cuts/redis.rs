@@ -1,7 +1,6 @@
 //! The connection to Redis, cut before and after every command.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use gristmill_test_servers::redis::Redis;
 use super::cutter::{Cut, Cutter, Seen};
 use super::scenario::{PARTS, Part, World};
 use super::server::Server;
+use crate::redis_sources::redis_sources;
 
 /// As the clock of the conformance suite.
 const BEGIN_MS: u64 = 1_800_000_000_000;
@@ -55,11 +55,11 @@ fn cuts_of(command: u64) -> Vec<Cut> {
 
 /// Files of the store's scripts of which no script has the text that Redis was taught. A script is put together from whole files.
 fn unvisited(taught: &BTreeSet<String>) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtime/store/src/redis/lua");
-    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let is_script = |path: &Path| path.extension().is_some_and(|extension| extension == "lua");
     let is_visited = |text: &str| taught.iter().any(|script| script.contains(text));
-    let unvisited = files.filter(|file| !is_visited(&fs::read_to_string(file).unwrap()));
-    let mut names: Vec<_> = unvisited.map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    let unvisited = redis_sources().into_iter().filter(|(path, text)| is_script(path) && !is_visited(text));
+    let mut names: Vec<_> =
+        unvisited.map(|(path, _)| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }

@@ -9,7 +9,7 @@ use redis::pipe;
 
 use super::{Partition, PartitionMap, RedisStore, available};
 use crate::batch::CLAIM_BYTES;
-use crate::redis::keys;
+use crate::redis::key_names;
 use crate::weight::Weigh;
 use crate::{ClaimFrom, Claimed, Claims, StoreError};
 use gristmill_core::job::{TopicId, WorkerId};
@@ -189,7 +189,7 @@ impl Partition {
         lines: &[ClaimFrom],
         map: &PartitionMap,
     ) -> Result<Vec<bool>, StoreError> {
-        let channel = self.woken.lock().contains(worker).then(|| keys::runner_channel(&self.prefix, worker));
+        let channel = self.woken.lock().contains(worker).then(|| key_names::runner_channel(&self.prefix, worker));
         let spread: Vec<&TopicId> =
             lines.iter().map(|line| &line.topic).filter(|topic| map.of_topic(topic) > 1).collect();
         let mut look = pipe();

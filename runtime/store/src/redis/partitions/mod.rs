@@ -1,14 +1,16 @@
 //! The partitions of a tenant, used as one store.
 //!
 //! A tenant's keys share a slot, hence a server and a thread of it. A topic that is larger than that is spread over several
-//! **partitions**, which have slots of their own: see [`partition_map`](super::partition_map). Each call goes to the partitions that may hold what it is about,
+//! **partitions**, which have slots of their own: see [`partition_map`]. Each call goes to the partitions that may hold what it is about,
 //! all at once, and here their answers become one. Calls about tenants without such topics go to the first partition as they are.
 
 mod claim;
 mod inspect;
 mod links;
 mod outbox;
+pub(super) mod partition_map;
 mod push;
+pub(super) mod scan;
 mod settle;
 mod spread;
 mod store;
@@ -27,12 +29,12 @@ use parking_lot::{Mutex, RwLock};
 use redis::pipe;
 
 use super::clock::{TimeReply, server_time};
-use super::keys;
-use super::partition_map::PartitionMap;
+use super::key_names;
 use super::store::{Partition, Server};
 use crate::StoreError;
 use crate::parts::{Asking, Part, Parts, Scope, ask_by_store};
 use gristmill_core::job::TopicId;
+use partition_map::PartitionMap;
 
 pub use store::RedisStore;
 
@@ -132,7 +134,7 @@ impl RedisStore {
         }
         let asked_at = Instant::now();
         let mut ask = pipe();
-        ask.cmd("HGETALL").arg(keys::partitions(&self.server.prefix));
+        ask.cmd("HGETALL").arg(key_names::partitions(&self.server.prefix));
         let read = async {
             let (records,): (BTreeMap<String, String>,) = self.server.link.query(READ, &ask).await?;
             if records.is_empty() {

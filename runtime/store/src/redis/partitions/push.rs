@@ -11,9 +11,9 @@ use redis::RedisResult;
 
 use super::{PartitionMap, RedisStore};
 use crate::parts::answer_by_store;
-use crate::redis::claim::job_id;
-use crate::redis::keys::Keys;
-use crate::redis::reply::Reply;
+use crate::redis::key_names::Keys;
+use crate::redis::path::claim::job_id;
+use crate::redis::script::reply::Reply;
 use crate::redis::script::{Call, script};
 use crate::redis::store::SCRIPT_JOBS;
 use crate::{Push, Pushed, Query, StoreError};
@@ -109,7 +109,8 @@ impl RedisStore {
             let keys = Keys::new(&self.server.prefix, &topic.tenant, *number);
             for part in jobs.chunks(SCRIPT_JOBS) {
                 let names = keys.with_rows([], [&topic.topic]);
-                let mut call = Call::new(script!("waiting.lua", "insert.lua", "look_up.lua"), &names);
+                let mut call =
+                    Call::new(script!("keys/waiting.lua", "path/push/insert.lua", "partitions/look_up.lua"), &names);
                 call.arg(self.server.now_argument()).arg(topic.topic.as_str());
                 for (_, id, value) in part {
                     call.arg(*id).arg(*value);

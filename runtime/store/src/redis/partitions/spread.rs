@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::partition_map::PARTITIONS_MAX;
 use super::{PartitionMap, RedisStore};
 use crate::clock::wait_ms;
-use crate::redis::keys;
-use crate::redis::partition_map::PARTITIONS_MAX;
+use crate::redis::key_names;
 use crate::redis::script::{Call, script};
 use crate::{Query, StoreError};
 use gristmill_core::job::TopicId;
 
 const DOING: &str = "spread a topic";
 
-/// By then all processes know of the new partitions, see [`MapAge`](crate::redis::partition_map::MapAge): they change to them together.
+/// By then all processes know of the new partitions, see [`MapAge`](super::partition_map::MapAge): they change to them together.
 const BEGINS_AFTER: Duration = Duration::from_secs(10);
 
 impl RedisStore {
@@ -35,7 +35,7 @@ impl RedisStore {
         wait: Duration,
     ) -> Result<(), StoreError> {
         for (topic, partitions) in topics.iter().filter(|(_, partitions)| **partitions > 1) {
-            let mut call = Call::new(script!("spread.lua"), &[keys::partitions(&self.server.prefix)]);
+            let mut call = Call::new(script!("partitions/spread.lua"), &[key_names::partitions(&self.server.prefix)]);
             call.arg(topic.to_string()).arg(*partitions).arg(wait_ms(wait)).arg(PARTITIONS_MAX);
             match self.server.link.run(DOING, vec![call]).await?.pop() {
                 Some(Value::Int(0)) => {}

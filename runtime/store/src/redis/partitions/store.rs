@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Partitions;
-use crate::redis::link::Link;
+use crate::redis::connection::link::Link;
 use crate::redis::store::Server;
 use crate::{Clock, Shards, StoreError};
 use gristmill_config::RedisSettings;

@@ -7,7 +7,7 @@ use redis::{Value, cmd};
 use super::server::TestRedis;
 use super::waking::next;
 use crate::prelude::*;
-use crate::redis::keys::Keys;
+use crate::redis::key_names::Keys;
 use crate::tests::{failure, retry, tenant, topic, worker};
 use crate::{JobState, PendingWork, Settled, Signal, StateFilter};
 use gristmill_core::job::{Claim, Name, Priority};

@@ -15,16 +15,16 @@ use gristmill_core::job::{NewJob, Priority, WorkerId};
 use gristmill_core::outcome::Verdict;
 
 const CLAIM: &str = concat!(
-    include_str!("../lua/basics.lua"),
-    include_str!("../lua/waiters.lua"),
-    include_str!("../lua/plain_claim.lua"),
-    include_str!("../lua/wake.lua"),
-    include_str!("../lua/prelude.lua"),
-    include_str!("../lua/adopt.lua"),
-    include_str!("../lua/key_rates.lua"),
-    include_str!("../lua/turns.lua"),
-    include_str!("../lua/limits.lua"),
-    include_str!("../lua/claim.lua")
+    include_str!("../script/basics.lua"),
+    include_str!("../signals/waiters.lua"),
+    include_str!("../path/claim/plain_claim.lua"),
+    include_str!("../signals/wake.lua"),
+    include_str!("../script/prelude.lua"),
+    include_str!("../path/claim/adopt.lua"),
+    include_str!("../keys/key_rates.lua"),
+    include_str!("../path/claim/turns.lua"),
+    include_str!("../limits/limits.lua"),
+    include_str!("../path/claim/claim.lua")
 );
 
 /// The call with an error in place of each command after the first `after`.

@@ -1,0 +1,17 @@
+//! How a Redis is found and reached, alone, behind sentinels or as a cluster, and what is sent to it.
+
+mod cluster;
+mod cluster_map;
+mod commands;
+mod confirm;
+pub(super) mod error;
+pub(super) mod known_id;
+pub(super) mod line;
+pub(super) mod link;
+mod live;
+mod server;
+pub(super) mod server_link;
+pub(super) mod slots;
+mod timeout;
+mod tls;
+mod topology;

@@ -1,0 +1,218 @@
+//! Where the server is that takes the writes: at one address, or wherever the sentinels say.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use redis::{
+    AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, Value, cmd,
+};
+
+use super::error::{misconfigured, timed_out};
+use super::server::{Connection, Place, Server};
+use super::timeout::timeout;
+use gristmill_config::RedisTls;
+
+/// How long the sentinels may take to say where the primary is. Most answer in a millisecond; one whose machine is gone is not waited for.
+const SENTINEL_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// Where a sentinel listens if the address does not say it.
+const SENTINEL_PORT: u16 = 26379;
+
+/// The servers that an address stands for.
+#[derive(Debug)]
+pub(in crate::redis) enum Topology {
+    Single(Server),
+    Sentinels(Sentinels),
+}
+
+/// Sentinels, and the primary that they watch by this name.
+#[derive(Debug)]
+pub(in crate::redis) struct Sentinels {
+    sentinels: Vec<Server>,
+    name: String,
+    /// How to greet the primary. Its place is what the sentinels say.
+    primary: Server,
+}
+
+impl Topology {
+    /// Reads the address of a server, or `redis+sentinel://[[user]:password@]host[:port][,host[:port]]…/name[/db]`, the same with
+    /// `rediss+sentinel`. Behind `?` the sentinels' own `sentinel-user` and `sentinel-password` may follow.
+    ///
+    /// # Errors
+    /// It is none of them, or makes no sense.
+    pub(in crate::redis) fn parse(url: &str, files: &RedisTls) -> RedisResult<Self> {
+        match url.split_once("+sentinel://") {
+            Some((scheme, rest)) => Sentinels::parse(scheme, rest, files).map(Self::Sentinels),
+            None => Server::parse(url, files).map(Self::Single),
+        }
+    }
+
+    /// Connects to the server that takes writes, and returns which one that is.
+    ///
+    /// # Errors
+    /// As [`Server::connect`]; or no sentinel answers, or what they name is no primary, which passes with a failover.
+    pub(in crate::redis) async fn connect(
+        &self,
+        protocol: ProtocolVersion,
+        config: AsyncConnectionConfig,
+    ) -> RedisResult<(Cow<'_, Server>, Connection)> {
+        match self {
+            Self::Single(server) => Ok((Cow::Borrowed(server), server.connect(protocol, config).await?)),
+            Self::Sentinels(sentinels) => {
+                let primary = sentinels.primary().await?;
+                let connection = primary.connect(protocol, config).await?;
+                refuse_replica(&primary, &connection).await?;
+                Ok((Cow::Owned(primary), connection))
+            }
+        }
+    }
+}
+
+impl Sentinels {
+    fn parse(scheme: &str, rest: &str, files: &RedisTls) -> RedisResult<Self> {
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, hosts) = hosts.rsplit_once('@').map_or(("", hosts), |(user, hosts)| (user, hosts));
+        let (name, database) = path.split_once('/').unwrap_or((path, ""));
+        if name.is_empty() || hosts.is_empty() {
+            return Err(bad("sentinels need hosts and the name of what they watch: redis+sentinel://h1,h2,h3/name/db"));
+        }
+        let mut login = RedisConnectionInfo::default();
+        for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            login = match key.as_ref() {
+                "sentinel-user" => login.set_username(value),
+                "sentinel-password" => login.set_password(value),
+                _ => return Err(bad("behind `?` there are `sentinel-user` and `sentinel-password`")),
+            };
+        }
+        let sentinel = |host: &str| {
+            let mut sentinel =
+                Server { settings: login.clone(), ..Server::parse(&format!("{scheme}://{host}"), files)? };
+            if let Place::Tcp(_, port) = &mut sentinel.place
+                && !has_port(host)
+            {
+                *port = SENTINEL_PORT;
+            }
+            Ok::<_, RedisError>(sentinel)
+        };
+        let sentinels = hosts.split(',').map(sentinel).collect::<RedisResult<_>>()?;
+        // Its host is that of a sentinel until the sentinels are asked.
+        let first = hosts.split(',').next().unwrap_or(hosts);
+        let user = if user.is_empty() { String::new() } else { format!("{user}@") };
+        let primary = Server::parse(&format!("{scheme}://{user}{first}/{database}"), files)?;
+        Ok(Self { sentinels, name: name.to_owned(), primary })
+    }
+
+    /// The primary by the word of most sentinels that answer: one that is cut off from the others may still name the last one.
+    async fn primary(&self) -> RedisResult<Server> {
+        let mut named: Vec<Place> = Vec::new();
+        let mut problem = timed_out("no sentinel answered in time");
+        let mut answers: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.ask(sentinel)).collect();
+        let hear = async {
+            while let Some(answer) = answers.next().await {
+                let place = match answer {
+                    Ok(place) => place,
+                    Err(error) => {
+                        problem = error;
+                        continue;
+                    }
+                };
+                named.push(place);
+                if votes(&named, named.last()) > self.sentinels.len() / 2 {
+                    return;
+                }
+            }
+        };
+        // Those that have answered by then decide.
+        drop(timeout(SENTINEL_TIMEOUT, hear).await);
+        let place = named.iter().max_by_key(|place| votes(&named, Some(place))).cloned().ok_or(problem)?;
+        Ok(Server { place, ..self.primary.clone() })
+    }
+
+    async fn ask(&self, sentinel: &Server) -> RedisResult<Place> {
+        let mut connection = sentinel.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
+        let mut ask = cmd("SENTINEL");
+        ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
+        let answer: Option<(String, u16)> = ask.query_async(&mut connection.commands).await?;
+        let (host, port) = answer.ok_or_else(|| {
+            misconfigured(format!("the sentinel {sentinel} watches nothing by the name `{}`; correct `url`", self.name))
+        })?;
+        Ok(Place::Tcp(host, port))
+    }
+}
+
+/// How many sentinels name the place.
+fn votes(named: &[Place], place: Option<&Place>) -> usize {
+    named.iter().filter(|other| Some(*other) == place).count()
+}
+
+/// Sentinels take a while to notice that a primary is one no more.
+async fn refuse_replica(server: &Server, connection: &Connection) -> RedisResult<()> {
+    let role: Vec<Value> = cmd("ROLE").query_async(&mut connection.commands.clone()).await?;
+    if role.first() == Some(&Value::BulkString(b"master".to_vec())) {
+        return Ok(());
+    }
+    let problem = format!("the sentinels name {server}, which is no primary: a failover is under way");
+    Err(std::io::Error::other(problem).into())
+}
+
+fn has_port(host: &str) -> bool {
+    // Behind the bracket of an IPv6 address.
+    host.rsplit_once(']').map_or(host, |(_, port)| port).contains(':')
+}
+
+fn bad(problem: &'static str) -> RedisError {
+    (ErrorKind::InvalidClientConfig, problem).into()
+}
+
+impl fmt::Display for Topology {
+    /// Without users and passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single(server) => server.fmt(f),
+            Self::Sentinels(Sentinels { sentinels, name, .. }) => {
+                let hosts: Vec<_> = sentinels.iter().map(ToString::to_string).collect();
+                write!(f, "{name} by the sentinels {}", hosts.join(", "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> RedisResult<Topology> {
+        Topology::parse(url, &RedisTls::default())
+    }
+
+    #[test]
+    fn an_address_names_sentinels_and_what_they_watch() {
+        let url = "redis+sentinel://me:pw@h1,h2:7000,[::1]/main/3?sentinel-user=s&sentinel-password=a%40b";
+        let Topology::Sentinels(Sentinels { sentinels, name, primary }) = parse(url).unwrap() else { panic!("{url}") };
+        let places: Vec<_> = sentinels.iter().map(|sentinel| sentinel.place.clone()).collect();
+        assert_eq!(places, [("h1", 26379), ("h2", 7000), ("::1", 26379)].map(|(h, p)| Place::Tcp(h.into(), p)));
+        assert_eq!((name.as_str(), primary.settings.db()), ("main", 3));
+        assert_eq!((primary.settings.username(), primary.settings.password()), (Some("me"), Some("pw")));
+        let settings = &sentinels[0].settings;
+        assert_eq!((settings.username(), settings.password()), (Some("s"), Some("a@b")));
+        let shown = parse(url).unwrap().to_string();
+        assert_eq!(shown, "main by the sentinels h1:26379, h2:7000, ::1:26379");
+    }
+
+    #[test]
+    fn addresses_of_sentinels_that_make_no_sense_are_refused() {
+        for url in [
+            "redis+sentinel://h1,h2",
+            "redis+sentinel:///main",
+            "redis+sentinel://h1/main/x",
+            "redis+sentinel://h1/main?password=x",
+            "redis+sentinel://h1:x/main",
+        ] {
+            assert!(parse(url).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Unique values, slots of keys, counts, bills and schedules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use redis::{RedisResult, pipe};
+
+use super::{Bytes, DOING, Look, Scan, shown};
+use crate::fsck::schedule_problem;
+use crate::redis::envelope;
+use crate::redis::key_names::counter;
+use crate::redis::look::inspect::read_pause;
+use crate::redis::script::{Call, script};
+use crate::{Check, StoreError};
+use gristmill_core::job::{JobId, Name};
+use gristmill_core::time::Timestamp;
+
+/// How many entries `claims` may have, so that one script may count the running jobs among them.
+const CLAIMS: usize = 20_000;
+
+/// The last time that a bucket may be full again at, µs: a time that never comes.
+const LAST_US: f64 = 1e17;
+
+/// How long a follow-up job may be on its way.
+const STUCK_AFTER: Duration = Duration::from_secs(3600);
+
+/// The member of `due` that stands for the schedules.
+const SCHEDULES: &str = "@schedules";
+
+impl Look<'_> {
+    pub(super) async fn unique_values(&mut self, topic: &Name) -> Result<(), StoreError> {
+        let (unique, windows) = (self.keys.unique(topic), self.keys.windows(topic));
+        for (key, scan) in [(&unique, Scan::Hash), (&windows, Scan::Sorted)] {
+            let mut cursor = 0;
+            loop {
+                let (next, found) = self.scan(scan, key, cursor).await?;
+                let values: Vec<Bytes> = found.into_iter().map(|(value, _)| value).collect();
+                self.report.look("unique values", values.len());
+                let names = [self.keys.jobs(), unique.clone(), windows.clone(), self.keys.dead(topic)];
+                let mut call = Call::new(script!("look/fsck/fsck_unique.lua"), &names);
+                call.arg(&values);
+                for [value, what, stored] in self.triples(call).await? {
+                    let (check, job, detail) = match what.as_str() {
+                        "holder" => (Check::UniqueHolderGone, Some(stored.as_str()), "its job is gone or dead".into()),
+                        "end" => (Check::UniqueWindowWrong, None, format!("`{stored}`, and `windows` says otherwise")),
+                        _ => (Check::UniqueWindowWrong, None, "`windows` has it, and no job holds it".into()),
+                    };
+                    self.found(check, (Some(topic.as_str()), job), format!("{unique} {value}"), detail);
+                }
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Slots of keys, and who waits for them.
+    pub(super) async fn slots_of_keys(&mut self) -> Result<(), StoreError> {
+        let (slots, behind) = (self.keys.slots(), self.keys.behind());
+        for (key, scan) in [(&slots, Scan::Hash), (&behind, Scan::Sorted)] {
+            let mut cursor = 0;
+            loop {
+                let (next, found) = self.scan(scan, key, cursor).await?;
+                let names = [self.keys.jobs(), self.keys.keyed(), slots.clone(), behind.clone()];
+                let mut call = Call::new(script!("look/fsck/fsck_keys.lua"), &names);
+                self.report.look("entries", found.len());
+                for (thing, _) in &found {
+                    match if scan == Scan::Hash { read_field(thing) } else { read_member(thing) } {
+                        Some(arguments) => drop(call.arg(&arguments[..])),
+                        // The last place that was given out.
+                        None if thing.is_empty() => {}
+                        None => self.found(Check::WaiterGone, (None, None), key.clone(), shown(thing)),
+                    }
+                }
+                for [thing, what, id] in self.triples(call).await? {
+                    let topic = thing.split(' ').next();
+                    let (check, detail) = match what.as_str() {
+                        "holder" => (Check::SlotHolderGone, "no job with this id has the key"),
+                        "slots" => (Check::WaiterWithoutHolder, "no job holds a slot of its key"),
+                        _ => (Check::WaiterGone, "no job waits at this place"),
+                    };
+                    self.found(check, (topic, Some(&id)), format!("{key} {thing}"), detail);
+                }
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts of topics, and bills.
+    pub(super) async fn counts(&mut self, bills: &[String]) -> Result<(), StoreError> {
+        let counts = [(self.keys.counts(), Check::CountMalformed)];
+        let bills = bills.iter().map(|key| (key.clone(), Check::BillMalformed));
+        for (key, check) in counts.into_iter().chain(bills) {
+            let mut cursor = 0;
+            loop {
+                let (next, fields) = self.scan(Scan::Hash, &key, cursor).await?;
+                self.report.look("counts", fields.len());
+                for (field, value) in fields {
+                    let (field, value) = (shown(&field), shown(&value));
+                    if counter(&field, self.tenant).is_none() || value.parse::<u64>().is_err() {
+                        let topic = field.split(':').next();
+                        self.found(check, (topic, None), format!("{key} {field}"), format!("`{value}`"));
+                    }
+                }
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether as many jobs run as is noted.
+    pub(super) async fn running(&mut self) -> Result<(), StoreError> {
+        let names = [self.keys.jobs(), self.keys.claims(), self.keys.counts(), self.keys.tenant()];
+        let mut call = Call::new(script!("look/fsck/fsck_running.lua"), &names);
+        call.arg(CLAIMS);
+        let mut reply = self.partition.reply(DOING, call).await?;
+        if reply.len() == 1 {
+            let key = self.keys.counts();
+            self.report.skip(format!(
+                "{key}: whether running jobs are counted right, because more than {CLAIMS} jobs were claimed before, or one that runs cannot be read"
+            ));
+            return Ok(());
+        }
+        let mut read = || -> RedisResult<_> {
+            let mut wrong = Vec::new();
+            while !reply.is_empty() {
+                wrong.push((reply.text()?, reply.text()?, reply.text()?));
+            }
+            Ok(wrong)
+        };
+        for (topic, running, noted) in read().map_err(self.partition.misread(DOING))? {
+            let detail = format!("{running} run, and {noted} are noted");
+            let of_topic = Some(topic.as_str()).filter(|topic| !topic.is_empty());
+            let place = if of_topic.is_some() { self.keys.counts() } else { self.keys.tenant() };
+            self.found(Check::RunningMiscounted, (of_topic, None), place, detail);
+        }
+        Ok(())
+    }
+
+    /// When the buckets of keys are full again.
+    pub(super) async fn key_rates(&mut self) -> Result<(), StoreError> {
+        let (key, mut cursor) = (self.keys.key_rates(), 0);
+        loop {
+            let (next, members) = self.scan(Scan::Sorted, &key, cursor).await?;
+            self.report.look("entries", members.len());
+            for (member, full_at) in members {
+                let (member, full_at) = (shown(&member), shown(&full_at));
+                let topic =
+                    member.split_once(' ').filter(|(topic, key)| topic.parse::<Name>().is_ok() && !key.is_empty());
+                let is_time = full_at.parse::<f64>().is_ok_and(|full_at| (0.0..=LAST_US).contains(&full_at));
+                if topic.is_none() || !is_time {
+                    let topic = topic.map(|(topic, _)| topic);
+                    self.found(
+                        Check::KeyRateMalformed,
+                        (topic, None),
+                        format!("{key} {member}"),
+                        format!("`{full_at}`"),
+                    );
+                }
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Follow-up jobs on their way to another partition. A poll of any runner pushes what is still there after half a minute.
+    pub(super) async fn outbox(&mut self) -> Result<(), StoreError> {
+        let (key, mut cursor) = (self.keys.outbox(), 0);
+        let mut ask = pipe();
+        ask.cmd("HLEN").arg(&key).cmd("TIME");
+        let (_, time): (u64, _) = self.query(&ask).await?;
+        let now = self.partition.now(time);
+        loop {
+            let (next, entries) = self.scan(Scan::LargeHash, &key, cursor).await?;
+            self.report.look("follow-up jobs", entries.len());
+            for (id, stored) in entries {
+                let id = shown(&id);
+                let read = id.parse::<JobId>().map_err(|error| error.to_string());
+                let read =
+                    read.and_then(|id| envelope::read(self.tenant, id, &stored).map_err(|error| error.to_string()));
+                let (topic, detail) = match read {
+                    Err(problem) => (None, problem),
+                    Ok(job) if now.since(job.enqueued_at) > STUCK_AFTER => {
+                        (Some(job.spec.topic.topic), format!("it was enqueued at {}", job.enqueued_at))
+                    }
+                    Ok(_) => continue,
+                };
+                let topic = topic.as_ref().map(Name::as_str);
+                self.found(Check::FollowUpStuck, (topic, Some(&id)), key.clone(), detail);
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the topics of which it is noted who paused them are paused.
+    pub(super) async fn pauses(&mut self) -> Result<(), StoreError> {
+        let mut ask = pipe();
+        ask.atomic().cmd("HGETALL").arg(self.keys.pauses()).cmd("SMEMBERS").arg(self.keys.paused());
+        let (noted, paused): (BTreeMap<String, String>, BTreeSet<String>) = self.query(&ask).await?;
+        for (topic, pause) in noted {
+            let detail = match read_pause(&pause) {
+                None => format!("`{pause}`"),
+                Some(_) if !paused.contains(&topic) => "the topic is not paused".into(),
+                Some(_) => continue,
+            };
+            let place = format!("{} {topic}", self.keys.pauses());
+            self.found(Check::PauseMisnoted, (Some(&topic), None), place, detail);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn schedules(&mut self) -> Result<(), StoreError> {
+        let keys = self.keys.clone();
+        let mut ask = pipe();
+        ask.atomic()
+            .cmd("HGETALL")
+            .arg(keys.schedules())
+            .cmd("ZRANGE")
+            .arg(keys.ticks())
+            .arg(0)
+            .arg(-1)
+            .arg("WITHSCORES");
+        ask.cmd("ZSCORE").arg(keys.due()).arg(SCHEDULES);
+        type Answer = (BTreeMap<String, String>, Vec<(String, f64)>, Option<f64>);
+        let (records, ticks, due): Answer = self.query(&ask).await?;
+        self.report.look("schedules", records.len());
+        let at = |ms: f64| Timestamp::from_millis(ms as u64);
+        let first = ticks.first().map(|(_, first)| *first);
+        let mut ticks: BTreeMap<String, f64> = ticks.into_iter().collect();
+        for (id, record) in records {
+            let due = ticks.remove(&id).map(at);
+            if let Some((check, detail)) = schedule_problem(&record, due) {
+                let topic = id.split('/').next();
+                self.found(check, (topic, None), format!("{} {id}", keys.schedules()), detail);
+            }
+        }
+        for id in ticks.into_keys() {
+            let detail = "there is no such schedule";
+            self.found(Check::ScheduleNotDue, (id.split('/').next(), None), format!("{} {id}", keys.ticks()), detail);
+        }
+        if let Some(first) = first.filter(|first| due.is_none_or(|due| due > first.ceil())) {
+            let detail = format!("the first is due at {first} ms, and `due` says {due:?} of `{SCHEDULES}`");
+            self.found(Check::DueWrong, (None, None), keys.due(), detail);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn triples(&self, call: Call) -> Result<Vec<[String; 3]>, StoreError> {
+        let mut reply = self.partition.reply(DOING, call).await?;
+        let mut read = || -> RedisResult<_> {
+            let mut triples = Vec::new();
+            while !reply.is_empty() {
+                triples.push([shown(&reply.bytes()?), shown(&reply.bytes()?), shown(&reply.bytes()?)]);
+            }
+            Ok(triples)
+        };
+        read().map_err(self.partition.misread(DOING))
+    }
+}
+
+/// What the script gets for a field of `slots`, `topic key`.
+fn read_field(field: &[u8]) -> Option<[Bytes; 6]> {
+    let space = field.iter().position(|byte| *byte == b' ')?;
+    let key = field.get(space + 1..)?.to_vec();
+    Some([b"slot".to_vec(), field.to_vec(), key, Bytes::new(), Bytes::new(), Bytes::new()])
+}
+
+/// The same of a member of `behind`, `topic length:key place id`.
+fn read_member(member: &[u8]) -> Option<[Bytes; 6]> {
+    let split = |bytes: &[u8], at: u8| {
+        let place = bytes.iter().position(|byte| *byte == at)?;
+        Some((bytes.get(..place)?.to_vec(), bytes.get(place + 1..)?.to_vec()))
+    };
+    let (topic, rest) = split(member, b' ')?;
+    let (length, rest) = split(&rest, b':')?;
+    let (key, rest) = rest.split_at_checked(shown(&length).parse().ok()?)?;
+    let (place, id) = split(rest.strip_prefix(b" ")?, b' ')?;
+    let place = shown(&place).parse::<u64>().ok()?;
+    let field = [&topic[..], b" ", key].concat();
+    Some([b"waiter".to_vec(), member.to_vec(), key.to_vec(), place.to_string().into_bytes(), id, field])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_read_as_the_scripts_write_them() {
+        let read = read_member(b"mail 5:a b:c 0000000000000007 job-1").unwrap().map(|part| shown(&part));
+        assert_eq!(read[1..], ["mail 5:a b:c 0000000000000007 job-1", "a b:c", "7", "job-1", "mail a b:c"]);
+        assert_eq!(read_field(b"mail a b").unwrap()[2], b"a b");
+        for strange in [&b""[..], b"mail", b"mail 5:a", b"mail 9:abc 1 x", b"mail x:abc 1 x"] {
+            assert!(read_member(strange).is_none(), "{strange:?}");
+        }
+    }
+}

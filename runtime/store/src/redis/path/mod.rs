@@ -1,0 +1,9 @@
+//! The path of a job, a folder for each step. `finish` has what all scripts share that end jobs.
+
+pub(super) mod claim;
+mod lease;
+pub(super) mod migrate;
+pub(super) mod push;
+mod reap;
+pub(super) mod settle;
+mod sweep;

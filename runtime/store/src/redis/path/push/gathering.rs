@@ -1,0 +1,61 @@
+//! The jobs that wait until pushes of their tenant have come back.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::{Pushed, StoreError};
+use gristmill_core::job::{Name, NewJob};
+
+/// Pushes of a tenant that are on their way at once before others wait.
+const AT_ONCE: usize = 2;
+
+/// Jobs in one push.
+pub(in crate::redis) const JOBS: usize = 64;
+
+/// The tenants of which single jobs are on their way.
+#[derive(Debug, Default)]
+pub(in crate::redis) struct Gathering(Mutex<HashMap<Name, Line>>);
+
+/// Single jobs of one tenant.
+#[derive(Debug, Default)]
+struct Line {
+    on_their_way: usize,
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug)]
+pub(in crate::redis) struct Waiting {
+    pub(in crate::redis) job: NewJob,
+    pub(in crate::redis) answer: oneshot::Sender<Result<Pushed, StoreError>>,
+}
+
+impl Gathering {
+    /// Has the job wait, or counts it as on its way.
+    pub(in crate::redis) fn enter(&self, job: &NewJob) -> Option<oneshot::Receiver<Result<Pushed, StoreError>>> {
+        let mut lines = self.0.lock();
+        let line = lines.entry(job.spec.topic.tenant.clone()).or_default();
+        if line.on_their_way < AT_ONCE {
+            line.on_their_way += 1;
+            return None;
+        }
+        let (answer, answered) = oneshot::channel();
+        line.waiting.push(Waiting { job: job.clone(), answer });
+        Some(answered)
+    }
+
+    /// What goes out when a push has come back. Nothing: it is not on its way any more.
+    pub(in crate::redis) fn next(&self, tenant: &Name) -> Vec<Waiting> {
+        let mut lines = self.0.lock();
+        let Some(line) = lines.get_mut(tenant) else { return Vec::new() };
+        let next: Vec<Waiting> = line.waiting.drain(..line.waiting.len().min(JOBS)).collect();
+        if next.is_empty() {
+            line.on_their_way -= 1;
+            if line.on_their_way == 0 {
+                lines.remove(tenant);
+            }
+        }
+        next
+    }
+}
