@@ -6,11 +6,10 @@ use async_trait::async_trait;
 use rusqlite::{OptionalExtension, params};
 
 use super::fault::Done;
-use super::finish::{Asked, How};
-use super::keys::held_key;
-use super::recordings;
+use super::how::{Asked, How};
 use super::request::Weight;
 use super::row::{at, attempts, read_options, text, unique_until_done};
+use super::slot::held_key;
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;
@@ -55,17 +54,7 @@ impl Control for EmbeddedStore {
 
     async fn forget_topic(&self, topic: &TopicId) -> Result<bool, StoreError> {
         let topic = topic.clone();
-        self.write("forget a topic", Weight::default(), move |work| {
-            let is_forgotten = match work.topics.find(work.connection, &topic)? {
-                Some(topic) => work.topics.forget(work.connection, topic)?,
-                None => true,
-            };
-            if is_forgotten {
-                recordings::forget_all(work.connection, &topic)?;
-            }
-            Ok(is_forgotten)
-        })
-        .await
+        self.write("forget a topic", Weight::default(), move |work| work.forget_topic(&topic)).await
     }
 }
 

@@ -9,7 +9,7 @@ use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::{CachedStatement, Row, Rows};
 
 use super::fault::{Done, Fault};
-use super::finish::How;
+use super::how::How;
 use super::key_rates::{Asking, HELD_BACK, KeyRates};
 use super::place::Line;
 use super::request::Weight;

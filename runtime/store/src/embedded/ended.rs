@@ -6,7 +6,6 @@ use rusqlite::{Connection, Row, params};
 
 use super::fault::Done;
 use super::row::{at, attempts, limit as limited, ms, text, topic};
-use super::work::Work;
 use crate::clock::wait_ms;
 use crate::{EndedAs, JobEnd, JobView, REMEMBERED};
 use gristmill_core::job::{JobId, Name, TopicId};
@@ -110,8 +109,7 @@ fn read(row: &Row<'_>, tenant: &Name) -> Done<Option<(JobEnd, u32)>> {
     Ok(outcome.map(|outcome| (JobEnd { topic, outcome, at }, attempts)))
 }
 
-impl Work<'_> {
-    pub(super) fn expire_ended(&self, limit: i64) -> Done<usize> {
-        Ok(self.connection.prepare_cached(EXPIRE)?.execute([ms(self.now()), limit])?)
-    }
+/// Forgets what is remembered no longer. Returns how much it was.
+pub(super) fn expire(connection: &Connection, now: Timestamp, limit: i64) -> Done<usize> {
+    Ok(connection.prepare_cached(EXPIRE)?.execute([ms(now), limit])?)
 }

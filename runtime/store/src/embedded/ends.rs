@@ -1,20 +1,17 @@
 //! The work that remains when a job has ended for which others wait, or that has waited for others: to pass its end on, and to forget what it
 //! waited for. One transaction does a bounded part; the rest stays noted, and the runner that migrates goes on with it at once.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
 use super::fault::Done;
 use super::links::{END, OWN, WAITERS_OF};
+use super::remaining::STEP_LINKS;
 use super::row::{limit as limited, whole};
 use super::work::Work;
 use crate::Signal;
 use gristmill_core::job::{Ended, JobId, Name};
-
-/// How many links one transaction passes on or forgets, but for those of a single job: some ten milliseconds.
-pub(super) const STEP_LINKS: usize = 1000;
 
 /// Counts one more job that waits for a job.
 const ADD: &str = "INSERT INTO awaited (tenant, job, waiters) VALUES (?1, ?2, 1)
@@ -64,25 +61,6 @@ const FORGET: &str = "DELETE FROM links WHERE tenant = ?1 AND waiter = ?2 AND jo
 
 /// Forgets a job's own row.
 const FORGET_OWN: &str = "DELETE FROM links WHERE tenant = ?1 AND waiter = ?2 AND job = ''";
-
-/// Whether jobs wait for others, or have waited.
-const SOME_LINKS: &str = "SELECT EXISTS (SELECT 1 FROM links)";
-
-/// Tenants of which ends of jobs have left something to be done.
-const UNFINISHED: &str = "SELECT tenant FROM awaited INDEXED BY awaited_ended WHERE ended IS NOT NULL
-                          UNION SELECT tenant FROM links INDEXED BY links_gone WHERE job = '' AND ended = 'f'";
-
-/// Whether jobs wait for others, or have waited.
-pub(super) fn some_links(connection: &Connection) -> Done<bool> {
-    Ok(connection.query_row(SOME_LINKS, [], |row| row.get(0))?)
-}
-
-/// Tenants of which ends of jobs have left something to be done.
-pub(super) fn unfinished(connection: &Connection) -> Done<BTreeSet<Name>> {
-    let mut select = connection.prepare_cached(UNFINISHED)?;
-    let tenants = select.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
-    Ok(tenants.iter().filter_map(|tenant| tenant.parse().ok()).collect())
-}
 
 impl Work<'_> {
     /// Takes room for this many links in this transaction. The first job has it, however many it has.

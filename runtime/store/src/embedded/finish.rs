@@ -1,19 +1,19 @@
 //! The end of a job: every job that ends does so in [`Work::finish`].
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use rusqlite::params;
 
 use super::ended::End;
 use super::fault::Done;
+use super::how::{Asked, How};
 use super::row::{ms, write_failure};
 use super::topics::Number;
 use super::work::Work;
-use super::{recordings, result};
+use super::{recordings, results};
+use crate::Signal;
 use crate::clock::wait_ms;
-use crate::{EndedAs, Signal};
-use gristmill_core::job::{Ended, JobId, Payload};
+use gristmill_core::job::Ended;
 use gristmill_core::outcome::Failure;
 
 /// A running job goes to the dead. Its count of deliveries stays with it: a respawned job is fenced by it.
@@ -21,70 +21,6 @@ const BURY: &str =
     "UPDATE job_rows SET number = ?2, dead_since = ?3, failure = ?4, lease_until = NULL, cancelled = 0, slot = ?5,
                         attempts = attempts + 1, deliveries = deliveries + 1
                     WHERE number = ?1";
-
-/// What the producer of a job asked for at its end.
-pub(super) struct Asked<'a> {
-    pub(super) job: &'a JobId,
-    /// The value that the end of the job sets free.
-    pub(super) unique: Option<&'a str>,
-    /// Attempts made, kept with the result.
-    pub(super) attempts: u32,
-    /// How long it is remembered how the job ended; zero: not at all.
-    pub(super) remember: Duration,
-    /// How long the result is kept; zero: not at all.
-    pub(super) keep_result: Duration,
-    /// A client may be waiting for the end of this job.
-    pub(super) notify: bool,
-}
-
-/// How a job ends.
-pub(super) enum How<'a> {
-    Acked(Option<&'a Payload>),
-    /// It becomes dead, and its row stays.
-    Dead(&'a Failure),
-    Expired,
-    Cancelled,
-    /// It was dead, and over the limits of its topic.
-    Discarded,
-    /// It was dead, and an operator deletes it.
-    Deleted,
-}
-
-impl How<'_> {
-    /// The total that the job is added to.
-    fn total(&self) -> Option<Cow<'static, str>> {
-        Some(match self {
-            Self::Acked(_) => "acked".into(),
-            Self::Dead(failure) => format!("dead-{}", failure.reason).into(),
-            Self::Expired => "expired".into(),
-            Self::Cancelled => "cancelled".into(),
-            Self::Discarded => "discarded".into(),
-            Self::Deleted => return None,
-        })
-    }
-
-    /// How it is remembered; `None` of a job that stays.
-    fn remembered(&self) -> Option<EndedAs> {
-        match self {
-            Self::Acked(_) => Some(EndedAs::Complete),
-            Self::Expired => Some(EndedAs::Expired),
-            Self::Cancelled => Some(EndedAs::Cancelled),
-            Self::Discarded | Self::Deleted => Some(EndedAs::Deleted),
-            Self::Dead(_) => None,
-        }
-    }
-
-    /// What those learn of it that wait for the job; `None` of one that was dead.
-    fn ended(&self) -> Option<Ended> {
-        match self {
-            Self::Acked(_) => Some(Ended::Complete),
-            Self::Dead(_) => Some(Ended::Dead),
-            Self::Expired => Some(Ended::Expired),
-            Self::Cancelled => Some(Ended::Cancelled),
-            Self::Discarded | Self::Deleted => None,
-        }
-    }
-}
 
 impl Work<'_> {
     /// Ends a job that was counted out of its place: its row is deleted or dead, it is counted, its unique value is free,
@@ -135,7 +71,7 @@ impl Work<'_> {
         let id = self.topics.get(topic).id.clone();
         if !asked.keep_result.is_zero() {
             let until = self.now().plus(Duration::from_millis(wait_ms(asked.keep_result)));
-            result::keep(self.connection, &id, asked, how, until)?;
+            results::keep(self.connection, &id, asked, how, until)?;
         }
         if asked.notify {
             self.signals.push(Signal::Finished { tenant: id.tenant, id: asked.job.clone() });

@@ -15,8 +15,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use super::fault::{Done, Fault};
-use super::identity;
-use super::open::{CHECKED_BYTES, connect_past_log, connect_to_read, sound};
+use super::open::{CHECKED_BYTES, connect_past_log, connect_to_read, id, sound};
 use crate::{StoreError, StoreId};
 
 /// How often a file is looked at that nothing is written to.
@@ -269,7 +268,7 @@ impl Watched {
             Err(StoreError::Refused { source, .. }) => return Ok(Some(format!("{source:#}"))),
             Err(error) => return Err(Fault::Refused(error.to_string())),
         };
-        if identity::id(&connection)? != self.id {
+        if id(&connection)? != self.id {
             return Ok(Some("it is another store now".into()));
         }
         if schema_version(&connection)? < version_in_file {

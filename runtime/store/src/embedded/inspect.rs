@@ -1,4 +1,4 @@
-//! What people ask about jobs and topics, and the switch that pauses one.
+//! What people ask about jobs and topics.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use super::fault::{Done, Fault};
 use super::key_rates::was_held_back;
 use super::links::waits_for;
 use super::place::{Line, priority_of, topic_of};
-use super::result;
+use super::results;
 use super::row::{Known, at, job_columns, lease_until, ms, read_job, shown_jobs, text, topic, whole};
 use super::store::EmbeddedStore;
 use super::tenant::read_use;
 use super::topic::{Lines, read_limited};
-use super::work::{self, Work};
+use super::work;
 use crate::clock::NEVER;
 use crate::turns::ahead_by_turns;
 use crate::workflows::SHOWN;
-use crate::{AHEAD, BehindKey, Heartbeat, JobState, JobView, Pause, Query, Signal, StoreError, TopicCounts};
+use crate::{AHEAD, BehindKey, Heartbeat, JobState, JobView, Pause, Query, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, Payload, Priority, Progress, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
@@ -69,12 +69,6 @@ const HOLDER: &str = "SELECT holder FROM uniques WHERE topic_number = (SELECT nu
 
 /// How many jobs have waited for a slot of a key for longer than the one in a row.
 const BEFORE: &str = "SELECT count(*) FROM job_rows WHERE number >> 43 = ?1 AND key = ?2 AND slot = 0 AND number < ?3";
-
-/// Notes who pauses a topic.
-const NOTE_PAUSE: &str = "INSERT OR REPLACE INTO pauses (topic_number, since, actor) VALUES (?1, ?2, ?3)";
-
-/// Forgets who paused a topic.
-pub(super) const FORGET_PAUSE: &str = "DELETE FROM pauses WHERE topic_number = ?1";
 
 #[async_trait]
 impl Query for EmbeddedStore {
@@ -163,29 +157,6 @@ impl Query for EmbeddedStore {
     }
 }
 
-impl Work<'_> {
-    pub(super) fn set_paused(&mut self, id: &TopicId, paused: bool, by: Option<&str>) -> Done<bool> {
-        let found = self.topics.find(self.connection, id)?;
-        if found.is_some_and(|topic| self.topics.get(topic).paused) == paused {
-            return Ok(false);
-        }
-        let topic = self.topics.find_or_add(self.connection, id)?;
-        let changed = self.topics.change(topic);
-        changed.paused = paused;
-        changed.active = !paused && changed.has_claimable();
-        let number = changed.number;
-        if changed.active {
-            self.signals.push(Signal::Ready(id.clone()));
-        }
-        if paused {
-            self.connection.prepare_cached(NOTE_PAUSE)?.execute(params![number, ms(self.now()), by])?;
-        } else {
-            self.connection.prepare_cached(FORGET_PAUSE)?.execute([number])?;
-        }
-        Ok(true)
-    }
-}
-
 fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
     let mut totals: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
     let mut select = connection.prepare_cached(TOTALS)?;
@@ -248,7 +219,7 @@ fn oldest(connection: &Connection, topic: i64, claimed: Lines) -> Done<Option<Ti
 }
 
 fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> Done<Option<JobView>> {
-    let kept = result::find(connection, tenant, id, now)?;
+    let kept = results::find(connection, tenant, id, now)?;
     let mut select = connection.prepare_cached(JOB)?;
     let mut rows = select.query(params![id.as_str(), tenant.as_str()])?;
     let Some(row) = rows.next()? else {

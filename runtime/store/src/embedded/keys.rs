@@ -1,9 +1,9 @@
 //! Jobs that share a key: which of them hold its slots, and which wait for one.
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 
 use super::fault::Done;
-use super::row::{limit as limited, priority, text};
+use super::row::{limit as limited, priority};
 use super::topics::Number;
 use super::work::{Waiting, Work};
 use gristmill_core::job::Priority;
@@ -18,18 +18,6 @@ const WAITING: &str = "SELECT number, priority FROM job_rows WHERE number >> 43 
 
 /// A job that waited for a slot goes to the tail of its line.
 const LINE_UP: &str = "UPDATE job_rows SET number = ?2, slot = 1 WHERE number = ?1";
-
-/// The key of which a row's job holds a slot.
-pub(super) fn held_key(row: &Row<'_>) -> Done<Option<String>> {
-    let holds = row.get::<_, Option<bool>>("slot")? == Some(true);
-    Ok(text(row, "key")?.filter(|_| holds).map(str::to_owned))
-}
-
-/// The key of which a row's job holds no slot.
-pub(super) fn missing_key(row: &Row<'_>) -> Done<Option<String>> {
-    let holds = row.get::<_, Option<bool>>("slot")? == Some(true);
-    Ok(text(row, "key")?.filter(|key| !holds && !key.is_empty()).map(str::to_owned))
-}
 
 impl Work<'_> {
     /// The place of a job that is due and has a key: the tail of its line if it gets a slot of the key, and that before others wait for one.

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Done;
-use super::keys::missing_key;
 use super::request::Weight;
-use super::result;
+use super::results;
 use super::row::{at, limit as limited, ms, priority, text, whole};
+use super::slot::missing_key;
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::{Waiting, Work};
@@ -185,7 +185,7 @@ impl Work<'_> {
             _ if is_ending => None,
             Some(true) => Some(Ended::Dead),
             Some(false) => None,
-            None => match result::find(self.connection, tenant, job, self.now())? {
+            None => match results::find(self.connection, tenant, job, self.now())? {
                 None => return Ok(Err(NoLink::Unknown(job.clone()))),
                 Some((_, result, _)) => return Ok(Ok(Some(ended_as(&result)))),
             },

@@ -7,10 +7,10 @@ use rusqlite::{Connection, params};
 use tokio::sync::mpsc;
 
 use super::fault::Done;
-use super::keys::missing_key;
 use super::request::Weight;
 use super::row::{at, limit as limited, ms, priority, text};
 use super::schedules::first_schedule;
+use super::slot::missing_key;
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::work::Work;

@@ -12,11 +12,9 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 use super::fault::{Done, Fault};
 use super::health::Health;
-use super::identity;
 use super::owner::{Lock, NotTaken, PRIVATE, real};
 use super::schema::{self, Unfit};
-use super::store::Durability;
-use crate::StoreError;
+use crate::{StoreError, StoreId};
 use gristmill_config::warn_if_exposed;
 
 /// How long a statement waits for a lock that another process holds on the file.
@@ -35,6 +33,20 @@ const CACHE_KIB: i64 = 8192;
 pub(super) const CHECKED_BYTES: u64 = 64 << 20;
 
 const DOING: &str = "open the file";
+
+/// The id of the store.
+const ID: &str = "SELECT value FROM installation WHERE name = 'id'";
+
+/// What an acknowledged change survives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: every commit waits for the disk.
+    #[default]
+    Power,
+    /// The end of the process, however it ends, but not of the machine: a power cut may cost the last commits. The file
+    /// stays consistent.
+    Process,
+}
 
 /// A file that is ours, in the present format.
 pub(super) struct Opened {
@@ -90,7 +102,7 @@ pub(super) fn open_file(given: &Path, durability: Durability) -> Result<Opened, 
     let listing = (0..LISTS).map(|_| read().map_err(as_error)).collect::<Result<_, _>>()?;
     let copying = connect(&path).map_err(as_error)?;
     let database = lock.database().map_err(|error| refused(error.into()))?;
-    let id = identity::id(&writing).map_err(as_error)?;
+    let id = id(&writing).map_err(as_error)?;
     if lock.store.replace(id.clone()).is_some_and(|last| last != id) {
         tracing::warn!(
             "{} is not the store that a server had here before: it is new, or another one was put in its place. If it was not removed on \
@@ -267,6 +279,11 @@ fn not_taken(path: &Path, problem: NotTaken) -> StoreError {
 
 pub(super) fn name(path: &Path) -> String {
     path.display().to_string()
+}
+
+/// The id that is in the file.
+pub(super) fn id(connection: &Connection) -> Done<StoreId> {
+    Ok(connection.query_row(ID, [], |row| row.get::<_, String>(0))?.into())
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::fault::Done;
+use super::insert::{Place, Stored};
 use super::request::Weight;
-use super::row::{Columns, Place, Stored, Written};
+use super::row::{Columns, Written};
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::batch::{STEP, parts};

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::clock::OwnClock;
 use super::fault::Done;
-use super::start::Queue;
+use super::threads::Queue;
 
 /// One question.
 pub(super) struct Question(Box<Look>);

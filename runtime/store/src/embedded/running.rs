@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use rusqlite::{Connection, params};
 
 use super::fault::Done;
-use super::keys::held_key;
 use super::place::{Line, same_line, topic_of};
 use super::row::{at, attempts, ms, unique_until_done, whole};
+use super::slot::held_key;
 use super::statements::Statements;
 use gristmill_core::job::{JobId, WorkerId};
 use gristmill_core::time::Timestamp;

@@ -1,14 +1,12 @@
 //! Settle: attempts end, each in one step with its follow-ups, result and counts.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use rusqlite::params;
 
 use super::fault::{Done, Fault};
-use super::finish::{Asked, How};
+use super::how::{Asked, How};
 use super::place::priority_of;
 use super::push::{CHUNK, Packed, pack};
 use super::request::Weight;
@@ -20,13 +18,9 @@ use super::work::Work;
 use crate::batch::parts;
 use crate::clock::wait_ms;
 use crate::{Settle, Settled, Settlement, StoreError};
-use gristmill_core::job::{JobId, Name};
 use gristmill_core::outcome::{Failure, Verdict};
 
 const DOING: &str = "settle attempts";
-
-/// Attempts whose answers are kept, at most: those of one outage.
-const KEPT_MAX: usize = 1 << 16;
 
 /// Removes the rows of jobs that ended, which stand one behind the other.
 const DELETE: &str = "DELETE FROM job_rows WHERE number BETWEEN ?1 AND ?2";
@@ -81,39 +75,6 @@ impl Settle for EmbeddedStore {
             None => Ok(self.kept_answers().restore(settlements, answers.into_iter().flatten().collect())),
         }
     }
-}
-
-/// What settle calls answered that failed in part, for when the same attempts are settled again.
-#[derive(Debug, Default)]
-pub(super) struct KeptAnswers(Mutex<HashMap<Attempt, Settled>>);
-
-type Attempt = (Name, JobId, u64);
-
-impl KeptAnswers {
-    fn keep(&self, settlements: &[Settlement], answers: &[Option<Settled>]) {
-        let mut kept = self.0.lock();
-        if kept.len() >= KEPT_MAX {
-            kept.clear();
-        }
-        let answers = settlements.iter().zip(answers);
-        kept.extend(answers.filter_map(|(settlement, answer)| Some((attempt(settlement), (*answer)?))));
-    }
-
-    /// Puts the kept answers in place of lost leases.
-    fn restore(&self, settlements: &[Settlement], mut answers: Vec<Settled>) -> Vec<Settled> {
-        let mut kept = self.0.lock();
-        if !kept.is_empty() {
-            for (settlement, answer) in settlements.iter().zip(&mut answers) {
-                let earlier = kept.remove(&attempt(settlement));
-                *answer = earlier.filter(|_| *answer == Settled::LeaseLost).unwrap_or(*answer);
-            }
-        }
-        answers
-    }
-}
-
-fn attempt(Settlement { lease, .. }: &Settlement) -> Attempt {
-    (lease.topic.tenant.clone(), lease.job.clone(), lease.delivery)
 }
 
 /// A settlement with what can be made ready outside the writer.

@@ -1,11 +1,8 @@
 //! From an open file to running threads: what the writer must know before its first request.
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
-use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension};
-use tokio::sync::mpsc;
 
 use super::checkpoint::Checkpoints;
 use super::clock::OwnClock;
@@ -19,6 +16,7 @@ use super::request::Request;
 use super::row::at;
 use super::set_clock::last_step;
 use super::signals::Listeners;
+use super::threads::{Queue, Threads};
 use super::topic::LAST_OF_LINE;
 use super::topics::Topics;
 use super::work::Sequence;
@@ -35,56 +33,6 @@ const LAST_CLAIM: &str = "SELECT coalesce(max(claim), 0) FROM batches";
 /// When anything was last written.
 const WRITTEN: &str =
     "SELECT max(coalesce((SELECT max(changed_at) FROM topics), 0), coalesce((SELECT max(seen) FROM workers), 0))";
-
-/// Threads that each do one thing after the other, and the way to ask them.
-#[derive(Debug)]
-pub(super) struct Threads<T> {
-    pub(super) queue: mpsc::Sender<T>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-/// What waits for threads.
-pub(super) struct Queue<T>(Arc<Mutex<mpsc::Receiver<T>>>);
-
-impl<T> Queue<T> {
-    /// Waits for the next. Returns `None` once no caller can ask any more.
-    pub(super) fn next(&self) -> Option<T> {
-        self.0.lock().blocking_recv()
-    }
-
-    /// The next, if it waits already.
-    pub(super) fn try_next(&self) -> Option<T> {
-        self.0.lock().try_recv().ok()
-    }
-}
-
-impl<T: Send + 'static> Threads<T> {
-    /// A thread for each of `runs`; whichever is free takes what is next.
-    fn open<R: FnOnce(&Queue<T>) + Send + 'static>(
-        name: &str,
-        places: usize,
-        runs: impl IntoIterator<Item = R>,
-    ) -> std::io::Result<Self> {
-        let (queue, waiting) = mpsc::channel(places);
-        let waiting = Arc::new(Mutex::new(waiting));
-        let spawn = |run: R| {
-            let queue = Queue(Arc::clone(&waiting));
-            thread::Builder::new().name(name.into()).spawn(move || run(&queue))
-        };
-        Ok(Self { queue, threads: runs.into_iter().map(spawn).collect::<Result<_, _>>()? })
-    }
-
-    /// Waits until everything asked is done and the threads are gone.
-    pub(super) fn close(self) {
-        let Self { queue, threads } = self;
-        drop(queue);
-        for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the embedded store ended by a panic");
-            }
-        }
-    }
-}
 
 /// The threads that answer questions.
 #[derive(Debug)]

@@ -13,17 +13,17 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::fault::{Done, Fault};
 use super::health::{Health, Watch};
-use super::open::{self, Opened};
+use super::kept_answers::KeptAnswers;
+use super::open::{self, Durability, Opened};
 use super::owner::Lock;
 use super::progress::AttemptsProgress;
 use super::reader::{self, Question};
 use super::request::{Request, Weight};
-use super::settle::KeptAnswers;
 use super::signals::Listeners;
-use super::start::{self, Readers, Threads};
-use super::usage::room_on_disk;
+use super::start::{self, Readers};
+use super::threads::Threads;
 use super::work::Work;
-use crate::{Clock, Probe, ServerName, Shards, Signal, Signals, StoreError};
+use crate::{Clock, ServerName, Shards, Signal, Signals, StoreError};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
@@ -34,20 +34,6 @@ const QUEUE: usize = 1024;
 /// How often a lock that is taken is tried again, and after which pause.
 const TRIES: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// The pragma with the number of the file's format.
-const FORMAT: &str = "user_version";
-
-/// What an acknowledged change survives.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// A power cut: every commit waits for the disk.
-    #[default]
-    Power,
-    /// The end of the process, however it ends, but not of the machine: a power cut may cost the last commits. The file
-    /// stays consistent.
-    Process,
-}
 
 /// Jobs in a SQLite file, or in memory, that belongs to this process. Clones share one writer.
 ///
@@ -239,7 +225,6 @@ impl EmbeddedStore {
         &self.shared.full
     }
 
-    #[cfg(test)]
     pub(super) fn health(&self) -> &Health {
         &self.shared.health
     }
@@ -261,29 +246,6 @@ impl EmbeddedStore {
             self.shared.health.note_damage(&fault);
         }
         fault.into_error(&self.shared.name, doing)
-    }
-}
-
-/// A disk with less room than this is full: a commit of some jobs may not fit any more.
-const LITTLE_ROOM: u64 = 1 << 20;
-
-#[async_trait]
-impl Probe for EmbeddedStore {
-    /// Writes the number of the format once more: a page of the log, and one wait for the disk. A file of which anything was found damaged takes no
-    /// jobs as far as this says, until it was replaced; and so does one whose disk is all but full.
-    async fn probe(&self) -> Result<(), StoreError> {
-        self.write("push jobs", Weight::default(), |work| {
-            let format = work.connection.pragma_query_value(None, FORMAT, |row| row.get::<_, i64>(0))?;
-            Ok(work.connection.pragma_update(None, FORMAT, format)?)
-        })
-        .await?;
-        // What the log has room for yet is written, but tenants are refused by then: they may have half of the room that there is.
-        let room = self.read("look at its disk", |connection, _| Ok(room_on_disk(connection))).await?;
-        let full = room
-            .filter(|room| *room < LITTLE_ROOM)
-            .map(|room| format!("make room on its disk, which has {room} bytes left"));
-        let damaged = self.shared.health.damage().map(|damage| format!("the file is damaged: {damage}"));
-        full.or(damaged).map_or(Ok(()), |problem| Err(self.error(Fault::Gone(problem), "push jobs")))
     }
 }
 

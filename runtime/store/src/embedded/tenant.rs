@@ -1,7 +1,5 @@
 //! The limits that hold for all topics of a tenant together: what is used of budgets is in the file, how many jobs run in memory.
 
-use std::collections::{HashMap, VecDeque};
-
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Done;
@@ -27,16 +25,6 @@ const ADD_FUEL: &str =
 
 /// Forgets tenants of which no claim has brought limits for days.
 const FORGET: &str = "DELETE FROM tenant_use WHERE day < ?1 - 3";
-
-/// The running jobs of each tenant whose limits are about them, and its topics that wait until one ends, the longest first. A topic that waits no
-/// longer may still be among them.
-pub(super) type TenantRuns = HashMap<Name, TenantRun>;
-
-#[derive(Debug, Default)]
-pub(super) struct TenantRun {
-    pub(super) running: u64,
-    pub(super) waiting: VecDeque<Number>,
-}
 
 /// How far the budgets of a tenant are used, and what they are.
 pub(super) fn read_use(connection: &Connection, tenant: &Name) -> Done<(BudgetUse, TenantFleetLimits)> {

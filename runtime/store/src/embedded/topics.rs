@@ -10,12 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::ended::{self, End, Together};
-use super::ends;
 use super::fault::{Done, Fault};
-use super::inspect::FORGET_PAUSE;
 use super::place::{LAST_TOPIC, topic_of};
+use super::remaining;
 use super::running::Running;
-use super::tenant::{TenantRun, TenantRuns};
+use super::tenant_runs::{TenantRun, TenantRuns};
 use super::topic::{SAVE, Topic, row_count};
 use crate::LimitReached;
 use gristmill_core::job::{JobId, Name, TopicId};
@@ -52,6 +51,9 @@ const FORGET_TOTALS: &str = "DELETE FROM totals WHERE topic_number = ?1";
 const FORGET: &str = "DELETE FROM topics WHERE number = ?1
                           AND NOT EXISTS (SELECT 1 FROM uniques WHERE topic_number = ?1)";
 
+/// Forgets who paused a topic.
+pub(super) const FORGET_PAUSE: &str = "DELETE FROM pauses WHERE topic_number = ?1";
+
 /// A topic's place in the memory. Good until the end of the transaction.
 pub(super) type Number = usize;
 
@@ -85,9 +87,9 @@ pub(super) struct Topics {
 
 impl Topics {
     pub(super) fn load(connection: &Connection) -> Done<Self> {
-        let some_links = ends::some_links(connection)?;
+        let some_links = remaining::some_links(connection)?;
         let mut all = Self { last: connection.query_row(LAST, [], |row| row.get(0))?, some_links, ..Self::default() };
-        all.unfinished = ends::unfinished(connection)?;
+        all.unfinished = remaining::unfinished(connection)?;
         let mut held = Running::load(connection)?;
         let mut select = connection.prepare(LOAD)?;
         let mut rows = select.query([])?;
@@ -379,7 +381,7 @@ impl Topics {
     pub(super) fn roll_back(&mut self, connection: &Connection) -> Done<()> {
         self.tally.clear();
         self.ended.clear();
-        self.unfinished = ends::unfinished(connection)?;
+        self.unfinished = remaining::unfinished(connection)?;
         let mut read = connection.prepare_cached(READ)?;
         for (place, _) in std::mem::take(&mut self.changed) {
             let Topic { number, ref id, listed, .. } = *self.get(place);

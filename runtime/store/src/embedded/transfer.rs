@@ -7,13 +7,12 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
-use super::keys::held_key;
+use super::insert::{Place, Stored};
 use super::place::topic_of;
 use super::push::CHUNK;
 use super::request::Weight;
-use super::row::{
-    Columns, Known, Place, Stored, Written, at, job_columns, limit as limited, ms, read_id, write_failure,
-};
+use super::row::{Columns, Known, Written, at, job_columns, limit as limited, ms, read_id, write_failure};
+use super::slot::held_key;
 use super::store::EmbeddedStore;
 use super::topics::Number;
 use super::unique::held_until;

@@ -5,9 +5,9 @@ use std::cell::Cell;
 use rusqlite::Connection;
 
 use super::clock::Moment;
-use super::ends::STEP_LINKS;
 use super::fault::Done;
 use super::place::{Line, checked};
+use super::remaining::STEP_LINKS;
 use super::row::{at, ms};
 use super::statements::Statements;
 use super::topics::{Number, Topics};

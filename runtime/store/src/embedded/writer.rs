@@ -16,7 +16,7 @@ use super::owner::Lock;
 use super::request::{Request, Weight};
 use super::set_clock::{move_waits, note_step};
 use super::signals::Listeners;
-use super::start::Queue;
+use super::threads::Queue;
 use super::topics::Topics;
 use super::work::{Sequence, Work};
 use crate::clock_step::{ClockStep, Followed, Move};

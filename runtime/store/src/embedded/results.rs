@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
-use super::finish::{Asked, How};
+use super::how::{Asked, How};
 use super::request::Weight;
-use super::row::{at, attempts, ms, read_failure, text, write_failure};
+use super::row::{at, attempts, limit as limited, ms, read_failure, text, write_failure};
 use super::store::EmbeddedStore;
 use super::work::Work;
+use crate::batch::ByteBudget;
 use crate::clock::wait_ms;
-use crate::{ResultView, StoreError, StoredResult};
+use crate::list::PAGE_BYTES;
+use crate::weight::Weigh;
+use crate::{JobView, ResultView, Results, ResultsPage, StoreError, StoredResult};
 use gristmill_core::job::{JobId, Name, Payload, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -38,6 +42,45 @@ const DROP: &str = "DELETE FROM results WHERE tenant = ?1 AND id = ?2";
 /// Forgets results whose time is over, a bounded number.
 const EXPIRE: &str = "DELETE FROM results WHERE number IN
                           (SELECT number FROM results WHERE until <= ?1 ORDER BY until LIMIT ?2)";
+
+/// The results of a tenant behind an id, those whose time is over and that were not swept yet among them.
+const LIST: &str = "SELECT id, end, attempts, payload, content_type, failure, topic FROM results
+                    WHERE tenant = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
+
+#[async_trait]
+impl Results for EmbeddedStore {
+    /// By id.
+    async fn results(&self, tenant: &Name, after: Option<&str>, limit: usize) -> Result<ResultsPage, StoreError> {
+        let (tenant, after) = (tenant.clone(), after.unwrap_or_default().to_owned());
+        self.read_list("list results", move |connection, _| list(connection, &tenant, &after, limit)).await
+    }
+
+    async fn forget_results(&self, tenant: &Name, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
+        let (tenant, ids) = (tenant.clone(), ids.to_vec());
+        let weight = Weight { jobs: ids.len(), bytes: 0 };
+        let forget = move |work: &mut Work<'_>| {
+            ids.iter().map(|id| forget(work.connection, &tenant, id)).collect::<Done<Vec<bool>>>()
+        };
+        self.write("forget results", weight, forget).await
+    }
+}
+
+fn list(connection: &Connection, tenant: &Name, after: &str, limit: usize) -> Done<ResultsPage> {
+    let mut select = connection.prepare_cached(LIST)?;
+    let mut rows = select.query(params![tenant.as_str(), after, limited(limit.saturating_add(1))])?;
+    let (mut page, mut room) = (ResultsPage::default(), ByteBudget::of(PAGE_BYTES));
+    while let Some(row) = rows.next()? {
+        let Ok(id) = row.get::<_, String>("id")?.parse::<JobId>() else { continue };
+        let (attempts, result, result_topic) = read(row, &id)?;
+        let view = JobView { result: Some(result), result_topic, ..JobView::over(id, attempts, None) };
+        if page.jobs.len() == limit || !room.take(view.weight()) {
+            page.next = page.jobs.last().map(|last| last.id.to_string());
+            break;
+        }
+        page.jobs.push(view);
+    }
+    Ok(page)
+}
 
 pub(super) fn keep(
     connection: &Connection,
