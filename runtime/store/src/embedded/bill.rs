@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use rusqlite::{Row, params};
 
 use super::fault::{Done, Fault};
-use super::request::Weight;
+use super::file::request::Weight;
 use super::row::ms;
 use super::store::EmbeddedStore;
 use super::work::Work;

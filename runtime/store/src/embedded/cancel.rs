@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use rusqlite::{OptionalExtension, params};
 
 use super::fault::Done;
-use super::how::{Asked, How};
-use super::request::Weight;
+use super::file::request::Weight;
+use super::keys::slot::held_key;
+use super::memory::topics::Number;
+use super::path::finish::how::{Asked, How};
 use super::row::{at, attempts, read_options, text, unique_until_done};
-use super::slot::held_key;
 use super::store::EmbeddedStore;
-use super::topics::Number;
 use super::work::Work;
 use crate::pulled::end_pulled;
 use crate::{Cancelled, Control, JobChanged, Signal, StoreError};

@@ -3,15 +3,15 @@
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension, params};
 
-use super::ended::End;
 use super::fault::Done;
-use super::how::How;
+use super::file::request::Weight;
+use super::look::ended::End;
+use super::memory::topics::Number;
+use super::path::finish::how::How;
 use super::recordings;
-use super::request::Weight;
 use super::results;
 use super::row::{attempts, ms, priority, unique_until_done};
 use super::store::EmbeddedStore;
-use super::topics::Number;
 use super::work::Work;
 use crate::{DeadJobs, EndedAs, StoreError};
 use gristmill_core::job::{JobId, Priority, TopicId};

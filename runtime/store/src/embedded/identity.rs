@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::open::id;
+use super::file::open::id;
 use super::store::EmbeddedStore;
 use crate::{Identity, StoreError, StoreId};
 

@@ -3,9 +3,9 @@
 use rusqlite::params;
 
 use super::fault::Done;
+use super::memory::topics::FORGET_PAUSE;
 use super::recordings;
 use super::row::ms;
-use super::topics::FORGET_PAUSE;
 use super::work::Work;
 use crate::Signal;
 use gristmill_core::job::TopicId;

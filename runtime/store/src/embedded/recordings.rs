@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::Done;
-use super::request::Weight;
+use super::file::request::Weight;
 use super::row::{at, ms};
 use super::store::EmbeddedStore;
 use super::work::Work;

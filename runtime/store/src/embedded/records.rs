@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::fault::{Done, Fault};
-use super::request::Weight;
+use super::file::request::Weight;
 use super::store::EmbeddedStore;
 use super::work::Work;
 use crate::{Deployments, Placement, PlacementRegistry, Signal, StoreError};

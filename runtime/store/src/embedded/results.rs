@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
-use super::how::{Asked, How};
-use super::request::Weight;
+use super::file::request::Weight;
+use super::path::finish::how::{Asked, How};
 use super::row::{at, attempts, limit as limited, ms, read_failure, text, write_failure};
 use super::store::EmbeddedStore;
 use super::work::Work;

@@ -84,7 +84,7 @@ macro_rules! lease_until {
 pub(super) use lease_until;
 
 /// Jobs, each with its topic, and with its batch if it is running: first their condition, then the order. For what
-/// [`state`](super::inspect::state) reads.
+/// [`state`](super::look::inspect::state) reads.
 macro_rules! shown_jobs {
     ($($rest:expr),+) => {
         concat!(

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fault::{Done, Fault};
-use super::push::pack;
-use super::request::Weight;
+use super::file::request::Weight;
+use super::path::push::pack;
 use super::row::{at, ms};
 use super::store::EmbeddedStore;
 use super::work::Work;

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
-use super::request::Weight;
+use super::file::request::Weight;
+use super::memory::topic::row_count;
 use super::row::{at, ms, whole};
 use super::store::EmbeddedStore;
-use super::topic::row_count;
 use super::work::Work;
 use crate::clock::wait_ms;
 use crate::{StateDeleted, StateWrite, States, StoreError, StoredState, VersionedState};

@@ -12,16 +12,16 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fault::{Done, Fault};
-use super::health::{Health, Watch};
-use super::kept_answers::KeptAnswers;
-use super::open::{self, Durability, Opened};
-use super::owner::Lock;
-use super::progress::AttemptsProgress;
-use super::reader::{self, Question};
-use super::request::{Request, Weight};
+use super::file::health::{Health, Watch};
+use super::file::open::{self, Durability, Opened};
+use super::file::owner::Lock;
+use super::file::reader::{self, Question};
+use super::file::request::{Request, Weight};
+use super::file::start::{self, Readers};
+use super::file::threads::Threads;
+use super::path::lease::progress::AttemptsProgress;
+use super::path::settle::kept_answers::KeptAnswers;
 use super::signals::Listeners;
-use super::start::{self, Readers};
-use super::threads::Threads;
 use super::work::Work;
 use crate::{Clock, ServerName, Shards, Signal, Signals, StoreError};
 use gristmill_core::job::Name;
@@ -117,7 +117,7 @@ impl EmbeddedStore {
         Self { clock, ..self }
     }
 
-    /// Writes down for other processes where this one answers, as which server, and by what `secret` it knows them; see [`owner`](super::owner). In
+    /// Writes down for other processes where this one answers, as which server, and by what `secret` it knows them; see [`owner`](super::file::owner). In
     /// memory there is no file for that; see [`Announcement::of_memory`](super::Announcement::of_memory).
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tokio::sync::mpsc;
 
 use super::fault::{Done, Fault};
-use super::request::Weight;
+use super::file::request::Weight;
 use super::row::{at, limit, ms};
 use super::store::EmbeddedStore;
 use super::work::Work;

@@ -6,11 +6,11 @@ use rusqlite::Connection;
 
 use super::clock::Moment;
 use super::fault::Done;
+use super::file::statements::Statements;
+use super::links::remaining::STEP_LINKS;
+use super::memory::topics::{Number, Topics};
 use super::place::{Line, checked};
-use super::remaining::STEP_LINKS;
 use super::row::{at, ms};
-use super::statements::Statements;
-use super::topics::{Number, Topics};
 use crate::Signal;
 use crate::clock::NEVER;
 use gristmill_core::job::{Ended, JobId, Name, Priority};

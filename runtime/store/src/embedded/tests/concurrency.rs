@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use super::file::TestFile;
 use crate::embedded::fault::{Done, Fault};
-use crate::embedded::push::pack;
-use crate::embedded::request::Weight;
+use crate::embedded::file::request::Weight;
+use crate::embedded::path::push::pack;
 use crate::embedded::work::Work;
 use crate::embedded::{Durability, EmbeddedStore};
 use crate::prelude::*;

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use super::file::TestFile;
 use super::invariants::{broken, content};
-use crate::embedded::request::Weight;
+use crate::embedded::file::request::Weight;
 use crate::embedded::work::Work;
 use crate::embedded::{Durability, EmbeddedStore};
 use crate::prelude::*;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use crate::Clock;
-use crate::embedded::request::Weight;
+use crate::embedded::file::request::Weight;
 use crate::embedded::{Durability, EmbeddedStore};
 use crate::tests::{TestStore, still_clock};
 

@@ -3,9 +3,9 @@
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use crate::embedded::fsck::look_at_all;
+use crate::embedded::look::fsck::look_at_all;
 
-/// What [`fsck`](super::super::fsck) cannot ask of a file from which jobs have moved. Each finds what is wrong.
+/// What [`fsck`](crate::embedded::look::fsck) cannot ask of a file from which jobs have moved. Each finds what is wrong.
 const NEVER: [(&str, &str); 2] = [
     ("two jobs in one place", "SELECT number FROM job_rows GROUP BY number & ((1 << 41) - 1) HAVING count(*) > 1"),
     (

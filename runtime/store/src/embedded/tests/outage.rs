@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::concurrency::hold_up;
 use super::file::TestFile;
 use crate::embedded::Durability;
-use crate::embedded::request::Weight;
+use crate::embedded::file::request::Weight;
 use crate::prelude::*;
 use crate::tests::{job, tenant, with};
 use crate::{Pushed, Settled, Settlement};

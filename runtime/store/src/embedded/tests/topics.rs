@@ -1,7 +1,7 @@
 //! The memory of topics.
 
 use super::*;
-use crate::embedded::schema;
+use crate::embedded::file::schema;
 
 fn id(n: usize) -> TopicId {
     format!("acme/t{n}").parse().unwrap()
