@@ -7,9 +7,12 @@ use clap::parser::ValueSource;
 
 use super::exit::Exit;
 use super::global::Global;
-use super::{command, screen, store};
+use super::{screen, store};
 use gristmill_core::job::WorkerId;
 use gristmill_server::{AuditLine, AuditLog};
+
+/// Characters of a user's name that are noted.
+const USER_CHARS: usize = 64;
 
 /// Commands that change what is in a store, or who may use it. Pushing is what producers do, and is not written down.
 const CHANGES: [&str; 19] = [
@@ -87,6 +90,14 @@ impl Words {
     }
 }
 
+/// Who runs the command, as the stores note it of what it pauses.
+pub(super) fn person() -> String {
+    let named = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    let user = named.unwrap_or_else(|| format!("user {}", rustix::process::geteuid().as_raw()));
+    let user: String = user.chars().filter(|char| !char.is_control()).take(USER_CHARS).collect();
+    format!("command line ({user})")
+}
+
 /// Writes down what a command has done, if it has opened a store itself and the manifest has an audit log.
 pub(super) async fn record(global: &Global, Words { command, about }: Words, is_done: bool) {
     let manifest = global.manifest_without_secrets().ok().filter(|_| store::has_opened());
@@ -94,7 +105,7 @@ pub(super) async fn record(global: &Global, Words { command, about }: Words, is_
     let worker = WorkerId::new(&format!("command-{}", std::process::id()));
     match AuditLog::open(&settings, &worker) {
         Ok(log) => {
-            let line = AuditLine::of_command(worker, command::person(), command, about, is_done);
+            let line = AuditLine::of_command(worker, person(), command, about, is_done);
             log.append(std::iter::once(line));
             log.close().await;
         }

@@ -23,9 +23,6 @@ use gristmill_metrics::as_actor;
 use gristmill_sandbox::{ChildLimits, compile_child};
 use gristmill_store::StoreError;
 
-/// Characters of a user's name that are noted.
-const USER_CHARS: usize = 64;
-
 /// A job runner whose handlers are WebAssembly components.
 ///
 /// Drop `thumbnail.wasm` into the handlers folder, and jobs of the topic `thumbnail` are done by it.
@@ -130,19 +127,11 @@ fn start(global: &Global, command: Command, words: Words) -> anyhow::Result<Exit
     let is_server = command.is_server();
     // In a box: it is large, and each way to run it would have a copy of it in the program.
     let work: Pin<Box<dyn Future<Output = _>>> = Box::pin(dispatch(global, command));
-    let exit = if is_server { runtime.block_on(work) } else { runtime.block_on(as_actor(person(), work)) };
+    let exit = if is_server { runtime.block_on(work) } else { runtime.block_on(as_actor(audit::person(), work)) };
     runtime.block_on(audit::record_end(global, words, &exit));
     // What still runs here is a guest or a read whose result is not used.
     runtime.shutdown_timeout(Duration::from_millis(100));
     exit
-}
-
-/// Who runs the command, as the stores note it of what it pauses.
-pub(super) fn person() -> String {
-    let named = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
-    let user = named.unwrap_or_else(|| format!("user {}", rustix::process::geteuid().as_raw()));
-    let user: String = user.chars().filter(|char| !char.is_control()).take(USER_CHARS).collect();
-    format!("command line ({user})")
 }
 
 async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
