@@ -48,6 +48,7 @@ mod job_query;
 mod joined;
 mod kept;
 mod list;
+mod look_up;
 mod move_bills;
 mod move_jobs;
 mod off_runtime;
@@ -88,7 +89,7 @@ pub use contract::{
 };
 pub use counts::{LimitReached, Pause, TopicCounts};
 pub use deployments::Deployments;
-pub use ended::{EndedAs, JobEnd, REMEMBERED, look_up};
+pub use ended::{EndedAs, JobEnd, REMEMBERED};
 pub use error::StoreError;
 pub use fsck::{Check, Finding, Fsck, FsckReport};
 pub use graph::{GraphEdge, GraphNode, GraphProgress, JobGraph, job_graph};
@@ -103,6 +104,7 @@ pub use job_query::{
 };
 pub use kept::{RECORDINGS_BYTES, RecordedJob, Recordings, Results, ResultsPage, UniqueHold, Uniques};
 pub use list::{BadCursor, Cursor, Page, StateFilter};
+pub use look_up::look_up;
 pub use move_bills::move_bills;
 pub use move_jobs::{MovedJob, TopicMove, Unmoved, copy_results, move_states, move_windows, pause_alike};
 pub use off_runtime::off_runtime;

@@ -1,7 +1,7 @@
 //! What a condition can be about, and a column can show.
 
 use super::body::Tree;
-use super::groups;
+use super::group::group_of;
 use crate::inspect::{JobState, JobView};
 use gristmill_core::job::Priority;
 use gristmill_core::outcome::Reason;
@@ -147,7 +147,7 @@ impl JobField {
             Self::Reason => failure.is_some_and(|failure| test(failure.reason.as_str())),
             Self::Code => failure.is_some_and(|failure| test(&failure.detail.code)),
             Self::Message => failure.is_some_and(|failure| test(head(&failure.detail.message))),
-            Self::Group => matches!(view.state, JobState::Dead { .. }) && test(&groups::group_of(view)),
+            Self::Group => matches!(view.state, JobState::Dead { .. }) && test(&group_of(view)),
             Self::Attempts => test(&view.attempts.to_string()),
             Self::Age | Self::Due | Self::Died => false,
             Self::Meta(name) => spec.is_some_and(|spec| {

@@ -10,6 +10,7 @@ mod ended;
 mod error;
 mod field;
 mod find;
+mod group;
 mod groups;
 mod number;
 mod parse;

@@ -77,7 +77,7 @@ fn every_condition_holds_for_the_jobs_that_it_names() {
     for text in ["state:ready", "-state:dead", "age>2h", "due<1h", "nothing", "topic:mail", "key:CUST-17", "id:j"] {
         assert!(!fits(&query(text), &job), "{text}");
     }
-    let group = query(&format!("group:{}", groups::group_of(&job)));
+    let group = query(&format!("group:{}", group::group_of(&job)));
     assert!(fits(&group, &job) && group.is_selective());
     assert!(!query("topic:mail state:dead").is_selective());
 }
