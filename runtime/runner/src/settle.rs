@@ -39,7 +39,7 @@ pub(super) struct FinishedAttempt {
     pub(super) recording: Option<Recorded>,
     /// On how many jobs in a row its version may trap until its topic is paused; 0: on any number.
     pub(super) pause_after: u32,
-    /// Held until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
+    /// Counts as unsettled until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
     /// concurrency of one does its jobs strictly one after the other.
     pub(super) slot: Slot,
 }
@@ -117,6 +117,7 @@ impl Settler {
             let answers = self.ask(&settlements).await;
             self.context.in_flight.put_down(&settlements);
             let (mut records, mut logs, mut pauses) = (Vec::new(), Vec::new(), Vec::new());
+            let mut slots = Vec::with_capacity(settlements.len());
             for (((claim, run, requests, outcome, log, recording, pause_after, slot), settlement), settled) in
                 others.into_iter().zip(settlements).zip(answers)
             {
@@ -138,7 +139,10 @@ impl Settler {
                     records.push(record);
                     logs.push(log);
                 }
+                slots.push(slot);
             }
+            // Together: the first one to be free wakes the claimer.
+            drop(slots);
             if let Some(journal) = &self.journal {
                 journal.append(records.iter().map(AttemptLine::from));
             }

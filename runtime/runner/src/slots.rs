@@ -124,8 +124,10 @@ impl TopicSlots {
         } else {
             concurrency + if in_line { self.ahead(concurrency) } else { 0 }
         };
-        let taken = if in_line { &self.running } else { &self.unsettled };
-        most.saturating_sub(taken.load(Ordering::Acquire))
+        let room = most.saturating_sub(self.running.load(Ordering::Acquire));
+        // A topic whose store does not settle leaves room for those of other stores.
+        let most_unsettled = if in_line { most.saturating_mul(UNSETTLED_MAX) } else { most };
+        room.min(most_unsettled.saturating_sub(self.unsettled()))
     }
 
     /// How many jobs are worth having in line beyond the topic's concurrency. None while half of those that may have begun: they do not end as
@@ -267,8 +269,9 @@ impl Slot {
 
     /// The attempt has ended, though it is still to be settled: others may have its slot. Counts what it used against its tenant's share.
     pub(super) fn charge(&mut self, fuel: u64, duration: Duration) {
-        self.end();
+        // First: the claimer that the free slot wakes decides by what tenants have used.
         self.topic.usage.charge(fuel, duration, self.topic.slots.thread_per_slot);
+        self.end();
     }
 
     fn end(&mut self) {
@@ -348,6 +351,7 @@ mod tests {
             (7, 2),
             "jobs in order wait until the one before is settled"
         );
+        assert_eq!(topic.room(3, true), 1, "what its own store does not settle is bounded, too");
         ended.push(enter_and_end());
         assert_eq!((slots.free().all, slots.attempts.count(), slots.unsettled.count()), (0, 0, 6));
 
