@@ -3,8 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill::job::{Due, Name, WorkerId};
+use gristmill::job::{Due, Name, NewJob, WorkerId};
 use gristmill::store::Signal;
+use gristmill::store::prelude::*;
+use gristmill::store::redis::RedisStore;
 use gristmill_tests::guests;
 use gristmill_tests::test_runner::{On, TestRunner, spec};
 
@@ -60,14 +62,21 @@ async fn polls_find_the_jobs_of_a_runner_that_was_woken_and_died() {
     let (tenant, topics): (Name, _) = ("default".parse().unwrap(), ["echo".parse().unwrap()]);
     let dead = WorkerId::new("dead");
     let mut calls = runner.store.wake_ups(&dead, &[tenant], &topics).await.unwrap();
-    // After each job the living one waits behind the dead one.
-    runner.work("echo", b"for the living").await;
+    // What another process pushes is signalled to one of the runners that wait; after each job the living one waits behind the dead one.
+    let elsewhere = RedisStore::connect(&runner.redis.as_ref().unwrap().url(), "gm").await.unwrap();
+    let work = async |body| {
+        let spec = spec("echo", body);
+        let id = spec.id.clone();
+        elsewhere.push(&[NewJob { spec, due: Due::Now }]).await.unwrap();
+        runner.end_of(&id).await
+    };
+    work(b"for the living").await;
     while calls.try_recv().is_err() {
-        runner.work("echo", b"for the dead").await;
+        work(b"for the dead").await;
     }
 
     let mut calls = runner.store.wake_ups(&dead, &["default".parse().unwrap()], &topics).await.unwrap();
-    runner.work("echo", b"for the living").await;
+    work(b"for the living").await;
     let job = runner.push_job(spec("echo", b"for the dead"), Due::After(Duration::from_millis(20))).await;
     runner.end_of(&job).await;
     assert!(matches!(calls.try_recv(), Ok(Signal::Due { .. })));

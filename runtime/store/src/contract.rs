@@ -21,6 +21,7 @@ use super::operations::operations;
 use super::schedules::{ManifestSchedules, Schedules};
 use super::settlement::Settlement;
 use super::tokens::{TokenLookup, Tokens};
+use super::waiting_claim::WaitToClaim;
 use super::workflows::Workflows;
 use gristmill_config::HOME;
 use gristmill_core::job::{JobId, Lease, Name, NewJob, Progress, TopicId, WorkerId};
@@ -185,6 +186,8 @@ operations! {
         /// ([`FindWork::pass_on`]). A worker waits for all its topics at first, and again for each that its claim has drained.
         /// A claim that leaves jobs in line wakes the next worker. [`Signal::Due`] is also for one of them: it moves the jobs.
         ///
+        /// Nobody is woken for what a [claim that waits](crate::WaitToClaim) has taken.
+        ///
         /// Best effort, as [`Signals::signals`]: a worker that was woken may have died. [`FindWork::poll_work`] shows its jobs to all.
         async fn wake_ups(
             &self,
@@ -309,6 +312,7 @@ pub trait Store:
     Produce
     + TokenLookup
     + Claims
+    + WaitToClaim
     + Settle
     + Leases
     + Workers
@@ -330,6 +334,7 @@ impl<
     S: Produce
         + TokenLookup
         + Claims
+        + WaitToClaim
         + Settle
         + Leases
         + Workers

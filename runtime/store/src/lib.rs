@@ -71,6 +71,7 @@ mod transfer;
 mod tree;
 #[cfg(any(feature = "redis", feature = "embedded"))]
 mod turns;
+mod waiting_claim;
 mod weight;
 mod workflows;
 
@@ -122,6 +123,9 @@ pub use transfer::{
     Imported, Sealed, StoredJob, StoredPlace, StoredResult, StoredState, StoredWindow, TakenBill, Transfer,
 };
 pub use tree::{TreeCancelled, cancel_tree};
+#[cfg(any(feature = "redis", feature = "embedded"))]
+pub(crate) use waiting_claim::WaitingClaims;
+pub use waiting_claim::{WaitToClaim, WaitingClaim};
 pub use weight::Weigh;
 pub use workflows::{BatchSealed, Predecessor, WaitsFor, Workflows};
 
@@ -130,6 +134,7 @@ pub mod prelude {
     pub use super::{
         BillEntries, Bills, Claims, Control, DeadJobs, Deployments, FindWork, Fsck, Identity, Inspect, Leases,
         ListJobs, ManifestSchedules, PlacementRegistry, Probe, Produce, Push, Query, Results, Schedules, Settle,
-        Shards, Signals, States, Store, Sweep, TokenLookup, Tokens, Transfer, Uniques, Usage, Workers, Workflows,
+        Shards, Signals, States, Store, Sweep, TokenLookup, Tokens, Transfer, Uniques, Usage, WaitToClaim, Workers,
+        Workflows,
     };
 }

@@ -6,11 +6,13 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use super::announcer::Announcer;
+use super::answers::ClaimFrom;
 use super::bill::BillSums;
 use super::clock::ClockOffset;
 use super::contract::Shards;
 use super::error::StoreError;
-use gristmill_core::job::{Lease, Name};
+use super::waiting_claim::{WaitToClaim, WaitingClaim};
+use gristmill_core::job::{Lease, Name, WorkerId};
 use gristmill_metrics::{CallResult, Metrics};
 
 /// A store, and the metrics in which the time and the result of each call are observed. It has the traits that the store
@@ -47,6 +49,14 @@ impl<S: ?Sized> Timed<S> {
         };
         self.metrics.call(operation, result, begun.elapsed());
         answer
+    }
+}
+
+/// Not timed: it takes as long as there is no job.
+impl<S: WaitToClaim + ?Sized> WaitToClaim for Timed<S> {
+    fn wait_to_claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Option<WaitingClaim> {
+        // What it gets would not be announced.
+        self.announcer.is_none().then(|| self.store.wait_to_claim(worker, from)).flatten()
     }
 }
 

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
-use crate::Signal;
-use gristmill_core::job::Name;
+use super::file::request::Request;
+use crate::{Signal, WaitingClaims};
+use gristmill_core::job::{Name, TopicId};
 use gristmill_core::token::TokenId;
 
 /// How many signals may wait for a receiver. One that is further behind had better look for itself.
@@ -15,6 +16,8 @@ const WAITING: usize = 1024;
 #[derive(Debug)]
 struct Listener {
     tenants: HashSet<Name>,
+    /// It claims: what others have taken is no news to it.
+    is_worker: bool,
     signals: mpsc::Sender<Signal>,
     /// The last signal that was sent is [`Signal::Lost`].
     behind: bool,
@@ -25,22 +28,28 @@ struct Listener {
 pub(super) struct Listeners {
     signals: Mutex<Vec<Listener>>,
     tokens: Mutex<Vec<mpsc::Sender<TokenId>>>,
+    pub(super) claims: WaitingClaims<Request>,
 }
 
 impl Listeners {
-    pub(super) fn add(&self, tenants: &[Name]) -> mpsc::Receiver<Signal> {
+    pub(super) fn add(&self, tenants: &[Name], is_worker: bool) -> mpsc::Receiver<Signal> {
         // One place more than may wait, for the news that there was no place.
         let (signals, receiver) = mpsc::channel(WAITING + 1);
-        lock(&self.signals).push(Listener { tenants: tenants.iter().cloned().collect(), signals, behind: false });
+        let tenants = tenants.iter().cloned().collect();
+        lock(&self.signals).push(Listener { tenants, is_worker, signals, behind: false });
         receiver
     }
 
-    /// Sends each listener what concerns it, and forgets those that listen no more. Never waits.
-    pub(super) fn tell(&self, signals: Vec<Signal>) {
+    /// Sends each listener what concerns it, and forgets those that listen no more. `taken`: the topics that claims which waited have drained. Never waits.
+    pub(super) fn tell(&self, signals: &[Signal], taken: &[TopicId]) {
         let mut listeners = lock(&self.signals);
         listeners.retain(|listener| !listener.signals.is_closed());
-        for signal in &signals {
-            listeners.iter_mut().for_each(|listener| listener.tell(signal));
+        for signal in signals {
+            let is_taken = matches!(signal, Signal::Ready(topic) if taken.contains(topic));
+            listeners
+                .iter_mut()
+                .filter(|listener| !(is_taken && listener.is_worker))
+                .for_each(|listener| listener.tell(signal));
         }
     }
 

@@ -23,7 +23,7 @@ use super::path::lease::progress::AttemptsProgress;
 use super::path::settle::kept_answers::KeptAnswers;
 use super::signals::Listeners;
 use super::work::Work;
-use crate::{Clock, ServerName, Shards, Signal, Signals, StoreError};
+use crate::{Clock, ServerName, Shards, Signal, Signals, StoreError, WaitingClaims};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
@@ -237,6 +237,15 @@ impl EmbeddedStore {
         &self.shared.kept_answers
     }
 
+    pub(super) fn waiting_claims(&self) -> &WaitingClaims<Request> {
+        &self.shared.listeners.claims
+    }
+
+    /// `is_worker`: see [`Listeners::tell`].
+    pub(super) fn listen(&self, tenants: &[Name], is_worker: bool) -> mpsc::Receiver<Signal> {
+        self.shared.listeners.add(tenants, is_worker)
+    }
+
     pub(super) fn listen_for_tokens(&self) -> mpsc::Receiver<TokenId> {
         self.shared.listeners.add_for_tokens()
     }
@@ -255,6 +264,6 @@ impl Shards for EmbeddedStore {}
 #[async_trait]
 impl Signals for EmbeddedStore {
     async fn signals(&self, tenants: &[Name]) -> Result<mpsc::Receiver<Signal>, StoreError> {
-        Ok(self.shared.listeners.add(tenants))
+        Ok(self.listen(tenants, false))
     }
 }

@@ -13,7 +13,7 @@ use super::place::{Line, checked};
 use super::row::{at, ms};
 use crate::Signal;
 use crate::clock::NEVER;
-use gristmill_core::job::{Ended, JobId, Name, Priority};
+use gristmill_core::job::{Ended, JobId, Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
 
@@ -169,6 +169,17 @@ impl<'a> Work<'a> {
             Some(_) => changed.delayed = changed.delayed.saturating_sub(1),
         }
         until.is_some_and(|until| until < NEVER && self.topics.next_due(topic).is_none_or(|next| until <= next))
+    }
+
+    /// The topics that are signalled as ready and that claims have drained since.
+    pub(super) fn drained(&mut self) -> Vec<TopicId> {
+        let Self { connection, topics, signals, .. } = self;
+        let ready =
+            signals.iter().filter_map(|signal| if let Signal::Ready(topic) = signal { Some(topic) } else { None });
+        let mut is_active = |topic: &TopicId| {
+            topics.find(connection, topic).ok().flatten().is_none_or(|topic| topics.get(topic).active)
+        };
+        ready.filter(|topic| !is_active(topic)).cloned().collect()
     }
 
     /// Ends a request that succeeded: notes the new due times, and wakes the workers that wait for a later one.

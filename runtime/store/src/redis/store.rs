@@ -14,12 +14,13 @@ use super::connection::link::Link;
 use super::key_names::Keys;
 use super::look::ended::renewals::Renewals;
 use super::partitions::partition_map::MapAge;
+use super::path::claim::behind::Go;
 use super::path::migrate::due_next::AllDueNext;
 use super::path::push::gathering::Gathering;
 use super::path::settle::replies::Replies;
 use super::tenants::known::{Busy, Listed};
 use crate::batch::Weight;
-use crate::{Clock, StoreError};
+use crate::{Clock, StoreError, WaitingClaims};
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_core::time::Timestamp;
 
@@ -65,6 +66,7 @@ pub(crate) struct Partition {
     pub(super) gathering: Arc<Gathering>,
     /// The number of this process's last claim.
     pub(super) last_batch: Arc<AtomicU64>,
+    pub(super) waiting_claims: Arc<WaitingClaims<Go>>,
 }
 
 impl Deref for Partition {
@@ -85,6 +87,7 @@ impl Partition {
             running: Arc::default(),
             gathering: Arc::default(),
             last_batch: Arc::default(),
+            waiting_claims: Arc::default(),
         }
     }
 

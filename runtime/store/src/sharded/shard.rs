@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use parking_lot::Mutex;
 
-use crate::{Shards, StoreError, Transfer};
+use crate::{Shards, StoreError, Transfer, WaitToClaim};
 use gristmill_core::job::{Name, TopicId};
 
 /// How long to wait before an unavailable store is probed: doubling from the first to the longest.
@@ -145,6 +145,8 @@ async fn probe_until_available(shard: Weak<Shard>) {
 
 /// One server.
 impl Shards for Shard {}
+
+impl WaitToClaim for Shard {}
 
 /// Names are unique among the shards of a store.
 impl PartialEq for Shard {

@@ -12,7 +12,7 @@ use tokio::sync::{RwLock, watch};
 
 use super::shard::{Shard, ShardSpec};
 use super::shard_map::ShardMap;
-use crate::{ClockOffset, Placement, PlacementRegistry, Probe, Shards, StoreError};
+use crate::{ClockOffset, Placement, PlacementRegistry, Probe, Shards, StoreError, WaitToClaim};
 use gristmill_config::HOME;
 use gristmill_core::job::{Lease, Name};
 
@@ -136,6 +136,8 @@ impl ShardedStore {
         Arc::clone(locks.entry(tenant.clone()).or_default())
     }
 }
+
+impl WaitToClaim for ShardedStore {}
 
 #[async_trait]
 impl Shards for ShardedStore {

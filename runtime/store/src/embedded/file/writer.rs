@@ -21,6 +21,7 @@ use crate::embedded::memory::topics::Topics;
 use crate::embedded::signals::Listeners;
 use crate::embedded::work::{Sequence, Work};
 use crate::{Clock, Signal};
+use gristmill_core::job::TopicId;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenId;
 
@@ -82,7 +83,7 @@ impl Writer {
             Ok(signals) => {
                 self.clock.follow(clock, followed);
                 warn_of_step(step, moves);
-                self.listeners.tell(signals);
+                self.listeners.tell(&signals, &[]);
             }
             Err(fault) => {
                 tracing::warn!(error = %fault, "this host's {step}, and the store could not move what waits");
@@ -117,8 +118,8 @@ impl Writer {
             self.follow(&clock);
         }
         match self.commit(&mut requests) {
-            Ok((signals, tokens)) => {
-                self.listeners.tell(signals);
+            Ok(News { signals, tokens, taken }) => {
+                self.listeners.tell(&signals, &taken);
                 self.listeners.tell_of_tokens(&tokens);
                 requests.into_iter().for_each(|request| request.answer(Ok(())));
             }
@@ -137,7 +138,7 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, requests: &mut [Request]) -> Result<News, Failed> {
+    fn commit(&mut self, requests: &mut Vec<Request>) -> Result<News, Failed> {
         let outcome = self.transact(requests);
         if outcome.is_err() {
             self.roll_back();
@@ -145,25 +146,24 @@ impl Writer {
         outcome
     }
 
-    fn transact(&mut self, requests: &mut [Request]) -> Result<News, Failed> {
+    fn transact(&mut self, requests: &mut Vec<Request>) -> Result<News, Failed> {
         let run = |connection: &Connection, sql| connection.prepare_cached(sql)?.execute([]).map(drop);
         let failed = |error: rusqlite::Error| Failed::Commit(error.into());
-        let mut latest = Timestamp::default();
         if self.topics_unsure {
             self.topics = Topics::load(&self.connection).map_err(Failed::Commit)?;
             self.topics_unsure = false;
         }
         run(&self.connection, "BEGIN IMMEDIATE").map_err(failed)?;
         let mut work = Work::new(&self.connection, &mut self.topics, &self.sequence);
-        for request in requests {
-            work.time = self.clock.moment(&request.clock);
-            latest = latest.max(work.now());
-            // What it has done so far can only be taken back with the transaction. A savepoint for each request would make
-            // SQLite copy every page that it changes, and requests hardly ever fail in here.
-            if !request.run(&mut work) {
-                return Err(Failed::Lost);
-            }
-            work.announce_due();
+        let mut taken = Vec::new();
+        let mut latest = carry_out(requests.iter_mut(), &mut work, &self.clock)?;
+        let waiting: Vec<Request> =
+            ready(&work.signals).filter_map(|topic| Some(self.listeners.claims.take(topic)?.1)).collect();
+        if !waiting.is_empty() {
+            let asked = requests.len();
+            requests.extend(waiting);
+            latest = latest.max(carry_out(requests.iter_mut().skip(asked), &mut work, &self.clock)?);
+            taken = work.drained();
         }
         let Work { topics, signals, tokens, .. } = work;
         topics.save(&self.connection, latest).map_err(Failed::Commit)?;
@@ -176,7 +176,7 @@ impl Writer {
             self.health.note_change(latest.as_millis());
         }
         topics.committed();
-        Ok((signals, tokens))
+        Ok(News { signals, tokens, taken })
     }
 
     /// What is in the log belongs to the file that this process has opened, wherever that is by now, and goes into it. It must not be found beside the file
@@ -222,6 +222,31 @@ impl Writer {
     }
 }
 
+/// Carries out requests. Returns the latest of their moments.
+fn carry_out<'a>(
+    requests: impl Iterator<Item = &'a mut Request>,
+    work: &mut Work<'_>,
+    clock: &OwnClock,
+) -> Result<Timestamp, Failed> {
+    let mut latest = Timestamp::default();
+    for request in requests {
+        work.time = clock.moment(&request.clock);
+        latest = latest.max(work.now());
+        // What it has done so far can only be taken back with the transaction. A savepoint for each request would make
+        // SQLite copy every page that it changes, and requests hardly ever fail in here.
+        if !request.run(work) {
+            return Err(Failed::Lost);
+        }
+        work.announce_due();
+    }
+    Ok(latest)
+}
+
+/// The topics that have become ready.
+fn ready(signals: &[Signal]) -> impl Iterator<Item = &TopicId> {
+    signals.iter().filter_map(|signal| if let Signal::Ready(topic) = signal { Some(topic) } else { None })
+}
+
 fn warn_of_step(step: ClockStep, moves: Move) {
     if !moves.is_none() {
         tracing::warn!(
@@ -235,7 +260,12 @@ fn warn_of_step(step: ClockStep, moves: Move) {
 }
 
 /// What is emitted once it is committed: wake-ups, and tokens that have changed.
-type News = (Vec<Signal>, Vec<TokenId>);
+struct News {
+    signals: Vec<Signal>,
+    tokens: Vec<TokenId>,
+    /// The topics that claims which waited have drained.
+    taken: Vec<TopicId>,
+}
 
 /// Why nothing was committed.
 enum Failed {

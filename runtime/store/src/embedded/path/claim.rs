@@ -12,7 +12,7 @@ use super::finish::how::How;
 use crate::batch::{ByteBudget, CLAIM_BYTES};
 use crate::clock::wait_ms;
 use crate::embedded::fault::{Done, Fault};
-use crate::embedded::file::request::Weight;
+use crate::embedded::file::request::{Request, Weight};
 use crate::embedded::keys::key_rates::{Asking, HELD_BACK, KeyRates};
 use crate::embedded::memory::running::{Claiming, Held};
 use crate::embedded::memory::topic::Topic;
@@ -21,7 +21,7 @@ use crate::embedded::place::Line;
 use crate::embedded::row::{JOB_COLUMNS, Known, job_columns, key_of_slot, read_id, read_job, stored_bytes, whole};
 use crate::embedded::store::EmbeddedStore;
 use crate::embedded::work::Work;
-use crate::{ClaimFrom, Claimed, Claims, StoreError};
+use crate::{ClaimFrom, Claimed, Claims, StoreError, WaitToClaim, WaitingClaim};
 use gristmill_core::job::{Claim, Job, JobId, Lease, Priority, TopicId, WorkerId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
@@ -66,6 +66,18 @@ impl Claims for EmbeddedStore {
                 Err(fault) => return Err(self.error(fault, DOING)),
             }
         }
+    }
+}
+
+impl WaitToClaim for EmbeddedStore {
+    fn wait_to_claim(&self, worker: &WorkerId, from: &[ClaimFrom]) -> Option<WaitingClaim> {
+        let (worker, lines) = (worker.clone(), from.to_vec());
+        let claim = move |work: &mut Work<'_>| work.claim(&worker, &lines);
+        let (request, answer) = Request::new(self.clock.clone(), Weight::default(), claim);
+        let number = self.waiting_claims().add(from, request);
+        let (asked, waiting) = (self.clone(), self.clone());
+        let answer = async move { asked.answer(DOING, answer).await };
+        Some(WaitingClaim::new(answer, move || waiting.waiting_claims().take_back(number)))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::embedded::schedules::first_schedule;
 use crate::embedded::store::EmbeddedStore;
 use crate::embedded::work::Work;
 use crate::schedules::note_full;
-use crate::{FindWork, LimitReached, Migrated, PendingWork, PollTenant, Signal, Signals, StoreError};
+use crate::{FindWork, LimitReached, Migrated, PendingWork, PollTenant, Signal, StoreError};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 use gristmill_core::time::Timestamp;
 
@@ -62,7 +62,7 @@ impl FindWork for EmbeddedStore {
         tenants: &[Name],
         _topics: &[TopicId],
     ) -> Result<mpsc::Receiver<Signal>, StoreError> {
-        self.signals(tenants).await
+        Ok(self.listen(tenants, true))
     }
 
     /// They have received it.

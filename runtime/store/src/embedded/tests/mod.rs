@@ -8,3 +8,4 @@ mod invariants;
 mod leftovers;
 mod opening;
 mod outage;
+mod waiting;

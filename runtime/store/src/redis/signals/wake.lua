@@ -14,7 +14,7 @@ local function note_used(at, topic)
 end
 
 -- Emits that the topic has ready jobs, unless its listeners know it: the script that adds it to `active` publishes, and wakes one
--- of the runners that wait for the topic. A paused topic is never in there.
+-- of the runners that wait for the topic, unless a claim comes right behind the script (`is_claimed`). A paused topic is never in there.
 local function wake(at, topic)
   if redis.call('SADD', at.active, topic.name) == 0 then return end
   note_used(at, topic)
@@ -22,6 +22,6 @@ local function wake(at, topic)
     redis.call('SREM', at.active, topic.name)
   else
     publish(at.wake, 'ready ' .. topic.name)
-    wake_one(topic.waiters, ready_message(at.jobs, topic.name))
+    if not topic.is_claimed then wake_one(topic.waiters, ready_message(at.jobs, topic.name)) end
   end
 end

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use redis::{Value, cmd, from_redis_value};
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::server::{TestRedis, until};
-use crate::Signal;
 use crate::prelude::*;
+use crate::redis::path::claim::behind::Behind;
 use crate::redis::{DEFAULT_PREFIX, RedisStore};
-use crate::tests::{delayed, job, tenant, topic};
+use crate::tests::{LEASE, delayed, job, tenant, topic};
+use crate::{ClaimFrom, Signal, WaitingClaim};
 use gristmill_core::job::{TopicId, WorkerId};
 
 pub(super) async fn next(signals: &mut Receiver<Signal>) -> Signal {
@@ -211,4 +213,58 @@ async fn a_delay_ends_to_the_microsecond_and_is_shown_in_whole_milliseconds() {
         let stamp: [u8; 8] = stored[8..16].try_into().unwrap();
         assert_eq!(u64::from_be_bytes(stamp), due.floor() as u64);
     }
+}
+
+/// A claim of the first runner that waits for so many jobs of the topic.
+fn waiting(runners: &Runners, of: &str, max: usize) -> WaitingClaim {
+    runners.store.store.wait_to_claim(&runners.workers[0], &[ClaimFrom::new(topic(of), max, LEASE)]).unwrap()
+}
+
+/// How many jobs the claim has got, whose runner looks after it while something happens.
+async fn got(mut waiting: WaitingClaim, happens: impl Future) -> usize {
+    tokio::join!(async { waiting.claimed().await.unwrap().claims.len() }, happens).0
+}
+
+#[tokio::test]
+async fn a_job_that_this_process_pushes_goes_to_its_claim_that_waits_and_no_runner_is_woken() {
+    let mut runners = Runners::new(&[&["mail"], &["mail"]]).await;
+    assert_eq!(got(waiting(&runners, "mail", 2), runners.push("mail", 1)).await, 1);
+    assert!(runners.woken("mail").await.is_empty());
+    // It was one claim: runners are woken again.
+    runners.push("mail", 1).await;
+    assert_eq!(runners.woken("mail").await, [0]);
+}
+
+#[tokio::test]
+async fn what_this_process_moves_goes_to_its_claim_that_waits_and_wakes_runners_for_the_rest() {
+    let mut runners = Runners::new(&[&["mail", "audit"]]).await;
+    runners.store.push(&[delayed("mail", 5), delayed("mail", 5), delayed("audit", 5)]).await;
+    runners.heard().await;
+    runners.store.pass(5);
+    let migrate = async { runners.store.store.migrate(&tenant(), 9).await.unwrap().moved };
+    assert_eq!(got(waiting(&runners, "mail", 9), migrate).await, 2);
+    assert_eq!(runners.woken("audit").await, [0]);
+}
+
+#[tokio::test]
+async fn a_claim_that_comes_before_the_script_that_it_belongs_behind_is_made_again() {
+    let runners = Runners::new(&[&["mail"]]).await;
+    let (claim, store) = (waiting(&runners, "mail", 2), &runners.store.store.first());
+    let (topics, go) = store.waiting_claim(&[topic("mail")]).unwrap();
+    let (done, answered) = oneshot::channel();
+    go.send(Behind { topics, answered }).unwrap();
+    let script = async {
+        // The claim is on its way already.
+        store.push_claimed(&job("mail")).await.unwrap();
+        drop(done);
+    };
+    assert_eq!(got(claim, script).await, 1);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_taken_back_gets_nothing() {
+    let mut runners = Runners::new(&[&["mail"]]).await;
+    assert!(waiting(&runners, "mail", 2).take_back().await.is_none());
+    runners.push("mail", 1).await;
+    assert_eq!(runners.woken("mail").await, [0]);
 }

@@ -1,6 +1,8 @@
 //! Claim: one call of `claim.lua` per tenant, and what to do with what is no readable job.
 
 pub(in crate::redis) mod batches;
+pub(in crate::redis) mod behind;
+mod waiting;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};

@@ -3,12 +3,13 @@
 --
 -- KEYS  1 to 14: see waiting; 15 limited; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 how many at most, up to 1,000
---       4 '1': the topics are guessed, move nothing if another one is due; then members of `due`, at most 64: the topics'
---         names, with '@' where it is their rate that allows more
+--       4 '1': the topics are guessed, move nothing if another one is due
+--       5 how many of the topics, the first ones, are claimed from by the next script of this connection: nobody is woken for them
+--       then members of `due`, at most 64: the topics' names, with '@' where it is their rate that allows more
 -- Returns { how many jobs were moved and topics may be claimed from again, -1 if the guess was wrong }
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
-local left, names = tonumber(ARGV[3]), #ARGV - 4
+local left, names = tonumber(ARGV[3]), #ARGV - 5
 local moved, limited = 0, KEYS[15]
 
 -- A topic whose rate allows more by now: 1, or 0 if a claim has found out otherwise since.
@@ -39,15 +40,16 @@ end
 despite_full_memory(at.due)
 if ARGV[4] == '1' then
   local guessed = {}
-  for t = 1, names do guessed[ARGV[4 + t]] = true end
+  for t = 1, names do guessed[ARGV[5 + t]] = true end
   -- Or that one would not get its share.
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', at.due, '-inf', exact, 'LIMIT', 0, 64)) do
     if not guessed[name] and name ~= SCHEDULES and name ~= ENDS then return { -1 } end
   end
 end
 for t = 1, names do
-  local name = string.match(ARGV[4 + t], '^(.*)@$')
-  local topic = topic_row(name or ARGV[4 + t], 8 + 8 * t)
+  local name = string.match(ARGV[5 + t], '^(.*)@$')
+  local topic = topic_row(name or ARGV[5 + t], 8 + 8 * t)
+  topic.is_claimed = t <= tonumber(ARGV[5])
   -- An equal share of what is left: a topic with a million due jobs does not hold up the ones after it.
   local share = math.ceil((left - moved) / (names - t + 1))
   moved = moved + (name and end_wait(topic) or move(topic, share))

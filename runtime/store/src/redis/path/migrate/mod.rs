@@ -9,6 +9,7 @@ use redis::{RedisResult, Value, from_redis_value, pipe};
 
 use crate::redis::clock::TimeReply;
 use crate::redis::key_names::Keys;
+use crate::redis::path::claim::behind::and_claim;
 use crate::redis::script::{Call, script};
 use crate::redis::store::{Partition, SCRIPT_JOBS};
 use crate::{Migrated, PendingWork, PollTenant, StoreError};
@@ -29,12 +30,6 @@ const TOGETHER: Duration = Duration::from_millis(5);
 
 /// Ends the mark of a killed job in `cancelled`; the id is also there without it. No id has it.
 const KILLED: char = '!';
-
-/// The member of `due` that stands for all schedules.
-const SCHEDULES: &str = "@schedules";
-
-/// The one for ends of jobs that are still to be passed on.
-const ENDS: &str = "@ends";
 
 /// What is due next, and when.
 struct Heads {
@@ -73,7 +68,7 @@ impl Partition {
             fired += some_fired;
             moved += if next.ends { self.carry_ends(&keys).await? } else { 0 };
             let room = limit.saturating_sub(moved).min(JOBS);
-            let some = self.migrate_topics(&keys, &next.topics, guessed, room).await?;
+            let some = self.migrate_topics(tenant, &next.topics, guessed, room, partitions == 1).await?;
             moved += some;
             // Off the way of the jobs that were just moved.
             let heads = self.look_at_heads(&keys).await?;
@@ -130,10 +125,18 @@ impl Partition {
             let killed = cancelled.iter().filter_map(|member| member.strip_suffix(KILLED));
             let killed = killed.filter(|id| cancelled.contains(*id)).filter_map(|id| id.parse().ok()).collect();
             let ready = active.iter().filter_map(|topic| topic.parse().ok());
+            let due = head.first().map(|(_, due)| since_epoch(*due));
+            // The guess for the next migration, if there is no better one.
+            if due.is_none() {
+                self.due_next.lock().remove(tenant);
+            } else {
+                let heads = || Next::of(head.into_iter().map(|(member, _)| member));
+                self.due_next.lock().entry(tenant.clone()).or_insert_with(heads);
+            }
             Ok(PendingWork {
                 ready: ready.map(|topic| TopicId { tenant: tenant.clone(), topic }).collect(),
                 // When it is due; how long until then is known with the time.
-                next_due_in: head.first().map(|(_, due)| since_epoch(*due)),
+                next_due_in: due,
                 cancelled: cancelled.iter().filter_map(|id| id.parse().ok()).collect(),
                 killed,
             })
@@ -199,34 +202,33 @@ impl Partition {
         let due_in = first.map(|due| due.saturating_sub(now));
         let horizon = first.map(|due| due.max(now).saturating_add(TOGETHER));
         let together = heads.into_iter().take_while(|(_, due)| Some(since_epoch(*due)) <= horizon);
-        let mut next = Next::default();
-        for (member, _) in together {
-            match member.as_str() {
-                SCHEDULES => next.schedules = true,
-                ENDS => next.ends = true,
-                _ => next.topics.extend(DueNext::read(member)),
-            }
-        }
-        Ok(Heads { next, due_in })
+        Ok(Heads { next: Next::of(together.map(|(member, _)| member)), due_in })
     }
 
     /// Moves due jobs of these topics, and has those claimed from whose rate allows more. Returns how many; none if they are guessed and
-    /// something else is due.
+    /// something else is due. If a claim waits for one of them, and may be made, it is sent behind this.
     async fn migrate_topics(
         &self,
-        keys: &Keys,
+        tenant: &Name,
         next: &[DueNext],
         guessed: bool,
         limit: usize,
+        may_claim: bool,
     ) -> Result<usize, StoreError> {
         if next.is_empty() || limit == 0 {
             return Ok(0);
         }
+        let (keys, id) =
+            (self.keys(tenant), |next: &DueNext| TopicId { tenant: tenant.clone(), topic: next.topic.clone() });
+        let claim = if may_claim { self.waiting_claim(&next.iter().map(id).collect::<Vec<_>>()) } else { None };
+        let is_claimed = |next: &&DueNext| claim.as_ref().is_some_and(|(topics, _)| topics.contains(&id(next)));
+        let (claimed, others): (Vec<&DueNext>, Vec<&DueNext>) = next.iter().partition(is_claimed);
+        let (claimed, next) = (claimed.len(), [claimed, others].concat());
         let names = keys.with_rows([keys.limited()], next.iter().map(|next| &next.topic));
         let mut call = Call::new(script!("keys/waiting.lua", "path/migrate/migrate.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(limit).arg(if guessed { "1" } else { "" });
-        call.arg(next.iter().map(|next| next.member.as_str()).collect::<Vec<_>>());
-        let moved = self.reply(DOING, call).await?.integer().map_err(self.misread(DOING))?;
+        call.arg(claimed).arg(next.iter().map(|next| next.member.as_str()).collect::<Vec<_>>());
+        let moved = and_claim(self.reply(DOING, call), claim).await?.integer().map_err(self.misread(DOING))?;
         Ok(usize::try_from(moved).unwrap_or(0))
     }
 }

@@ -8,9 +8,10 @@ use tokio::runtime::Handle;
 
 use super::gathering::{JOBS, Waiting};
 use crate::batch::{STEP_BYTES, Weight};
+use crate::redis::path::claim::behind::and_claim;
 use crate::redis::store::Partition;
 use crate::{Pushed, StoreError};
-use gristmill_core::job::{Name, NewJob};
+use gristmill_core::job::{Due, Name, NewJob};
 
 /// Bytes of each job of a push: together one step of the store, all of them or none.
 const BYTES: usize = STEP_BYTES / JOBS;
@@ -51,7 +52,12 @@ impl Partition {
             return Ok(vec![pushed]);
         }
         let _on_its_way = OnItsWay { store: self.clone(), tenant: job.spec.topic.tenant.clone() };
-        self.push_batch(std::slice::from_ref(job)).await
+        let topic = std::slice::from_ref(&job.spec.topic);
+        let claim = if job.due == Due::Now { self.waiting_claim(topic) } else { None };
+        if claim.is_none() {
+            return self.push_batch(std::slice::from_ref(job)).await;
+        }
+        and_claim(self.push_claimed(job), claim).await
     }
 
     async fn push_together(&self, waiting: Vec<Waiting>) {

@@ -23,6 +23,10 @@ use gristmill_core::job::{Due, JobSpec, Name, NewJob, Priority, Unique};
 
 const DOING: &str = "push jobs";
 
+/// What `push.lua` does in another way: see its arguments.
+const FOLLOW: &str = "follow";
+const CLAIMED: &str = "claimed";
+
 /// A job's position in the batch, the job, and its envelope.
 type Packed<'a> = (usize, (&'a NewJob, Vec<u8>));
 
@@ -37,17 +41,22 @@ impl Partition {
 
 impl Partition {
     pub(in crate::redis) async fn push_batch(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
-        self.push_all(jobs, false).await
+        self.push_all(jobs, "").await
+    }
+
+    /// The same for a job whose topic is claimed from behind it.
+    pub(in crate::redis) async fn push_claimed(&self, job: &NewJob) -> Result<Vec<Pushed>, StoreError> {
+        self.push_all(std::slice::from_ref(job), CLAIMED).await
     }
 
     /// Pushes jobs that follow attempts that have ended. What one cannot wait for counts as ended, as [`Ended::Unknown`]: none is refused.
     ///
     /// [`Ended::Unknown`]: gristmill_core::job::Ended::Unknown
     pub(in crate::redis) async fn push_followers(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
-        self.push_all(jobs, true).await
+        self.push_all(jobs, FOLLOW).await
     }
 
-    async fn push_all(&self, jobs: &[NewJob], follow: bool) -> Result<Vec<Pushed>, StoreError> {
+    async fn push_all(&self, jobs: &[NewJob], how: &'static str) -> Result<Vec<Pushed>, StoreError> {
         let groups = by_tenant(jobs, |job| &job.spec.topic.tenant);
         self.list_tenants(DOING, groups.keys().copied()).await?;
         let some_linked = jobs.iter().any(|job| job.spec.options.is_linked());
@@ -62,7 +71,7 @@ impl Partition {
                 } else {
                     Named::default()
                 };
-                let call = self.push_call(&keys, &part, &named, follow);
+                let call = self.push_call(&keys, &part, &named, how);
                 let positions = positions(&part);
                 if some_linked {
                     // One after the other: a job may be in one step, and what waits for it in the next.
@@ -83,7 +92,7 @@ impl Partition {
         envelope::write(&job.spec).map_err(|error| self.refused(doing, error))
     }
 
-    fn push_call(&self, keys: &Keys, jobs: &[Packed<'_>], named: &Named, follow: bool) -> Call {
+    fn push_call(&self, keys: &Keys, jobs: &[Packed<'_>], named: &Named, how: &'static str) -> Call {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         for (_, (job, _)) in jobs {
             topics.number(&job.spec.topic.topic);
@@ -94,7 +103,7 @@ impl Partition {
             script!("signals/waiters.lua", "signals/wake.lua", "path/push/plain_push.lua"; "keys/waiting.lua", "links/links.lua", "path/push/insert.lua", "path/push/push.lua"),
             &names,
         );
-        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(yes(follow)).topics(&topics.0);
+        call.arg(self.now_argument()).arg(keys.wake_channel()).arg(how).topics(&topics.0);
         let jobs: Vec<_> = jobs
             .iter()
             .map(|(_, (job, packed))| NewJobArgument { job, packed, follows: None, is_elsewhere: false })

@@ -32,7 +32,7 @@ local function push_plain()
   many('HSET', KEYS[1], bodies)
   for t = 1, n_topics do
     if of_topic[t] then
-      local topic = { name = ARGV[4 + t], waiters = KEYS[14 + 8 * t] }
+      local topic = { name = ARGV[4 + t], waiters = KEYS[14 + 8 * t], is_claimed = ARGV[3] == 'claimed' }
       many('LPUSH', KEYS[8 + 8 * t], of_topic[t])
       wake(at, topic)
       count(topic.name, 'pushed', #of_topic[t])

@@ -2,16 +2,19 @@
 -- costs one command for all of them.
 --
 -- KEYS  1 to 14: see waiting; then a row per topic
--- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 '1' if the jobs follow attempts that have ended: then none is refused because of
---       what it is to wait for  4 number of topics, then their names in order
+-- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 'follow': the jobs follow attempts that have ended, and none is refused because of
+--       what it is to wait for; 'claimed': a claim of these topics comes right behind, nobody is woken for them  4 number of topics, then their names in order
 --       then the jobs: see read_new. At most 1,000 in all.
 -- Returns what insert() does.
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 local topics = {}
-for t = 1, tonumber(ARGV[4]) do topics[t] = topic_row(ARGV[4 + t], 7 + 8 * t) end
+for t = 1, tonumber(ARGV[4]) do
+  topics[t] = topic_row(ARGV[4 + t], 7 + 8 * t)
+  topics[t].is_claimed = ARGV[3] == 'claimed'
+end
 local new = read_new(topics, 5 + #topics)
-new.follow = ARGV[3] ~= ''
+new.follow = ARGV[3] == 'follow'
 local refused = insert(at, new)
 for _, topic in ipairs(topics) do announce(at, topic) end
 save_counts(KEYS[6])
