@@ -1,31 +1,25 @@
 //! Claims ready jobs for the topics that have some, as many as there are free slots, and hands them to the guests.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
+use super::claim_memory::{Memory, Ready};
 use super::execute::{ExecutorContext, Work, execute};
 use super::fleet_use::Shares;
 use super::guests::Guests;
 use super::in_flight::give_back_lost;
-use super::ready_topics::{ReadyTopics, TopicsInHand};
-use super::shares::Free;
-use super::slots::{Slots, TopicSlots};
+use super::ready_topics::ReadyTopics;
+use super::slots::Slots;
 use super::start::Context;
 use crate::handlers::{Handler, HandlerRegistry};
 use gristmill_core::job::{Claim, TopicId};
 use gristmill_core::time::Timestamp;
-use gristmill_core::topic::FleetLimits;
-use gristmill_metrics::Metrics;
-use gristmill_store::{ClaimFrom, Claimed};
+use gristmill_store::{ClaimFrom, Claimed, StoreError, WaitingClaim};
 
 /// Once a slot is free, how long to wait for more so that a claim is worth its round trip.
 const GATHER: Duration = Duration::from_millis(1);
-/// Topics with ready jobs and without a handler that are remembered. The listener names further ones again.
-const UNSERVED_MAX: usize = 10_000;
 /// A refused claim is tried again after this long.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 /// A topic whose stored data is damaged is asked for again after this long.
@@ -44,33 +38,6 @@ pub(super) struct Claimer {
     pub(super) shares: Shares,
     /// The store's returns, after which lost claims are looked for.
     pub(super) returns: watch::Receiver<u64>,
-}
-
-/// News of a topic with ready jobs.
-#[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) topic: TopicId,
-    /// The store woke this runner for the topic, and perhaps no other.
-    pub(super) is_woken: bool,
-}
-
-/// What the loop remembers from round to round.
-#[derive(Default)]
-struct Memory {
-    /// Topics with a handler that were not empty by the last signal or poll.
-    hot: ReadyTopics,
-    /// The same without a handler: their jobs begin when it comes.
-    unserved: BTreeSet<TopicId>,
-    /// Topics for which the store woke this runner, since it last claimed.
-    woken: BTreeSet<TopicId>,
-    /// How often parts of the store have come back, and whether one has since lost claims were last looked for.
-    shard_returns: u64,
-    shard_is_back: bool,
-    topic_slots: TopicsInHand,
-    /// The limits for all runners together, of the topics that have some, by the registry that was followed last.
-    limits: HashMap<TopicId, FleetLimits>,
-    /// Topics that the store refused, and until when they are not asked for.
-    refused: HashMap<TopicId, Instant>,
 }
 
 impl Claimer {
@@ -139,9 +106,13 @@ impl Claimer {
         }
     }
 
-    /// Waits for a reason to claim. `ended`: what [had ended](Slots::ended) when there was none.
+    /// Waits for a reason to claim. `ended`: what [had ended](Slots::ended) when there was none. Meanwhile a claim waits in the store, if that can: it
+    /// gets what becomes ready in the same step, and a signal, a question and a commit are saved.
     async fn wait(&mut self, memory: &mut Memory, registry: &HandlerRegistry, ended: (u64, u64)) {
+        let mut waiting = self.claim_ahead(memory, registry);
+        let mut answer = None;
         tokio::select! {
+            claimed = claimed(&mut waiting) => answer = Some(claimed),
             () = self.context.stop.cancelled() => {}
             Some(ready) = self.ready.recv() => memory.note(ready, registry),
             () = changed(&mut self.context.registry) => {}
@@ -152,6 +123,24 @@ impl Claimer {
                 }
             }
         }
+        if let (None, Some(waiting)) = (&answer, waiting) {
+            answer = waiting.take_back().await;
+        }
+        match answer {
+            Some(Ok(claimed)) => {
+                memory.note_unasked(&claimed, registry);
+                self.dispatch(claimed, registry, memory);
+            }
+            // What is ready is signalled; what was claimed is looked for once the store answers.
+            Some(Err(error)) => self.context.retry.note_unavailable(error),
+            None => {}
+        }
+    }
+
+    /// A claim for the topics that had jobs before, where none has any now.
+    fn claim_ahead(&self, memory: &Memory, registry: &HandlerRegistry) -> Option<WaitingClaim> {
+        let from = memory.plan_ahead(registry, &self.slots);
+        if from.is_empty() { None } else { self.context.store.wait_to_claim(&self.context.worker, &from) }
     }
 
     /// Waits until a third of the attempts has ended, so that the claim is worth its round trip. The rest keeps the threads busy until it is here; with a half they
@@ -200,86 +189,11 @@ impl Claimer {
     }
 }
 
-impl Memory {
-    fn note(&mut self, Ready { topic, is_woken }: Ready, registry: &HandlerRegistry) {
-        if is_woken {
-            self.woken.insert(topic.clone());
-        }
-        self.note_ready(topic, registry);
-    }
-
-    /// Notes a topic that has ready jobs, unless the store refused it a short while ago.
-    fn note_ready(&mut self, topic: TopicId, registry: &HandlerRegistry) {
-        if !self.refused.is_empty() {
-            let now = Instant::now();
-            self.refused.retain(|_, until| *until > now);
-        }
-        if self.refused.contains_key(&topic) {
-            return;
-        }
-        let entry = registry.get(&topic);
-        if entry.is_some_and(|entry| entry.handler.is_some()) {
-            let weight = registry.limits(&topic.tenant).weight;
-            self.hot.insert(topic, weight);
-            return;
-        }
-        if let Some(entry) = entry {
-            registry.demand(entry);
-        }
-        if self.unserved.len() < UNSERVED_MAX {
-            self.unserved.insert(topic);
-        }
-    }
-
-    /// Strikes off the topics that a claim drained. A claim is bounded in bytes: if there was no room for a topic, the next
-    /// round begins with it, so that large jobs of another one do not keep it waiting for ever.
-    fn note_answer(&mut self, from: &[ClaimFrom], claimed: &Claimed) {
-        self.shard_is_back = claimed.shard_returns != self.shard_returns;
-        self.shard_returns = claimed.shard_returns;
-        for topic in &claimed.drained {
-            self.hot.remove(topic);
-        }
-        let mut served: HashSet<&TopicId> = claimed.claims.iter().map(|claim| &claim.lease.topic).collect();
-        served.extend(claimed.refused.iter().map(|(topic, _)| topic));
-        let mut begin_behind = Vec::new();
-        let is_left = |line: &ClaimFrom| self.hot.contains(&line.topic) && !served.contains(&line.topic);
-        // From the last one on, so that each tenant's first one counts.
-        for (place, left) in from.iter().enumerate().rev().filter(|(_, line)| is_left(line)) {
-            let before = place.checked_sub(1).and_then(|before| from.get(before));
-            if let Some(before) = before.filter(|before| before.topic.tenant == left.topic.tenant) {
-                begin_behind.push(before.topic.clone());
-            }
-        }
-        begin_behind.iter().for_each(|topic| self.hot.ended_with(topic));
-    }
-
-    /// Sorts the topics by whether a new registry has a handler for them, and forgets the slots of topics that it does not
-    /// have. Topics whose limits are new may have jobs that the old ones keep in line, and which the store says nothing of.
-    fn follow(&mut self, registry: &HandlerRegistry) {
-        for topic in self.hot.take().into_iter().chain(std::mem::take(&mut self.unserved)) {
-            self.note_ready(topic, registry);
-        }
-        let limits =
-            registry.entries().map(|entry| &entry.topic).filter(|topic| topic.fleet.is_some() && !topic.external);
-        let limits: HashMap<TopicId, FleetLimits> = limits.map(|topic| (topic.id.clone(), topic.fleet)).collect();
-        let before = std::mem::replace(&mut self.limits, limits.clone());
-        for topic in limits.keys().chain(before.keys()).filter(|topic| limits.get(*topic) != before.get(*topic)) {
-            self.note_ready(topic.clone(), registry);
-        }
-        self.topic_slots.retain(|topic, slots| registry.get(topic).is_some() || slots.unsettled() > 0);
-    }
-
-    fn plan(&mut self, registry: &HandlerRegistry, free: Free) -> Vec<ClaimFrom> {
-        self.hot.plan(registry, &self.topic_slots, free)
-    }
-
-    fn topic_slots(&mut self, topic: &TopicId, metrics: &Metrics, slots: &Arc<Slots>) -> &Arc<TopicSlots> {
-        match self.topic_slots.entry(topic.clone()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
-                new.insert(TopicSlots::new(slots, metrics.topic(topic), self.hot.usage(&topic.tenant)))
-            }
-        }
+/// Waits for what a claim gets; for ever if there is none.
+async fn claimed(waiting: &mut Option<WaitingClaim>) -> Result<Claimed, StoreError> {
+    match waiting {
+        Some(waiting) => waiting.claimed().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -299,34 +213,10 @@ fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::path::Path;
-
     use super::*;
-    use crate::handlers::{Available, Code};
-    use crate::native::{HandlerError, NativeHandler, NativeJob};
-    use gristmill_config::Manifest;
-    use gristmill_core::job::{Due, JobSpec, Name, NewJob, Payload, WorkerId};
+    use crate::claim_memory::tests::{ready, registry};
+    use gristmill_core::job::{Due, JobSpec, NewJob, Payload};
     use gristmill_store::embedded::EmbeddedStore;
-    use gristmill_store::{Claims, Push, StoreError};
-
-    /// A registry with a native handler for each of these topics.
-    fn registry(topics: &[&str]) -> HandlerRegistry {
-        let handler = |topic: &&str| {
-            let name: Name = topic.parse().unwrap();
-            let code = Code::Native(NativeHandler::new(async |_: NativeJob| Ok::<_, HandlerError>(())));
-            (name.clone(), Handler { name, code })
-        };
-        let handlers: BTreeMap<Name, Handler> = topics.iter().map(handler).collect();
-        let manifest = Manifest::parse("", Path::new("gristmill.toml")).unwrap();
-        HandlerRegistry::new(&manifest, &Available { handlers, ..Available::default() }, &HandlerRegistry::default())
-    }
-
-    fn ready<'a>(topics: impl IntoIterator<Item = &'a TopicId>) -> ReadyTopics {
-        let mut ready = ReadyTopics::default();
-        topics.into_iter().for_each(|topic| ready.insert(topic.clone(), 1));
-        ready
-    }
 
     /// A claimer with room for eight attempts, and the sender of its ready topics.
     async fn claimer() -> (Claimer, mpsc::Sender<Ready>) {
@@ -377,43 +267,18 @@ mod tests {
         assert!(memory.hot.contains(&damaged));
     }
 
-    #[test]
-    fn topics_without_a_handler_are_not_claimed_from_and_begin_when_it_comes() {
-        let mut memory = Memory::default();
-        let none = HandlerRegistry::default();
-        for n in 0..=UNSERVED_MAX {
-            memory.note_ready(format!("t{n}").parse().unwrap(), &none);
-        }
-        assert!(
-            memory.hot.is_empty(),
-            "a claimer walks through them in each round, and they wake it when an attempt ends"
-        );
-        assert_eq!(memory.unserved.len(), UNSERVED_MAX);
-        let served = registry(&["t7"]);
-        memory.follow(&served);
-        let planned: Vec<TopicId> =
-            memory.plan(&served, Free { all: 8, kept: 0 }).into_iter().map(|line| line.topic).collect();
-        assert_eq!(planned, ["t7".parse().unwrap()]);
-        memory.follow(&none);
-        assert!(memory.plan(&none, Free { all: 8, kept: 0 }).is_empty() && memory.hot.is_empty());
-    }
-
     #[tokio::test]
-    async fn a_topic_that_a_claim_had_no_room_for_comes_first_in_the_next() {
-        let store = EmbeddedStore::in_memory().await.unwrap();
-        let line = |name: &str| ClaimFrom::new(name.parse().unwrap(), 2, Duration::from_secs(9));
-        let from = ["a", "b", "c"].map(line);
-        let jobs = from.each_ref().map(|line| {
-            let data = vec![0; 9 << 20];
-            NewJob { spec: JobSpec::new(line.topic.clone(), Payload { data, content_type: None }), due: Due::Now }
-        });
-        store.push(&jobs).await.unwrap();
-        let mut hot = ready(from.each_ref().map(|line| &line.topic));
-        hot.ended_with(&from[2].topic);
-        let mut memory = Memory { hot, ..Memory::default() };
-        let claimed = store.claim(&WorkerId::new("w"), &from).await.unwrap();
-        memory.note_answer(&from, &claimed);
-        let next = memory.plan(&registry(&["a", "b", "c"]), Free { all: 8, kept: 0 });
-        assert_eq!(next.iter().map(|line| line.topic.to_string()).collect::<Vec<_>>(), ["b", "c"]);
+    async fn what_becomes_ready_while_nothing_was_is_claimed_in_the_same_step() {
+        let (mut claimer, _tell) = claimer().await;
+        let (topic, registry): (TopicId, _) = ("mail".parse().unwrap(), registry(&["mail"]));
+        let mut memory = Memory::default();
+        memory.topic_slots(&topic, &claimer.context.metrics, &claimer.slots);
+        let job = NewJob { spec: JobSpec::new(topic.clone(), Payload::default()), due: Due::Now };
+        let (store, ended) = (Arc::clone(&claimer.context.store), claimer.slots.ended());
+        // In the order written: the claim waits when the job comes.
+        let (_, pushed) =
+            tokio::join!(claimer.wait(&mut memory, &registry, ended), store.push(std::slice::from_ref(&job)));
+        pushed.unwrap();
+        assert!(claimer.context.in_flight.has(&topic.tenant, &job.spec.id));
     }
 }

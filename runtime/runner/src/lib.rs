@@ -24,6 +24,7 @@ pub mod handlers;
 mod begun;
 mod bill;
 mod claim;
+mod claim_memory;
 mod decide;
 mod deployments;
 mod execute;

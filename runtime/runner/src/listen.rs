@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use super::claim::Ready;
+use super::claim_memory::Ready;
 use super::migrate::NextDue;
 use super::start::Context;
 use super::tenants::{self, Outside};

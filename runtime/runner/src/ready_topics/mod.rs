@@ -80,13 +80,7 @@ impl Tenant {
     fn open<'a>(&'a self, registry: &'a HandlerRegistry, slots: &TopicsInHand, most: usize) -> Vec<Open<'a>> {
         let behind = self.topics.iter().filter(|topic| Some(*topic) > self.last.as_ref());
         let before = self.topics.iter().filter(|topic| Some(*topic) <= self.last.as_ref());
-        let with_room = behind.chain(before).filter_map(|topic| {
-            let entry = registry.get(topic)?;
-            let concurrency = entry.topic.concurrency as usize;
-            let room = slots.get(topic).map_or(concurrency, |slots| slots.room(concurrency, entry.may_be_in_line()));
-            (room > 0).then_some((topic, entry, room))
-        });
-        with_room.take(most).collect()
+        behind.chain(before).filter_map(|topic| open(topic, registry, slots)).take(most).collect()
     }
 
     fn wish(&self, open: &[Open<'_>]) -> Wish<'_> {
@@ -229,14 +223,39 @@ impl ReadyTopics {
     }
 }
 
+/// None for a topic that has no handler or no room for more.
+fn open<'a>(topic: &'a TopicId, registry: &'a HandlerRegistry, slots: &TopicsInHand) -> Option<Open<'a>> {
+    let entry = registry.get(topic).filter(|entry| entry.handler.is_some())?;
+    let concurrency = entry.topic.concurrency as usize;
+    let room = slots.get(topic).map_or(concurrency, |slots| slots.room(concurrency, entry.may_be_in_line()));
+    (room > 0).then_some((topic, entry, room))
+}
+
+/// What to take of these topics, of which none has jobs, once there are some: `each` of a topic, for as many topics as have that in the free slots. The
+/// slots that are kept for other tenants stay free. Where all runners have a limit together, a claim may be in vain: those topics are left out.
+pub(super) fn plan_ahead<'a>(
+    topics: impl Iterator<Item = &'a TopicId>,
+    registry: &HandlerRegistry,
+    slots: &TopicsInHand,
+    free: Free,
+    each: usize,
+) -> Vec<ClaimFrom> {
+    let kept = if registry.tenants().len() < 2 { 0 } else { free.kept };
+    let most = (free.all.saturating_sub(kept) / each.max(1)).min(TOPICS_AT_ONCE);
+    let open =
+        topics.filter_map(|topic| open(topic, registry, slots)).filter(|(_, entry, _)| !entry.topic.fleet.is_some());
+    open.take(most).map(|of| line(of, each)).collect()
+}
+
 /// Shares slots out evenly among topics; if there are more topics than slots, the first ones get one each.
 fn divide<'a>(open: &'a [Open<'a>], slots: usize) -> impl Iterator<Item = ClaimFrom> {
     let topics = open.len().min(slots);
     let share = slots.checked_div(topics).unwrap_or_default();
-    open.iter().take(topics).map(move |(topic, entry, room)| {
-        let lease = lease::of(&entry.topic.limits);
-        ClaimFrom::new((*topic).clone(), (*room).min(share), lease).within(entry.topic.fleet)
-    })
+    open.iter().take(topics).map(move |of| line(*of, share))
+}
+
+fn line((topic, entry, room): Open<'_>, most: usize) -> ClaimFrom {
+    ClaimFrom::new(topic.clone(), room.min(most), lease::of(&entry.topic.limits)).within(entry.topic.fleet)
 }
 
 #[cfg(test)]
