@@ -69,6 +69,10 @@ impl Measure<'_> {
             Scenario::All => {}
             Scenario::Memory => self.memory().await?,
             Scenario::Floor => self.floor().await?,
+            Scenario::Product => {
+                let figure = bench::product(&self.bed().await?, jobs).await?;
+                self.add(figure)?;
+            }
             Scenario::Throughput => {
                 let figure = bench::throughput(&self.bed().await?, jobs).await?;
                 self.add(match &self.bare_redis {

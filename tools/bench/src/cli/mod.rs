@@ -58,7 +58,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct ScenarioArgs {
-    /// What to measure [default: throughput, latency, lateness]
+    /// What to measure [default: product, throughput, latency, lateness]
     #[arg(value_enum)]
     scenarios: Vec<Scenario>,
     /// The Redis to measure, by its URL
@@ -114,7 +114,9 @@ enum Scenario {
     Memory,
     /// The limits: bare Redis primitives, and a bare loop of instantiate and call
     Floor,
-    /// A full queue is worked off
+    /// A full queue is worked off by the whole product, as a program embeds it
+    Product,
+    /// The same by a runner alone
     Throughput,
     /// From push to the start of the handler, on an idle runner
     Latency,
@@ -183,7 +185,7 @@ impl From<On> for BenchStore {
 
 impl ScenarioArgs {
     fn wants(&self, scenario: Scenario) -> bool {
-        const USUAL: [Scenario; 3] = [Scenario::Throughput, Scenario::Latency, Scenario::Lateness];
+        const USUAL: [Scenario; 4] = [Scenario::Product, Scenario::Throughput, Scenario::Latency, Scenario::Lateness];
         let named: &[Scenario] = if self.scenarios.is_empty() { &USUAL } else { &self.scenarios };
         named.contains(&scenario) || named.contains(&Scenario::All)
     }
