@@ -127,7 +127,7 @@ async fn a_connection_cut_at_any_command_loses_nothing_and_repeats_nothing() {
         "set_topics_clock.lua",
         "shift.lua",
         "spread.lua",
-        "wait_for.lua",
+        "wait_for_topics.lua",
     ];
     let unvisited: Vec<String> = unvisited(&taught).into_iter().filter(|file| !file.starts_with("fsck_")).collect();
     assert_eq!(unvisited, left_out, "the scenario visits every other script of the store");

@@ -198,7 +198,7 @@ impl Partition {
                 let keys = self.keys(tenant);
                 for group in group.chunks(SCRIPT_JOBS) {
                     let waiters: Vec<String> = group.iter().map(|(_, topic)| keys.waiters(&topic.topic)).collect();
-                    let mut call = Call::new(script!("signals/wait_for.lua"), &waiters);
+                    let mut call = Call::new(script!("signals/wait_for_topics.lua"), &waiters);
                     call.arg(self.now_argument()).arg(channel).arg(wait_ms(GONE_AFTER));
                     calls.push(call);
                 }

@@ -1,8 +1,8 @@
-//! Claim: one call of `claim.lua` per tenant, and what to do with what is no readable job.
+//! Claim: calls of `claim.lua`, of one tenant and at most 1,000 jobs each, and what to do with what is no readable job.
 
 pub(in crate::redis) mod batches;
 pub(in crate::redis) mod behind;
-mod waiting;
+mod waiting_claims;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
