@@ -1,4 +1,4 @@
-//! The command line: the only place that wires rooms. Reference for people: `docs/reference/cli.md`.
+//! The command line, one file for each command. Reference for people: `docs/reference/cli.md`.
 
 mod attempts;
 mod audit;

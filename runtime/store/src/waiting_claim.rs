@@ -1,4 +1,4 @@
-//! A claim that waits in the store for jobs, as BLMOVE waits in Redis.
+//! A claim that waits in the store for jobs.
 
 use std::fmt;
 

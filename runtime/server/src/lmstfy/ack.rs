@@ -42,7 +42,7 @@ pub(super) async fn may_end(api: &Api, context: &RequestContext) -> Result<(), R
 /// Ends the job in the path. Does nothing if the job is in another queue, or if the server knows that another client has it now.
 ///
 /// # Errors
-/// The client does not hold the job, and its token lacks the scope that cancelling and deleting need.
+/// The client does not hold the job, and its token lacks the scopes `lmstfy` and `admin`.
 pub(super) async fn end(api: &Api, context: &RequestContext) -> Result<(), Refusal> {
     let Ok(id) = context.job.parse::<JobId>() else { return Ok(()) };
     let topic = &context.queue.topic;

@@ -1,11 +1,11 @@
 //! The embedded store: a SQLite file that belongs to one process, moved by one writer.
 //!
-//! `file` holds the store up: `schema.sql` is what is in the file, and each SQL statement stands where it is used, under what it does. A call
+//! `file` holds the store up: the `.sql` files are what is in the file, and each SQL statement stands where it is used, under what it does. A call
 //! becomes a `request`, the `writer` carries it out together with whatever else has queued up, and answers once that is
 //! committed; the `reader` looks beside it. `place` says where in the table a job stands, `memory` is what the writer remembers of topics
 //! and of what runs.
 //!
-//! What a store can do has a file or a folder of its name, as in `redis`: `path` has the steps of a job, `look` what only reads.
+//! What a store can do has a file or a folder of its name, as in `redis`: `path` has the steps of a job, `look` what changes no job.
 //! `docs/internals/embedded-store.md` describes the file.
 
 mod bill;

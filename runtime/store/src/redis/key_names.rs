@@ -212,7 +212,7 @@ keys! {
         key_rates = "key-rates";
         /// ZSET of what jobs wait for which: see `links/links.lua`.
         links = "links";
-        /// HASH: how far the limits of the tenant are used, if it has some: see `limits.lua`.
+        /// HASH: how far the limits of the tenant are used, if it has some: see `limits/limits.lua`.
         tenant = "tenant";
         /// STRING: what the tenant's attempts have taken of all runners' threads, µs. Expires.
         used = "used";
@@ -257,7 +257,7 @@ keys! {
         recordings = "recordings" of Name;
         /// ZSET id of a job with a recording → until when it is kept, ms. Expires.
         recorded = "recorded" of Name;
-        /// STRING: the jobs that ended last; see `ended.rs`. Expires.
+        /// STRING: the jobs that ended last; see `look/ended/mod.rs`. Expires.
         ended = "ended" of Name;
         /// STRING: how far an attempt is: its delivery, basis points, and the handler's note. Expires.
         progress = "progress" of JobId;

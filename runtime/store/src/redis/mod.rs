@@ -4,7 +4,7 @@
 //! and replies into answers. `docs/reference/redis-keys.md` describes the layout.
 //!
 //! What a store can do has a folder of its name, with its scripts beside its Rust file; `embedded` has the same names. `path` has the steps
-//! of a job, `look` what only reads. `keys`, of jobs that share one, and `path/finish` are scripts alone. `connection` and `script` hold
+//! of a job, `look` what changes no job. `keys`, of jobs that share one, and `path/finish` are scripts alone. `connection` and `script` hold
 //! the features up, and `partitions` makes one store of them.
 //!
 //! Redis 6.2 or later, or Valkey. Every script keeps to one hash slot; `connection` finds the server that has it.

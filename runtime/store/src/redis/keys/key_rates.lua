@@ -1,5 +1,5 @@
 -- Put in front of claim, whose KEYS and ARGV it reads: which jobs the rates of their keys hold back. A job asks the bucket of its key as it is
--- taken, see `fleet_limits.rs`; `key-rates` says when that is full again, in microseconds. Without a token the job leaves the line,
+-- taken, see `runtime/core/src/fleet_limits.rs`; `key-rates` says when that is full again, in microseconds. Without a token the job leaves the line,
 -- keeps its slot, and is delayed until there is one.
 --
 -- `keyed` has the place `00` for a job that was held back and has not started since. It starts before other jobs that hold slots of its key.

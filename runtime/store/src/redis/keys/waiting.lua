@@ -1,5 +1,6 @@
 -- Put in front of the scripts that make jobs wait or no longer wait: push, schedule, settle, migrate, respawn, cancel, change, pause,
--- sweep, delete_dead, poll_raw, adopt_waiting, import, remove_exported, forget_topic. Their KEYS begin with
+-- sweep, delete_dead, poll_raw, adopt_waiting, import, import_windows, remove_exported, forget_topic, seal, carry, look_up; and of fsck_topic and
+-- fsck_jobs. Their KEYS begin with
 --
 --   1 jobs  2 priorities  3 active  4 due  5 topics  6 counts  7 paused  8 perishable  9 large
 --   10 keyed  11 slots  12 behind  13 per-key  14 links

@@ -4,7 +4,7 @@
 -- when it waits, below zero), or until the time at which its rate allows more, or a budget of the tenant is a new one. `due` also has
 -- that time. It stays in `active`, so that what is pushed meanwhile wakes no runner.
 --
--- A rate is a bucket of tokens, see `fleet_limits.rs`. `rates` says when it is full again, in microseconds.
+-- A rate is a bucket of tokens, see `runtime/core/src/fleet_limits.rs`. `rates` says when it is full again, in microseconds.
 
 local COUNTS, LIMITED, RATES, DUE, TENANT = KEYS[8], KEYS[14], KEYS[15], KEYS[16], KEYS[18]
 local function micros() return math.floor(exact * 1000 + 0.5) end

@@ -1,4 +1,4 @@
-//! What is remembered of jobs that have ended: a text for each topic, to which `remember` of `path/finish/finish.lua` adds a line for jobs that
+//! What is remembered of jobs that have ended: a text for each topic, to which `remember` of `path/finish/ends.lua` adds a line for jobs that
 //! ended together: their ids, with spaces around each, then `|`, how they ended, when, for how many ms that is remembered, and their
 //! attempts.
 

@@ -1,4 +1,4 @@
--- Put in front of list_line, list_sorted and list_running: what a page says about a job.
+-- Put in front of list_line, list_behind, list_sorted and list_running: what a page says about a job.
 --
 -- KEYS  1 jobs  2 claims  3 failures
 -- ARGV  1 how many jobs at most  2 how many bytes of them at most, unless the first is larger

@@ -1,4 +1,5 @@
--- Takes ready jobs of several topics of one partition and leases them to a worker, all for as long: by turns of priority, oldest first.
+-- Takes ready jobs of several topics of one partition and leases them to a worker, all for as long: by turns of priority, oldest first. Where none
+-- of the jobs is special, plain_claim.lua has answered already.
 --
 -- In order:
 --   0. make a write that changes nothing, so that a full server takes the rest; refuse a processing list that there is already; read how far

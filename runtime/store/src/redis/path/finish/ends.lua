@@ -1,4 +1,4 @@
--- Put in front of the scripts that end jobs: what they do with jobs of any kind.
+-- Put in front of the scripts that end jobs, and of remove_exported: what they do with jobs of any kind.
 --
 -- `stored` names the keys that keep something of each job: { jobs, claims, some }. `some` lists the keys of what only some
 -- jobs have: failures, checkpoints, priorities (HASHes by id), large (a SET) and, where the script ends running jobs, cancelled (a

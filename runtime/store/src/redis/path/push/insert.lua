@@ -1,5 +1,5 @@
 -- Put, after waiting, in front of the scripts that store jobs or know of unique values: push, schedule, settle, respawn,
--- sweep, import. Reads new jobs from ARGV: see read_new. The last of KEYS is the outbox, if some of them are for another partition.
+-- sweep, import, import_windows, look_up. Reads new jobs from ARGV: see read_new. The last of KEYS is the outbox, if some of them are for another partition.
 
 -- The job that holds a unique value of the topic, if one does: until it is gone, or until a window of time has passed.
 -- `stored`: what `unique` says of the value.
