@@ -138,7 +138,9 @@ fn conclude(work: Work, started: Instant, report: Report, seen: Seen) -> Finishe
     let Work { claim, entry, slot, arrived, control, .. } = work;
     let Seen { trace, requests, log } = seen;
     let handler = entry.as_deref().and_then(|entry| entry.handler.as_ref());
-    let (in_slot, waited) = (started.elapsed(), control.waited());
+    let in_slot = started.elapsed();
+    // What others had of the processor is measured for several guests together: no attempt has waited for longer than it took.
+    let waited = control.waited().min(in_slot);
     let run = Run {
         version: handler.and_then(Handler::version),
         // A component that began has used fuel. What was cut off has neither fuel nor a duration that is known.
