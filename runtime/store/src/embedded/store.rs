@@ -117,7 +117,7 @@ impl EmbeddedStore {
         Self { clock, ..self }
     }
 
-    /// Writes down for other processes where this one answers, as which server, and by what `secret` it knows them; see [`owner`](super::file::owner). In
+    /// Writes down for other processes where this one answers, as which server, and by what `secret` it knows them; see `file/owner.rs`. In
     /// memory there is no file for that; see [`Announcement::of_memory`](super::Announcement::of_memory).
     ///
     /// # Errors

@@ -24,7 +24,7 @@ pub(in crate::embedded) const PRIVATE: u32 = 0o600;
 pub struct Owner {
     /// The process id.
     pub pid: u32,
-    /// Where it answers, if it has announced it; see [`EmbeddedStore::announce`](super::EmbeddedStore::announce).
+    /// Where it answers, if it has announced it; see [`EmbeddedStore::announce`](crate::embedded::EmbeddedStore::announce).
     pub http: Option<SocketAddr>,
     /// What lets a command in there, however many tokens there are.
     pub secret: Option<TokenText>,
