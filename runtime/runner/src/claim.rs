@@ -110,11 +110,11 @@ impl Claimer {
     /// gets what becomes ready in the same step, and a signal, a question and a commit are saved.
     async fn wait(&mut self, memory: &mut Memory, registry: &HandlerRegistry, ended: (u64, u64)) {
         let mut waiting = self.claim_ahead(memory, registry);
-        let mut answer = None;
+        let (mut answer, mut news) = (None, None);
         tokio::select! {
             claimed = claimed(&mut waiting) => answer = Some(claimed),
             () = self.context.stop.cancelled() => {}
-            Some(ready) = self.ready.recv() => memory.note(ready, registry),
+            Some(ready) = self.ready.recv() => news = Some(ready),
             () = changed(&mut self.context.registry) => {}
             () = changed(&mut self.returns) => {}
             have_ended = self.slots.wait_for_room(ended), if !memory.hot.is_empty() => {
@@ -126,6 +126,17 @@ impl Claimer {
         if let (None, Some(waiting)) = (&answer, waiting) {
             answer = waiting.take_back().await;
         }
+        self.note_end_of_wait(answer, news, memory, registry);
+    }
+
+    /// Takes in what a claim that waited has got, and then the news that came meanwhile: what it drained may have got jobs since.
+    fn note_end_of_wait(
+        &self,
+        answer: Option<Result<Claimed, StoreError>>,
+        news: Option<Ready>,
+        memory: &mut Memory,
+        registry: &HandlerRegistry,
+    ) {
         match answer {
             Some(Ok(claimed)) => {
                 memory.note_unasked(&claimed, registry);
@@ -134,6 +145,9 @@ impl Claimer {
             // What is ready is signalled; what was claimed is looked for once the store answers.
             Some(Err(error)) => self.context.retry.note_unavailable(error),
             None => {}
+        }
+        if let Some(ready) = news {
+            memory.note(ready, registry);
         }
     }
 
@@ -280,5 +294,15 @@ mod tests {
             tokio::join!(claimer.wait(&mut memory, &registry, ended), store.push(std::slice::from_ref(&job)));
         pushed.unwrap();
         assert!(claimer.context.in_flight.has(&topic.tenant, &job.spec.id));
+    }
+
+    #[tokio::test]
+    async fn a_topic_that_becomes_ready_after_a_claim_has_drained_it_is_asked_for() {
+        let (claimer, _tell) = claimer().await;
+        let (topic, registry): (TopicId, _) = ("mail".parse().unwrap(), registry(&["mail"]));
+        let (mut memory, news) = (Memory::default(), Ready { topic: topic.clone(), is_woken: true });
+        let claimed = Claimed { drained: vec![topic.clone()], ..Claimed::default() };
+        claimer.note_end_of_wait(Some(Ok(claimed)), Some(news), &mut memory, &registry);
+        assert!(memory.hot.contains(&topic));
     }
 }
