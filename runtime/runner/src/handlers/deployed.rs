@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::registry::Handler;
+use super::handler::Handler;
 use gristmill_core::deployment::{Deployment, Other, Plan};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::Topic;

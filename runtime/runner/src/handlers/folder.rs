@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::task::{self, JoinError, JoinSet};
 
 use super::backlog::Backlog;
+use super::handler::{Code, Handler};
 use super::load::{Again, Found, NotTaken, load_file};
-use super::registry::{Code, Handler};
 use super::stamp::{Stamp, changed_within, file_at};
 use gristmill_core::job::Name;
 use gristmill_sandbox::{COMPILES_AT_ONCE, Component, Sandbox, Version};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
+use super::handler::{Code, Handler};
 use super::load::{NotTaken, load};
-use super::registry::{Code, Handler};
 use gristmill_core::job::Name;
 use gristmill_sandbox::{Component, FolderLimits, PrivateFolder, Sandbox, Version};
 

@@ -7,9 +7,11 @@
 //!
 //! What comes out is a [`HandlerRegistry`], an immutable snapshot; a running attempt keeps the one it began with.
 
+mod available;
 mod backlog;
 mod deployed;
 mod folder;
+mod handler;
 mod last_good;
 mod load;
 mod records;
@@ -21,11 +23,13 @@ mod trial;
 mod uploads;
 mod watch;
 
+pub use available::Available;
 pub use backlog::Backlog;
 pub use folder::{Folder, Refusal};
+pub use handler::{Candidate, Code, Handler, TopicHandler};
 pub use last_good::KeptVersions;
 pub use records::DeploymentRecords;
-pub use registry::{Available, Candidate, Code, Handler, HandlerRegistry, TopicHandler};
+pub use registry::HandlerRegistry;
 pub use reload::Reloader;
 pub use seen::SeenVersion;
 pub use stamp::file_at;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::registry::{Available, Code, Handler};
+use super::available::Available;
+use super::handler::{Code, Handler};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::Capability;

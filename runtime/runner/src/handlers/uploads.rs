@@ -10,8 +10,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::folder;
+use super::handler::Handler;
 use super::load::load;
-use super::registry::{Handler, HandlerRegistry};
+use super::registry::HandlerRegistry;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::{Limits, Topic};
 use gristmill_sandbox::{Sandbox, Version};
@@ -278,7 +279,7 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::super::registry::Available;
+    use super::super::available::Available;
     use super::*;
     use gristmill_config::Manifest;
     use gristmill_sandbox::{CompilerSettings, SandboxSettings};

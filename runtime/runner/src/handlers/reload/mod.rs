@@ -16,11 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::report::Progress;
 use self::watched::Watched;
+use super::available::Available;
 use super::deployed::{Brought, wanted};
 use super::folder::{Changes, Folder, Refusal};
+use super::handler::{Code, Handler};
 use super::last_good::LastGood;
 use super::records::DeploymentRecords;
-use super::registry::{Available, Code, Handler, HandlerRegistry};
+use super::registry::HandlerRegistry;
 use super::uploads::{self, ComponentUploads};
 use super::watch::Hints;
 use crate::native::NativeHandler;

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use super::Reloader;
 use crate::handlers::folder::{Changes, LoadedFile, Refusal};
-use crate::handlers::registry::{HandlerRegistry, TopicHandler};
+use crate::handlers::handler::TopicHandler;
+use crate::handlers::registry::HandlerRegistry;
 use gristmill_config::Manifest;
 use gristmill_core::job::{DEFAULT_TENANT, Name};
 use gristmill_metrics::{self as metrics, Event, Reload};
