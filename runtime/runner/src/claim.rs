@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 use super::claim_memory::{Memory, Ready};
-use super::execute::{ExecutorContext, Work, execute};
+use super::context::{Context, ExecutorContext};
+use super::execute::execute;
 use super::fleet_use::Shares;
 use super::guests::Guests;
-use super::in_flight::give_back_lost;
+use super::lost_claims::give_back_lost;
 use super::ready_topics::ReadyTopics;
 use super::slots::Slots;
-use super::start::Context;
+use super::work::Work;
 use crate::handlers::{Handler, HandlerRegistry};
 use gristmill_core::job::{Claim, TopicId};
 use gristmill_core::time::Timestamp;

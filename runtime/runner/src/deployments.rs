@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::start::Context;
+use super::context::Context;
 use crate::handlers::{DeploymentRecords, Handler, HandlerRegistry, TopicHandler};
 use gristmill_core::deployment::{Deployment, WHOLE};
 use gristmill_core::job::{Name, TopicId};

@@ -4,89 +4,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
+use super::context::ExecutorContext;
 use super::decide::decide;
 use super::full::hold_to_limits;
 use super::record::{self, Run};
 use super::recordings::{self, Recorded};
-use super::settle::{Finished, FinishedAttempt};
-use super::slots::Slot;
-use super::stored::Stored;
-use super::traces::Traces;
-use crate::handlers::{Code, Handler, HandlerRegistry, TopicHandler};
+use super::work::{Finished, FinishedAttempt, Work};
+use crate::handlers::{Code, Handler, TopicHandler};
 use gristmill_core::admission;
 use gristmill_core::job::{Claim, Name};
 use gristmill_core::outcome::{Outcome, StateChange, Verdict};
 use gristmill_core::topic::{Capability, Topic};
 use gristmill_core::trace::TraceContext;
-use gristmill_metrics::Metrics;
-use gristmill_sandbox::{
-    Attempt, AttemptControl, Cancellation, CheckpointRequest, CheckpointSender, LogSink, LogTail, Report, RequestTrace,
-    StateReader, Version,
-};
-use gristmill_store::{Settlement, StateWrite, Store, before_start};
-
-/// A claimed job on its way to a guest.
-#[derive(Debug)]
-pub(super) struct Work {
-    pub(super) claim: Arc<Claim>,
-    /// None: the topic went away between plan and claim.
-    pub(super) entry: Option<Arc<TopicHandler>>,
-    pub(super) slot: Slot,
-    /// When the claim was here, by this process's monotonic clock.
-    pub(super) arrived: Instant,
-    pub(super) clock_offset_ms: i64,
-    /// Used when the job is cancelled or its lease is lost.
-    pub(super) control: Arc<AttemptControl>,
-}
-
-impl Work {
-    /// How many attempts of its topic may have begun at once.
-    pub(super) fn concurrency(&self) -> usize {
-        self.entry.as_deref().map_or(usize::MAX, |entry| entry.topic.concurrency as usize)
-    }
-}
-
-/// What every attempt needs and none owns.
-#[derive(Debug)]
-pub(super) struct ExecutorContext {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) stored: Arc<Stored>,
-    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
-    pub(super) finished: mpsc::UnboundedSender<Finished>,
-    pub(super) checkpoints: Arc<mpsc::Sender<CheckpointRequest>>,
-    pub(super) states: StateReader,
-    /// The runner is shutting down: guests may ask and finish early.
-    pub(super) ending: Arc<CancellationToken>,
-    /// The grace is over: what still runs is given back.
-    pub(super) abort: CancellationToken,
-    pub(super) metrics: Arc<Metrics>,
-    /// The ends of the guests' logs are kept.
-    pub(super) keeps_logs: bool,
-    pub(super) traces: Option<Traces>,
-}
-
-#[cfg(test)]
-impl ExecutorContext {
-    /// What passes on here what has ended, and nothing else.
-    pub(super) fn of(context: &super::start::Context, finished: mpsc::UnboundedSender<Finished>) -> Self {
-        Self {
-            store: Arc::clone(&context.store),
-            stored: Arc::default(),
-            registry: context.registry.clone(),
-            finished,
-            checkpoints: Arc::new(mpsc::channel(1).0),
-            states: StateReader(mpsc::channel(1).0),
-            ending: Arc::new(context.stop.clone()),
-            abort: context.stop.clone(),
-            metrics: Arc::default(),
-            keeps_logs: false,
-            traces: None,
-        }
-    }
-}
+use gristmill_sandbox::{Attempt, Cancellation, CheckpointSender, LogSink, LogTail, Report, RequestTrace, Version};
+use gristmill_store::{Settlement, StateWrite, before_start};
 
 /// One attempt: run it, and decide what follows, which is still to be settled.
 pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) -> Finished {

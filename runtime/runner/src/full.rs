@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::execute::ExecutorContext;
-use super::start::Context;
+use super::context::{Context, ExecutorContext};
 use super::stored::{Added, Full, Stored};
 use gristmill_core::job::{Claim, Name};
 use gristmill_core::outcome::{Outcome, StateChange};

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::guests::Shared;
-use super::settle::Finished;
 use super::slots::TopicSlots;
 use super::turns::FIRST;
+use super::work::Finished;
 use crate::handlers::TopicHandler;
 use gristmill_core::job::TopicId;
 use gristmill_sandbox::AttemptControl;

@@ -14,12 +14,13 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::execute::{ExecutorContext, Work, give_back};
+use super::context::ExecutorContext;
+use super::execute::give_back;
 use super::guest::Guest;
 use super::guest_server::serve;
-use super::settle::Finished;
 use super::slots::Slots;
 use super::turns::{RunOrder, Turn};
+use super::work::{Finished, Work};
 use crate::handlers::TopicHandler;
 
 /// A guest that keeps its thread for this long is named in the log. Guests yield after milliseconds.
@@ -333,10 +334,10 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Context;
     use crate::handlers::{Available, Code, Handler, HandlerRegistry};
     use crate::native::{HandlerError, NativeHandler, NativeJob};
     use crate::slots::TopicSlots;
-    use crate::start::Context;
     use gristmill_config::Manifest;
     use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId, WorkerId};
     use gristmill_core::outcome::OutcomeKind;

@@ -1,13 +1,11 @@
 //! What this worker has in hand: claimed, and not settled yet.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::lease;
-use super::start::Context;
 use gristmill_core::job::{Claim, JobId, Lease, Name, Progress};
-use gristmill_core::outcome::Verdict;
 use gristmill_sandbox::AttemptControl;
 use gristmill_store::Settlement;
 use parking_lot::Mutex;
@@ -134,7 +132,8 @@ impl InFlight {
         self.jobs.lock().values().flat_map(HashMap::values).map(|held| held.claim.lease.clone()).collect()
     }
 
-    fn of(&self, tenant: &Name) -> HashSet<JobId> {
+    /// The jobs of a tenant.
+    pub(super) fn of(&self, tenant: &Name) -> HashSet<JobId> {
         self.jobs.lock().get(tenant).map(|jobs| jobs.keys().cloned().collect()).unwrap_or_default()
     }
 
@@ -144,38 +143,13 @@ impl InFlight {
     }
 }
 
-/// Gives back what the store counts as this worker's and is not in hand; uses up no attempt.
-///
-/// For the claimer alone, between two claims: else a claim that is on its way would look like a lost one. What is settled
-/// meanwhile is fenced.
-pub(super) async fn give_back_lost(context: &Context, tenants: &BTreeSet<Name>) {
-    let Context { store, retry, worker, in_flight, .. } = context;
-    for tenant in tenants {
-        let in_hand = in_flight.of(tenant);
-        let lost = match retry.call(|| store.claims_of(tenant, worker, &in_hand)).await {
-            Some(Ok(lost)) if lost.is_empty() => continue,
-            Some(Ok(lost)) => lost,
-            Some(Err(error)) => {
-                tracing::error!(%tenant, "failed to look for lost claims: {:#}", anyhow::Error::from(error));
-                continue;
-            }
-            None => return,
-        };
-        let release = |lease| Settlement::new(lease, Verdict::Release(Duration::ZERO));
-        let releases: Vec<Settlement> = lost.into_iter().map(release).collect();
-        match store.settle(&releases).await {
-            Ok(_) => tracing::info!(%tenant, jobs = releases.len(), "gave back claims whose replies were lost"),
-            // The runner tries again when the store is available again. Nothing waits for it until then.
-            Err(error) if error.is_unavailable() => retry.note_unavailable(error),
-            Err(error) => tracing::error!(%tenant, "failed to give back lost claims: {:#}", anyhow::Error::from(error)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
     use gristmill_core::job::{Job, JobSpec, Payload, TopicId, WorkerId};
+    use gristmill_core::outcome::Verdict;
     use gristmill_core::time::Timestamp;
 
     fn claim(spec: &JobSpec, delivery: u64) -> Claim {

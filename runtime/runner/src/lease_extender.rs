@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::context::Context;
 use super::lease;
-use super::start::Context;
 use super::stored::{Added, Stored};
 use gristmill_sandbox::{CheckpointRequest, StateRequest};
 use gristmill_store::{Store, StoreError};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use super::context::Context;
 use super::precise_timer::PreciseTimer;
-use super::start::Context;
 use gristmill_core::job::Name;
 use gristmill_store::Migrated;
 

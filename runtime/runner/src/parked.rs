@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
-use super::start::Context;
+use super::context::Context;
 use super::trap_streaks;
 use crate::handlers::{Handler, HandlerRegistry, TopicHandler};
 use gristmill_core::job::{JobId, Name, TopicId};

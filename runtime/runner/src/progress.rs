@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::start::Context;
+use super::context::Context;
 use gristmill_metrics::{Event, EventKind};
 
 /// How often, at most, the progress of an attempt is passed on: what it says in between is replaced by what it says last.

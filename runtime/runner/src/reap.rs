@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::context::Context;
 use super::decide::decide;
 use super::journal::{AttemptLine, Journal};
 use super::record::AttemptRecord;
-use super::start::Context;
 use super::{lease, tenants};
 use gristmill_core::job::{Lease, Name};
 use gristmill_core::outcome::Outcome;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::start::Context;
+use super::context::Context;
 use super::tenants;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::schedule::{Offer, Schedule, Standing};

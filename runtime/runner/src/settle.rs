@@ -5,44 +5,22 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::context::Context;
 use super::journal::{AttemptLine, Journal};
-use super::record::{AttemptRecord, Observer, Run};
-use super::recordings::{Recorded, RecordingSender};
-use super::slots::Slot;
-use super::start::Context;
+use super::record::{AttemptRecord, Observer};
+use super::recordings::RecordingSender;
 use super::store_retry::StoreRetry;
 use super::traces::Traces;
 use super::trap_streaks::TrapStreaks;
+use super::work::{Finished, FinishedAttempt};
 use crate::handlers::Handler;
-use gristmill_core::job::{Claim, Lease, TopicId};
+use gristmill_core::job::{Lease, TopicId};
 use gristmill_core::outcome::OutcomeKind;
-use gristmill_sandbox::{LogTail, RequestTrace};
+use gristmill_sandbox::RequestTrace;
 use gristmill_store::{Settled, Settlement, Store, StoreError};
 
 /// Settlements in one call: enough that the round trip does not matter, few enough that Redis is not held up.
 const AT_ONCE: usize = 256;
-
-/// An attempt that has ended. In a box: it is large, and passes through several hands.
-pub(super) type Finished = Box<FinishedAttempt>;
-
-#[derive(Debug)]
-pub(super) struct FinishedAttempt {
-    pub(super) claim: Arc<Claim>,
-    pub(super) run: Run,
-    /// The requests of the handler, if the attempt is traced.
-    pub(super) requests: Option<RequestTrace>,
-    pub(super) outcome: OutcomeKind,
-    pub(super) settlement: Settlement,
-    /// The end of the guest's log, if logs are kept.
-    pub(super) log: Option<LogTail>,
-    /// What the host answered, if that is kept.
-    pub(super) recording: Option<Recorded>,
-    /// On how many jobs in a row its version may trap until its topic is paused; 0: on any number.
-    pub(super) pause_after: u32,
-    /// Counts as unsettled until the attempt is settled: a store that is slower than the guests holds them back, and a topic with a
-    /// concurrency of one does its jobs strictly one after the other.
-    pub(super) slot: Slot,
-}
 
 /// The settling loop's own things.
 #[derive(Clone)]

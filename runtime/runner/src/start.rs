@@ -10,12 +10,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::claim::Claimer;
-use super::execute::ExecutorContext;
+use super::context::{Context, ExecutorContext};
 use super::fleet_use::Shares;
 use super::guests::Guests;
-use super::in_flight::{InFlight, give_back_lost};
 use super::journal::Journal;
 use super::listen::Listener;
+use super::lost_claims::give_back_lost;
 use super::precise_timer::PreciseTimer;
 use super::reap::Reaper;
 use super::recent::RecentAttempts;
@@ -133,41 +133,6 @@ impl Drop for Runner {
     }
 }
 
-/// What the loops of a runner share. Cheap to clone.
-#[derive(Debug, Clone)]
-pub(super) struct Context {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) retry: Arc<StoreRetry>,
-    pub(super) worker: WorkerId,
-    pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
-    pub(super) tenants: Tenants,
-    pub(super) in_flight: Arc<InFlight>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) bill: BillSums,
-    pub(super) recent: Option<RecentAttempts>,
-    pub(super) stop: CancellationToken,
-}
-
-#[cfg(test)]
-impl Context {
-    /// A context without handlers.
-    pub(super) fn of(store: Arc<dyn Store>) -> Self {
-        let stop = CancellationToken::new();
-        Self {
-            store,
-            retry: Arc::new(StoreRetry::new(stop.clone())),
-            worker: WorkerId::new("w"),
-            registry: watch::Sender::default().subscribe(),
-            tenants: Tenants::default(),
-            in_flight: Arc::default(),
-            metrics: Arc::default(),
-            bill: BillSums::default(),
-            recent: None,
-            stop,
-        }
-    }
-}
-
 impl Runner {
     /// Starts to work on what the registry offers. Must be called within a tokio runtime. The journal, if there is one,
     /// stays the caller's: to be closed after [`Runner::shutdown`].
@@ -267,7 +232,8 @@ impl Runner {
         bringing.spawn("progress", progress::run(context.clone()));
         bringing.spawn("schedules", schedules::run(context.clone()));
         bringing.spawn("sweep", sweep::run(context.clone()));
-        bringing.spawn("tenants", context.tenants.clone().run(context.clone()));
+        let (store, retry, stop) = (Arc::clone(&context.store), Arc::clone(&context.retry), context.stop.clone());
+        bringing.spawn("tenants", context.tenants.clone().run(store, retry, stop));
         let returns = context.retry.returns();
         let ready = hear_ready;
         let slots_of = slots.clone();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::start::Context;
+use super::context::Context;
 use super::tenants;
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::{Name, TopicId};

@@ -9,10 +9,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::start::Context;
+use super::store_retry::StoreRetry;
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::Name;
+use gristmill_store::Store;
 
 /// How often the store is asked which tenants have jobs, jittered; it may look at every key for that. A tenant that uses the HTTP server is known
 /// at once.
@@ -101,8 +103,7 @@ impl Tenants {
     }
 
     /// Asks the store now and then, until stopped.
-    pub(super) async fn run(self, context: Context) {
-        let Context { store, retry, stop, .. } = context;
+    pub(super) async fn run(self, store: Arc<dyn Store>, retry: Arc<StoreRetry>, stop: CancellationToken) {
         loop {
             tokio::select! {
                 biased;
@@ -149,7 +150,6 @@ pub(super) fn all(registry: &HandlerRegistry, outside: &watch::Receiver<Outside>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gristmill_store::Store;
     use gristmill_store::embedded::EmbeddedStore;
 
     fn name(text: &str) -> Name {
@@ -212,9 +212,9 @@ mod tests {
             gristmill_core::job::JobSpec::new("acme/a".parse().unwrap(), gristmill_core::job::Payload::default());
         store.push(&[gristmill_core::job::NewJob { spec, due: gristmill_core::job::Due::Now }]).await.unwrap();
         let tenants = Tenants::default();
-        let context = Context { tenants: tenants.clone(), ..Context::of(store) };
-        let (mut outside, stop) = (tenants.outside(), context.stop.clone());
-        let running = tokio::spawn(tenants.clone().run(context));
+        let (mut outside, stop) = (tenants.outside(), CancellationToken::new());
+        let retry = Arc::new(StoreRetry::new(stop.clone()));
+        let running = tokio::spawn(tenants.clone().run(store, retry, stop.clone()));
         outside.changed().await.unwrap();
         assert_eq!(known(&tenants), ["acme"]);
         stop.cancel();

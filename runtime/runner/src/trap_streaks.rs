@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::context::Context;
 use super::record::AttemptRecord;
-use super::start::Context;
 use crate::handlers::Handler;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::outcome::{Reason, Settled};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::start::Context;
+use super::context::Context;
 use crate::handlers::{Handler, TopicHandler};
 use gristmill_core::deployment::Deployment;
 use gristmill_core::trial::{GATE_SHARE, Judgement};
