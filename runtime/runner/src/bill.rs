@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::fleet_use::{FleetUse, Shares};
+use super::slots::fleet_use::{FleetUse, Shares};
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_store::{BillEntries, BillEntry, BillSums, StoreError};
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::in_flight::InFlight;
+use super::limits::stored::Stored;
+use super::path::in_flight::InFlight;
+use super::path::work::Finished;
 use super::recent::RecentAttempts;
 use super::store_retry::StoreRetry;
-use super::stored::Stored;
 use super::tenants::Tenants;
 use super::traces::Traces;
-use super::work::Finished;
 use crate::handlers::HandlerRegistry;
 use gristmill_core::job::WorkerId;
 use gristmill_metrics::Metrics;

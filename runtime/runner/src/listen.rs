@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use super::claim_memory::Ready;
 use super::context::Context;
-use super::migrate::NextDue;
+use super::path::claim::memory::Ready;
+use super::path::migrate::NextDue;
 use super::tenants::{self, Outside};
 use crate::handlers::DeploymentRecords;
 use gristmill_core::job::{JobId, Name, TopicId};

@@ -2,7 +2,7 @@
 
 use super::serving::Serving;
 use crate::handlers::HandlerRegistry;
-use crate::reap::DEAD_AFTER;
+use crate::path::reap::DEAD_AFTER;
 use gristmill_core::job::TopicId;
 use gristmill_core::topic::FleetLimits;
 use gristmill_store::{Query, StoreError, TopicCounts};

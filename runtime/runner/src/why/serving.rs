@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::served::{Asked, Runners, Served};
+use crate::deployments::trap_streaks::pausing_version;
 use crate::handlers::{HandlerRegistry, TopicHandler};
-use crate::trap_streaks::pausing_version;
 use gristmill_config::units::{COUNT, about_duration};
 use gristmill_core::admission::makes_none;
 use gristmill_core::job::{Name, TopicId};

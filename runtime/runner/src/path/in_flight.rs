@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 ///
 /// By tenant and job the delivery: one that is settled may be claimed again by this worker before the settled one is put down.
 #[derive(Debug, Default)]
-pub(super) struct InFlight {
+pub(crate) struct InFlight {
     jobs: Mutex<HashMap<Name, HashMap<JobId, Delivery>>>,
     taken: Notify,
     /// Notified when an attempt has made progress.
@@ -60,12 +60,12 @@ impl InFlight {
     }
 
     /// Waits until an attempt has made progress. For one caller at a time. Cancel-safe.
-    pub(super) async fn until_progress(&self) {
+    pub(crate) async fn until_progress(&self) {
         self.progressed.notified().await;
     }
 
     /// The progress that attempts have made since this was asked before.
-    pub(super) fn progress(&self) -> Vec<(Lease, Progress)> {
+    pub(crate) fn progress(&self) -> Vec<(Lease, Progress)> {
         let jobs = self.jobs.lock();
         let jobs = jobs.values().flat_map(HashMap::values);
         jobs.filter_map(|held| Some((held.claim.lease.clone(), held.control.take_progress()?))).collect()
@@ -90,16 +90,16 @@ impl InFlight {
     }
 
     /// Signals the attempt at a job that it is cancelled. Does nothing if the job is not in hand.
-    pub(super) fn cancel(&self, tenant: &Name, job: &JobId) {
+    pub(crate) fn cancel(&self, tenant: &Name, job: &JobId) {
         self.with(tenant, job, |held| held.control.cancel());
     }
 
-    pub(super) fn has(&self, tenant: &Name, job: &JobId) -> bool {
+    pub(crate) fn has(&self, tenant: &Name, job: &JobId) -> bool {
         self.with(tenant, job, |_| ()).is_some()
     }
 
     /// Ends the attempt at a job now. Does nothing if the delivery is not in hand.
-    pub(super) fn kill(&self, tenant: &Name, job: &JobId, delivery: u64) {
+    pub(crate) fn kill(&self, tenant: &Name, job: &JobId, delivery: u64) {
         self.with(tenant, job, |held| {
             if held.claim.lease.delivery == delivery {
                 held.control.kill();

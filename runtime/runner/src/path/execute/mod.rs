@@ -1,17 +1,24 @@
 //! One attempt, from claim to settlement.
 
+mod guest;
+mod guest_server;
+pub(crate) mod guests;
+mod processor_clock;
+mod run_queue;
+mod turns;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::context::ExecutorContext;
 use super::decide::decide;
-use super::full::hold_to_limits;
-use super::record::{self, Run};
-use super::recordings::{self, Recorded};
 use super::work::{Finished, FinishedAttempt, Work};
+use crate::context::ExecutorContext;
 use crate::handlers::{Code, Handler, TopicHandler};
+use crate::limits::full::hold_to_limits;
+use crate::record::{self, Run};
+use crate::recordings::{self, Recorded};
 use gristmill_core::admission;
 use gristmill_core::job::{Claim, Name};
 use gristmill_core::outcome::{Outcome, StateChange, Verdict};
@@ -53,7 +60,7 @@ pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) -> Finish
 }
 
 /// A job that does not begin here, because those that did take longer than was expected: another runner may have it.
-pub(super) fn give_back(work: Work) -> Finished {
+fn give_back(work: Work) -> Finished {
     conclude(work, Instant::now(), Report::without_running(Outcome::PoolFull), Seen::default())
 }
 
@@ -140,7 +147,7 @@ async fn run(
     }
 }
 
-/// A job that died of its handler's code is to run again with another version of it: see [`parked`](super::parked).
+/// A job that died of its handler's code is to run again with another version of it: see [`parked`](crate::deployments::parked).
 fn park(settlement: &mut Settlement, version: Option<Version>) {
     if let Verdict::Bury(failure) = &mut settlement.verdict
         && failure.is_of_the_code()

@@ -22,7 +22,7 @@ pub struct Shares(Arc<Mutex<HashMap<Name, Weak<TenantUse>>>>);
 
 impl Shares {
     /// Where the use of a tenant is counted.
-    pub(super) fn of(&self, tenant: &Name) -> Arc<TenantUse> {
+    pub(crate) fn of(&self, tenant: &Name) -> Arc<TenantUse> {
         let mut tenants = self.0.lock();
         if let Some(known) = tenants.get(tenant).and_then(Weak::upgrade) {
             return known;
@@ -42,7 +42,7 @@ impl Shares {
 
 /// What has been sent to the store of this runner's tenants, and what it answered.
 #[derive(Debug)]
-pub(super) struct FleetUse {
+pub(crate) struct FleetUse {
     shares: Shares,
     tenants: HashMap<Name, Known>,
 }
@@ -58,12 +58,12 @@ struct Known {
 }
 
 impl FleetUse {
-    pub(super) fn new(shares: Shares) -> Self {
+    pub(crate) fn new(shares: Shares) -> Self {
         Self { shares, tenants: HashMap::new() }
     }
 
     /// Takes in which tenants there are, and returns those that compete for slots, if other processes can use the store.
-    pub(super) fn competing(&mut self) -> Vec<Name> {
+    pub(crate) fn competing(&mut self) -> Vec<Name> {
         let all = self.shares.all();
         let ready: Vec<Name> = all.iter().filter(|(_, usage)| usage.is_ready()).map(|(name, _)| name.clone()).collect();
         let mut before = std::mem::take(&mut self.tenants);
@@ -78,7 +78,7 @@ impl FleetUse {
     }
 
     /// What the tenant has used of this runner that has not been sent to the store, in microseconds. It counts as sent from now on.
-    pub(super) fn take_us(&mut self, tenant: &Name) -> u64 {
+    pub(crate) fn take_us(&mut self, tenant: &Name) -> u64 {
         let Some((known, usage)) = self.find(tenant) else { return 0 };
         let used_us = usage.used_us();
         used_us - std::mem::replace(&mut known.sent_us, used_us)
@@ -91,7 +91,7 @@ impl FleetUse {
     }
 
     /// Notes what the store answered to an entry with `sent_us` in it.
-    pub(super) fn learn(&mut self, tenant: &Name, sent_us: u64, total_us: Option<u64>, now: Instant) {
+    pub(crate) fn learn(&mut self, tenant: &Name, sent_us: u64, total_us: Option<u64>, now: Instant) {
         let Some((known, usage)) = self.find(tenant) else { return };
         known.is_alone = total_us.is_none();
         let Some(total_us) = total_us else { return };
@@ -105,8 +105,8 @@ impl FleetUse {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shares::SCALE;
     use super::*;
+    use crate::slots::shares::SCALE;
 
     fn tenant() -> Name {
         "acme".parse().unwrap()

@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::context::Context;
 use super::lease;
-use super::stored::{Added, Stored};
+use crate::context::Context;
+use crate::limits::stored::{Added, Stored};
 use gristmill_sandbox::{CheckpointRequest, StateRequest};
 use gristmill_store::{Store, StoreError};
 
@@ -23,7 +23,7 @@ const QUESTIONS_AT_ONCE: usize = 64;
 
 /// Extends the leases of attempts in hand until stopped, also of those that wait for a thread. If the store does not answer, they are
 /// assumed to be kept; the settle checks it.
-pub(super) async fn keep(context: Context) {
+pub(crate) async fn keep(context: Context) {
     let Context { store, retry, in_flight, stop, .. } = context;
     while stop.run_until_cancelled(tokio::time::sleep(PERIOD)).await.is_some() {
         for leases in in_flight.to_extend(Instant::now()).chunks(AT_ONCE) {
@@ -40,7 +40,7 @@ pub(super) async fn keep(context: Context) {
 }
 
 /// Saves a checkpoint, if the tenant may store that much. A guest waits for it, so it is not retried: the guest gets the error and decides.
-pub(super) async fn save_checkpoint(context: Context, stored: Arc<Stored>, asked: CheckpointRequest) {
+pub(crate) async fn save_checkpoint(context: Context, stored: Arc<Stored>, asked: CheckpointRequest) {
     let CheckpointRequest { lease, state, reply } = asked;
     let tenant = &lease.topic.tenant;
     let limits = context.registry.borrow().limits(tenant);
@@ -57,7 +57,7 @@ pub(super) async fn save_checkpoint(context: Context, stored: Arc<Stored>, asked
 }
 
 /// Reads the state of a key; not retried either.
-pub(super) async fn read_state(store: Arc<dyn Store>, StateRequest { topic, key, reply }: StateRequest) {
+pub(crate) async fn read_state(store: Arc<dyn Store>, StateRequest { topic, key, reply }: StateRequest) {
     let state = store.state(&topic, &key).await;
     let state = state.map(|state| state.map(|state| state.value));
     reply.send(state.map_err(|error| format!("{:#}", anyhow::Error::from(error)))).ok();
@@ -65,7 +65,7 @@ pub(super) async fn read_state(store: Arc<dyn Store>, StateRequest { topic, key,
 
 /// Answers questions of attempts, several at once, until every sender is gone, or until `abort`: a native handler may keep a sender in
 /// a task of its own.
-pub(super) async fn answer<Q, F>(ask: impl Fn(Q) -> F, mut asked: mpsc::Receiver<Q>, abort: CancellationToken)
+pub(crate) async fn answer<Q, F>(ask: impl Fn(Q) -> F, mut asked: mpsc::Receiver<Q>, abort: CancellationToken)
 where
     F: Future<Output = ()> + Send + 'static,
 {

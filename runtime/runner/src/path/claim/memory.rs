@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::ready_topics::{ReadyTopics, TopicsInHand, plan_ahead};
-use super::shares::Free;
-use super::slots::{Slots, TopicSlots};
 use crate::handlers::HandlerRegistry;
+use crate::slots::shares::Free;
+use crate::slots::{Slots, TopicSlots};
 use gristmill_core::job::TopicId;
 use gristmill_core::topic::FleetLimits;
 use gristmill_metrics::Metrics;
@@ -19,10 +19,10 @@ const UNSERVED_MAX: usize = 10_000;
 
 /// News of a topic with ready jobs.
 #[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) topic: TopicId,
+pub(crate) struct Ready {
+    pub(crate) topic: TopicId,
     /// The store woke this runner for the topic, and perhaps no other.
-    pub(super) is_woken: bool,
+    pub(crate) is_woken: bool,
 }
 
 /// What the loop remembers from round to round.

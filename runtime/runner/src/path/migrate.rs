@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::context::Context;
-use super::precise_timer::PreciseTimer;
+use crate::context::Context;
+use crate::precise_timer::PreciseTimer;
 use gristmill_core::job::Name;
 use gristmill_store::Migrated;
 
@@ -23,15 +23,15 @@ const EARLY: Duration = Duration::from_millis(5);
 
 /// When a tenant's next job is due; none: it has no delayed job.
 #[derive(Debug)]
-pub(super) struct NextDue {
-    pub(super) tenant: Name,
-    pub(super) due_in: Option<Duration>,
+pub(crate) struct NextDue {
+    pub(crate) tenant: Name,
+    pub(crate) due_in: Option<Duration>,
     /// False: earlier than known before, or no news. True: this is so, whatever was known.
-    pub(super) exact: bool,
+    pub(crate) exact: bool,
 }
 
 /// Migrates until stopped. Sends the names of the tenants whose schedules have fired.
-pub(super) async fn run(
+pub(crate) async fn run(
     context: Context,
     timer: PreciseTimer,
     mut news: mpsc::Receiver<NextDue>,

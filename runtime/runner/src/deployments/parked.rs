@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
-use super::context::Context;
 use super::trap_streaks;
+use crate::context::Context;
 use crate::handlers::{Handler, HandlerRegistry, TopicHandler};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_sandbox::Version;
@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Watches for versions until stopped, and for topics of which a version that serves no longer has parked a job: an attempt that it had begun has
 /// ended. Dropped, it leaves jobs where they are.
-pub(super) async fn run(mut context: Context, mut late: mpsc::UnboundedReceiver<TopicId>) {
+pub(crate) async fn run(mut context: Context, mut late: mpsc::UnboundedReceiver<TopicId>) {
     let (mut served, mut releases) = (HashMap::new(), Releases::default());
     loop {
         let registry = context.registry.borrow_and_update().clone();

@@ -14,14 +14,14 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::context::ExecutorContext;
-use super::execute::give_back;
+use super::give_back;
 use super::guest::Guest;
 use super::guest_server::serve;
-use super::slots::Slots;
 use super::turns::{RunOrder, Turn};
-use super::work::{Finished, Work};
+use crate::context::ExecutorContext;
 use crate::handlers::TopicHandler;
+use crate::path::work::{Finished, Work};
+use crate::slots::Slots;
 
 /// A guest that keeps its thread for this long is named in the log. Guests yield after milliseconds.
 const STANDS_STILL: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const IN_LINE_MAX: Duration = Duration::from_secs(1);
 
 /// Hands work to the guest threads. Dropping it ends them once they have nothing left.
 #[derive(Debug)]
-pub(super) struct Guests(Arc<Shared>);
+pub(crate) struct Guests(Arc<Shared>);
 
 /// One line for all threads, so that nothing waits behind a busy guest while another thread is free.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(super) struct Thread {
 
 impl Guests {
     /// Starts `count` threads; the handles end when the [`Guests`] is dropped and the last attempt has ended.
-    pub(super) fn start(count: usize, context: &Arc<ExecutorContext>) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
+    pub(crate) fn start(count: usize, context: &Arc<ExecutorContext>) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let count = count.max(1);
         let shared = Arc::new(Shared {
             turns: Mutex::default(),
@@ -88,7 +88,7 @@ impl Guests {
     }
 
     /// Puts a batch in line, and wakes as many threads as it takes. The line is as long as the runner's slots let it be.
-    pub(super) fn hand_over(&self, work: Vec<Work>) {
+    pub(crate) fn hand_over(&self, work: Vec<Work>) {
         let jobs = work.len();
         self.0.unfinished.fetch_add(jobs, Ordering::AcqRel);
         self.0.change(jobs, |turns| {
@@ -102,7 +102,7 @@ impl Guests {
 
     /// Names in the log each guest that keeps its thread for longer than [`STANDS_STILL`], and gives back what has waited in line for
     /// [`IN_LINE_MAX`], until `stop`. Keeps no channel open. Sleeps while no attempt is in flight.
-    pub(super) fn watchdog(
+    pub(crate) fn watchdog(
         &self,
         slots: Arc<Slots>,
         finished: mpsc::WeakUnboundedSender<Finished>,

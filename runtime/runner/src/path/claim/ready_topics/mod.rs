@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::fleet_use::Shares;
-use super::lease;
-use super::shares::{Free, SCALE, TenantUse, VirtualTime, Wish, share_out};
-use super::slots::TopicSlots;
 use crate::handlers::{HandlerRegistry, TopicHandler};
+use crate::path::lease;
+use crate::slots::TopicSlots;
+use crate::slots::fleet_use::Shares;
+use crate::slots::shares::{Free, SCALE, TenantUse, VirtualTime, Wish, share_out};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_store::ClaimFrom;
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::context::ExecutorContext;
-use super::execute::execute;
+use super::execute;
 use super::guest::{Guest, TurnEnd};
 use super::guests::{Shared, Thread};
 use super::processor_clock::ProcessorClock;
 use super::turns::{SLICE, Turn};
-use super::work::{Finished, Work};
+use crate::context::ExecutorContext;
+use crate::path::work::{Finished, Work};
 
 /// Turns of guests, some 0.05 ms each if they compute, after which a thread sees which guests wait no longer.
 const TURNS_BEFORE_NEWS: u32 = 4;

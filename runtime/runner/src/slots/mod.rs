@@ -1,13 +1,17 @@
 //! How many attempts are in flight, and waking the claimer when it is worth claiming again.
 
+mod begun;
+pub(crate) mod fleet_use;
+pub(crate) mod shares;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::begun::Begun;
-use super::shares::{Free, TenantUse};
+use self::begun::Begun;
+use self::shares::{Free, TenantUse};
 use gristmill_metrics::TopicMeter;
 
 /// A tenant among several that holds many slots leaves one in this many free.

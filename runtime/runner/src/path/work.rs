@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::record::Run;
-use super::recordings::Recorded;
-use super::slots::Slot;
 use crate::handlers::TopicHandler;
+use crate::record::Run;
+use crate::recordings::Recorded;
+use crate::slots::Slot;
 use gristmill_core::job::Claim;
 use gristmill_core::outcome::OutcomeKind;
 use gristmill_sandbox::{AttemptControl, LogTail, RequestTrace};
@@ -14,7 +14,7 @@ use gristmill_store::Settlement;
 
 /// A claimed job on its way to a guest.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(crate) struct Work {
     pub(super) claim: Arc<Claim>,
     /// None: the topic went away between plan and claim.
     pub(super) entry: Option<Arc<TopicHandler>>,
@@ -34,10 +34,10 @@ impl Work {
 }
 
 /// An attempt that has ended. In a box: it is large, and passes through several hands.
-pub(super) type Finished = Box<FinishedAttempt>;
+pub(crate) type Finished = Box<FinishedAttempt>;
 
 #[derive(Debug)]
-pub(super) struct FinishedAttempt {
+pub(crate) struct FinishedAttempt {
     pub(super) claim: Arc<Claim>,
     pub(super) run: Run,
     /// The requests of the handler, if the attempt is traced.

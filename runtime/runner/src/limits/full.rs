@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::context::{Context, ExecutorContext};
 use super::stored::{Added, Full, Stored};
+use crate::context::{Context, ExecutorContext};
 use gristmill_core::job::{Claim, Name};
 use gristmill_core::outcome::{Outcome, StateChange};
 use gristmill_sandbox::Report;
 
 /// Refuses follow-up jobs and a state that the tenant of an attempt may not store any more: the attempt fails, and is tried again.
-pub(super) async fn hold_to_limits(claim: &Claim, report: &mut Report, context: &ExecutorContext) {
+pub(crate) async fn hold_to_limits(claim: &Claim, report: &mut Report, context: &ExecutorContext) {
     let mut added = Added::default();
     if matches!(report.outcome, Outcome::Complete(_) | Outcome::Snooze(_)) {
         report.follow_ups.iter().for_each(|job| added.add(job));
@@ -44,7 +44,7 @@ const fn allowed(full: Full) -> u64 {
 }
 
 /// Writes into the store which tenants are full, of those whose schedules have fired. Runs until stopped.
-pub(super) async fn run(context: Context, stored: Arc<Stored>, mut fired: mpsc::Receiver<Name>) {
+pub(crate) async fn run(context: Context, stored: Arc<Stored>, mut fired: mpsc::Receiver<Name>) {
     let mut known = BTreeSet::new();
     loop {
         let tenant = tokio::select! {

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::fleet_use::FleetUse;
 use crate::handlers::{Available, Code, Handler};
 use crate::native::{HandlerError, NativeHandler, NativeJob};
+use crate::slots::fleet_use::FleetUse;
 use crate::slots::{Slot, Slots};
 use gristmill_config::Manifest;
 use gristmill_core::job::DEFAULT_TENANT;

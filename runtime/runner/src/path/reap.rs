@@ -6,11 +6,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::context::Context;
 use super::decide::decide;
-use super::journal::{AttemptLine, Journal};
-use super::record::AttemptRecord;
-use super::{lease, tenants};
+use super::lease;
+use crate::context::Context;
+use crate::journal::{AttemptLine, Journal};
+use crate::record::AttemptRecord;
+use crate::tenants;
 use gristmill_core::job::{Lease, Name};
 use gristmill_core::outcome::Outcome;
 use gristmill_store::{Overdue, OverdueJobs, Settled, Settlement, StoreError};
@@ -21,16 +22,16 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 /// was alive at that time. Short enough that this worker can judge all the while.
 const IDLE_HEARTBEAT: Duration = Duration::from_millis(3500);
 /// A worker that was silent for this long is dead: three heartbeats missed.
-pub(super) const DEAD_AFTER: Duration = Duration::from_secs(7);
+pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(7);
 /// Jobs taken back in one go.
 const AT_ONCE: usize = 500;
 /// Tenants in one call of the store.
 const TENANTS_AT_ONCE: usize = 256;
 
 /// The reaping loop's own things.
-pub(super) struct Reaper {
-    pub(super) context: Context,
-    pub(super) journal: Option<Journal>,
+pub(crate) struct Reaper {
+    pub(crate) context: Context,
+    pub(crate) journal: Option<Journal>,
 }
 
 /// What one call of the store found.
@@ -81,7 +82,7 @@ impl PeerTimeout {
 
 impl Reaper {
     /// Beats and reaps until stopped.
-    pub(super) async fn run(self) {
+    pub(crate) async fn run(self) {
         let (mut peer_timeout, outside) =
             (PeerTimeout::new(self.context.retry.returns(), Instant::now()), self.context.tenants.outside());
         while let Some(taken) = self.beat().await {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::context::Context;
-use super::journal::{AttemptLine, Journal};
-use super::record::{AttemptRecord, Observer};
-use super::recordings::RecordingSender;
-use super::store_retry::StoreRetry;
-use super::traces::Traces;
-use super::trap_streaks::TrapStreaks;
 use super::work::{Finished, FinishedAttempt};
+use crate::context::Context;
+use crate::deployments::trap_streaks::TrapStreaks;
 use crate::handlers::Handler;
+use crate::journal::{AttemptLine, Journal};
+use crate::record::{AttemptRecord, Observer};
+use crate::recordings::RecordingSender;
+use crate::store_retry::StoreRetry;
+use crate::traces::Traces;
 use gristmill_core::job::{Lease, TopicId};
 use gristmill_core::outcome::OutcomeKind;
 use gristmill_sandbox::RequestTrace;
@@ -24,20 +24,20 @@ const AT_ONCE: usize = 256;
 
 /// The settling loop's own things.
 #[derive(Clone)]
-pub(super) struct Settler {
-    pub(super) context: Context,
-    pub(super) observer: Option<Observer>,
-    pub(super) journal: Option<Journal>,
-    pub(super) traces: Option<Traces>,
-    pub(super) recordings: RecordingSender,
-    pub(super) trap_streaks: TrapStreaks,
+pub(crate) struct Settler {
+    pub(crate) context: Context,
+    pub(crate) observer: Option<Observer>,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) traces: Option<Traces>,
+    pub(crate) recordings: RecordingSender,
+    pub(crate) trap_streaks: TrapStreaks,
     /// The topics of which a version has parked a job that serves it no longer.
-    pub(super) parked_late: mpsc::UnboundedSender<TopicId>,
+    pub(crate) parked_late: mpsc::UnboundedSender<TopicId>,
 }
 
 impl Settler {
     /// Settles until every sender is gone and nothing is left.
-    pub(super) async fn run(self, finished: mpsc::UnboundedReceiver<Finished>) {
+    pub(crate) async fn run(self, finished: mpsc::UnboundedReceiver<Finished>) {
         match self.context.store.lanes() {
             1 => self.settle(finished).await,
             lanes => self.by_lane(lanes, finished).await,

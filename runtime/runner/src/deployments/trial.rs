@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::context::Context;
+use crate::context::Context;
 use crate::handlers::{Handler, TopicHandler};
 use gristmill_core::deployment::Deployment;
 use gristmill_core::trial::{GATE_SHARE, Judgement};
@@ -17,7 +17,7 @@ const JUDGE_EVERY: Duration = Duration::from_millis(250);
 const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 
 /// Decides, until stopped, about the versions that are tried here, and has tried what is to be.
-pub(super) async fn run(mut context: Context) {
+pub(crate) async fn run(mut context: Context) {
     loop {
         let registry = context.registry.borrow_and_update().clone();
         let mut look_again = None;

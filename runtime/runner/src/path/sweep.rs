@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::context::Context;
-use super::tenants;
+use crate::context::Context;
 use crate::handlers::HandlerRegistry;
+use crate::tenants;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_store::{DeadLimits, StoreError, Sweepable};
 
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 500;
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// Sweeps until stopped.
-pub(super) async fn run(context: Context) {
+pub(crate) async fn run(context: Context) {
     let outside = context.tenants.outside();
     loop {
         tokio::select! {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::context::Context;
-use super::record::AttemptRecord;
+use crate::context::Context;
 use crate::handlers::Handler;
+use crate::record::AttemptRecord;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::outcome::{Reason, Settled};
 use gristmill_metrics::as_actor;
@@ -19,7 +19,7 @@ use gristmill_store::{Store, StoreError};
 
 /// The jobs of each topic on which its version has trapped since an attempt ended in another way. Clones share everything.
 #[derive(Debug, Clone, Default)]
-pub(super) struct TrapStreaks(Arc<Mutex<HashMap<TopicId, Streak>>>);
+pub(crate) struct TrapStreaks(Arc<Mutex<HashMap<TopicId, Streak>>>);
 
 #[derive(Debug)]
 struct Streak {
@@ -29,7 +29,7 @@ struct Streak {
 
 /// A version that is to pause its topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TrapPause {
+pub(crate) struct TrapPause {
     topic: TopicId,
     version: Version,
     jobs: usize,
@@ -38,7 +38,7 @@ pub(super) struct TrapPause {
 
 impl TrapStreaks {
     /// Counts a settled attempt. Returns the pause that is due if its version has trapped on `most` different jobs in a row, and then counts anew.
-    pub(super) fn note(&self, record: &AttemptRecord, most: u32) -> Option<TrapPause> {
+    pub(crate) fn note(&self, record: &AttemptRecord, most: u32) -> Option<TrapPause> {
         let run = record.run.filter(|_| record.settled == Some(Settled::Done))?;
         let (version, topic) = (run.version?, &record.claim.lease.topic);
         match record.verdict.failure().filter(|failure| failure.is_of_the_code()) {
@@ -71,7 +71,7 @@ impl TrapStreaks {
 
 impl TrapPause {
     /// Pauses the topic, unless the runner serves another version meanwhile.
-    pub(super) async fn carry_out(self, context: &Context) {
+    pub(crate) async fn carry_out(self, context: &Context) {
         let Self { topic, version, jobs, reason } = &self;
         if self.served(context) != Some(*version) {
             return;

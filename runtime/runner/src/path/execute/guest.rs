@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::guests::Shared;
-use super::slots::TopicSlots;
 use super::turns::FIRST;
-use super::work::Finished;
 use crate::handlers::TopicHandler;
+use crate::path::work::Finished;
+use crate::slots::TopicSlots;
 use gristmill_core::job::TopicId;
 use gristmill_sandbox::AttemptControl;
 

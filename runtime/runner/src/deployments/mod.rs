@@ -1,5 +1,9 @@
 //! Which versions of handlers do topics' jobs: read from the store, and decided there.
 
+pub(crate) mod parked;
+pub(crate) mod trap_streaks;
+pub(crate) mod trial;
+
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};

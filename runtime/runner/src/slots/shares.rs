@@ -23,14 +23,14 @@ const MEMORY: u64 = 16;
 /// A tenant holds few slots if it holds less than one part in this many of those that are kept.
 const KEPT_BY_ONE: usize = 4;
 /// So that weights divide without loss.
-pub(super) const SCALE: i128 = 1000;
+pub(crate) const SCALE: i128 = 1000;
 
 /// A point in virtual time: thousandths of nanoseconds of a guest thread, at weight 1.
-pub(super) type VirtualTime = i128;
+pub(crate) type VirtualTime = i128;
 
 /// What a tenant has used since this runner began. Guest threads write, the claimer reads.
 #[derive(Debug)]
-pub(super) struct TenantUse {
+pub(crate) struct TenantUse {
     used_ns: AtomicU64,
     /// What other runners reported since [`Self::take_others`] was called last.
     others_ns: AtomicU64,
@@ -92,7 +92,7 @@ impl TenantUse {
     }
 
     /// Counts an attempt that used this much fuel, and was this long in a slot that is worth `thread_per_slot` of a thread.
-    pub(super) fn charge(&self, fuel: u64, duration: Duration, thread_per_slot: f64) {
+    pub(crate) fn charge(&self, fuel: u64, duration: Duration, thread_per_slot: f64) {
         let in_slot = (duration.as_nanos() as f64 * thread_per_slot) as u64;
         let cost = in_slot.max(LEAST_NS + fuel / FUEL_PER_NS);
         self.used_ns.fetch_add(cost, Ordering::Relaxed);
@@ -103,12 +103,12 @@ impl TenantUse {
     }
 
     /// Counts what its attempts took of other runners.
-    pub(super) fn charge_others(&self, used_us: u64) {
+    pub(crate) fn charge_others(&self, used_us: u64) {
         self.others_ns.fetch_add(used_us.saturating_mul(1000), Ordering::Relaxed);
     }
 
     /// What its attempts took of other runners since this was asked last, at this weight.
-    pub(super) fn take_others(&self, weight: u32) -> VirtualTime {
+    pub(crate) fn take_others(&self, weight: u32) -> VirtualTime {
         at_weight(self.others_ns.swap(0, Ordering::Relaxed), weight)
     }
 
@@ -122,7 +122,7 @@ impl TenantUse {
         self.running.lock().slots as usize
     }
 
-    pub(super) fn set_ready(&self, ready: bool) {
+    pub(crate) fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
@@ -132,12 +132,12 @@ impl TenantUse {
 
     /// How far the tenant's virtual time has come at this weight: what attempts have used that have ended, and what those have used of slots that
     /// run.
-    pub(super) fn so_far(&self, weight: u32) -> VirtualTime {
+    pub(crate) fn so_far(&self, weight: u32) -> VirtualTime {
         self.with_running(weight, |in_slots, _| in_slots)
     }
 
     /// The same with what runs as if it had ended.
-    pub(super) fn virtual_time(&self, weight: u32) -> VirtualTime {
+    pub(crate) fn virtual_time(&self, weight: u32) -> VirtualTime {
         self.with_running(weight, |in_slots, count| in_slots.max(count * self.mean()))
     }
 
@@ -166,23 +166,23 @@ fn at_weight(used_ns: u64, weight: u32) -> VirtualTime {
 
 /// A tenant that wants slots.
 #[derive(Debug)]
-pub(super) struct Wish<'a> {
-    pub(super) usage: &'a TenantUse,
-    pub(super) weight: u32,
+pub(crate) struct Wish<'a> {
+    pub(crate) usage: &'a TenantUse,
+    pub(crate) weight: u32,
     /// Where its virtual time stands.
-    pub(super) at: VirtualTime,
+    pub(crate) at: VirtualTime,
     /// The most slots that it can use.
-    pub(super) room: usize,
+    pub(crate) room: usize,
 }
 
 /// Free slots.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Free {
+pub(crate) struct Free {
     /// All of them.
-    pub(super) all: usize,
+    pub(crate) all: usize,
     /// Once no more than this many are free, they go to tenants that hold few: so one that floods the runner with long jobs leaves room
     /// for the first job of another.
-    pub(super) kept: usize,
+    pub(crate) kept: usize,
 }
 
 impl Free {
@@ -203,7 +203,7 @@ impl Free {
 }
 
 /// How many of the free slots go to each: one at a time to the one that is behind the others.
-pub(super) fn share_out(free: Free, wishes: &[Wish<'_>]) -> Vec<usize> {
+pub(crate) fn share_out(free: Free, wishes: &[Wish<'_>]) -> Vec<usize> {
     let mut given = vec![0; wishes.len()];
     if let ([one], [all]) = (wishes, given.as_mut_slice()) {
         *all = one.room.min(free.room(one.usage.held()));

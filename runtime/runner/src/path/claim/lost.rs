@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::context::Context;
+use crate::context::Context;
 use gristmill_core::job::Name;
 use gristmill_core::outcome::Verdict;
 use gristmill_store::Settlement;
@@ -12,7 +12,7 @@ use gristmill_store::Settlement;
 ///
 /// For the claimer alone, between two claims: else a claim that is on its way would look like a lost one. What is settled
 /// meanwhile is fenced.
-pub(super) async fn give_back_lost(context: &Context, tenants: &BTreeSet<Name>) {
+pub(crate) async fn give_back_lost(context: &Context, tenants: &BTreeSet<Name>) {
     let Context { store, retry, worker, in_flight, .. } = context;
     for tenant in tenants {
         let in_hand = in_flight.of(tenant);

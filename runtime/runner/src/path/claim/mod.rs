@@ -1,20 +1,24 @@
 //! Claims ready jobs for the topics that have some, as many as there are free slots, and hands them to the guests.
 
+pub(crate) mod lost;
+pub(crate) mod memory;
+mod ready_topics;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
-use super::claim_memory::{Memory, Ready};
-use super::context::{Context, ExecutorContext};
+use self::lost::give_back_lost;
+use self::memory::{Memory, Ready};
+use self::ready_topics::ReadyTopics;
 use super::execute::execute;
-use super::fleet_use::Shares;
-use super::guests::Guests;
-use super::lost_claims::give_back_lost;
-use super::ready_topics::ReadyTopics;
-use super::slots::Slots;
 use super::work::Work;
+use crate::context::{Context, ExecutorContext};
 use crate::handlers::{Handler, HandlerRegistry};
+use crate::path::execute::guests::Guests;
+use crate::slots::Slots;
+use crate::slots::fleet_use::Shares;
 use gristmill_core::job::{Claim, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_store::{ClaimFrom, Claimed, StoreError, WaitingClaim};
@@ -27,23 +31,23 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 const AFTER_DAMAGE: Duration = Duration::from_secs(30);
 
 /// The claiming loop's own things.
-pub(super) struct Claimer {
-    pub(super) context: Context,
-    pub(super) slots: Arc<Slots>,
-    pub(super) guests: Guests,
+pub(crate) struct Claimer {
+    pub(crate) context: Context,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) guests: Guests,
     /// For native handlers, which do not run on the guests' threads.
-    pub(super) executor: Arc<ExecutorContext>,
+    pub(crate) executor: Arc<ExecutorContext>,
     /// Topics that have ready jobs.
-    pub(super) ready: mpsc::Receiver<Ready>,
+    pub(crate) ready: mpsc::Receiver<Ready>,
     /// Where the use of tenants is counted.
-    pub(super) shares: Shares,
+    pub(crate) shares: Shares,
     /// The store's returns, after which lost claims are looked for.
-    pub(super) returns: watch::Receiver<u64>,
+    pub(crate) returns: watch::Receiver<u64>,
 }
 
 impl Claimer {
     /// Claims until stopped.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let mut memory = Memory { hot: ReadyTopics::new(self.shares.clone()), ..Memory::default() };
         while !self.context.stop.is_cancelled() {
             let is_new = self.context.registry.has_changed().unwrap_or_default();
@@ -229,7 +233,7 @@ fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim_memory::tests::{ready, registry};
+    use crate::path::claim::memory::tests::{ready, registry};
     use gristmill_core::job::{Due, JobSpec, NewJob, Payload};
     use gristmill_store::embedded::EmbeddedStore;
 
