@@ -145,9 +145,9 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Duration;
 
+    use super::*;
     use gristmill_core::job::{Job, JobSpec, Payload, TopicId, WorkerId};
     use gristmill_core::outcome::Verdict;
     use gristmill_core::time::Timestamp;

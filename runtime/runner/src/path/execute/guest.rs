@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::guests::Shared;
+use super::threads::Shared;
 use super::turns::FIRST;
 use crate::handlers::TopicHandler;
 use crate::path::work::Finished;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::execute;
 use super::guest::{Guest, TurnEnd};
-use super::guests::{Shared, Thread};
 use super::processor_clock::ProcessorClock;
+use super::threads::{Shared, Thread};
 use super::turns::{SLICE, Turn};
 use crate::context::ExecutorContext;
 use crate::path::work::{Finished, Work};

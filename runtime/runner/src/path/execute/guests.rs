@@ -1,86 +1,31 @@
 //! The threads that guests run on, one single-threaded runtime each.
 //!
 //! A guest runs inside `poll`, so a busy one holds its thread until it yields (every some 100,000 units of fuel). On
-//! threads of their own they cannot hold up the store's loops. [`RunOrder`] says which guest a thread polls next; the runtime is there for
-//! timers and sockets. A guest may go on on another thread than it began on.
+//! threads of their own they cannot hold up the store's loops. [`RunOrder`](super::turns::RunOrder) says which guest a thread
+//! polls next; the runtime is there for timers and sockets. A guest may go on on another thread than it began on.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::give_back;
-use super::guest::Guest;
 use super::guest_server::serve;
-use super::turns::{RunOrder, Turn};
+use super::threads::Shared;
 use crate::context::ExecutorContext;
-use crate::handlers::TopicHandler;
 use crate::path::work::{Finished, Work};
 use crate::slots::Slots;
-
-/// A guest that keeps its thread for this long is named in the log. Guests yield after milliseconds.
-const STANDS_STILL: Duration = Duration::from_secs(1);
-
-/// What a topic has in line beyond its concurrency goes back to the store once the oldest of it has waited for this long.
-const IN_LINE_MAX: Duration = Duration::from_secs(1);
 
 /// Hands work to the guest threads. Dropping it ends them once they have nothing left.
 #[derive(Debug)]
 pub(crate) struct Guests(Arc<Shared>);
 
-/// One line for all threads, so that nothing waits behind a busy guest while another thread is free.
-#[derive(Debug)]
-pub(super) struct Shared {
-    turns: Mutex<RunOrder<Work, Arc<Guest>>>,
-    /// What was handed over and has not ended. A thread goes on until there is none, since a guest may have its timers there.
-    unfinished: AtomicUsize,
-    /// A guest that computes for long should leave its thread.
-    pub(super) is_urgent: AtomicBool,
-    /// Some that compute for long are in line: their time may run out meanwhile.
-    has_long: AtomicBool,
-    /// How many wait for something. Below zero while one is woken that has just begun to wait.
-    pub(super) waiting: AtomicIsize,
-    ended: AtomicBool,
-    pub(super) threads: Vec<Arc<Thread>>,
-    /// Which thread is asked first.
-    turn: AtomicUsize,
-    /// There is work for the watchdog to look at.
-    watch: Notify,
-}
-
-/// A thread of guests, as the others and the watchdog see it.
-#[derive(Debug, Default)]
-pub(super) struct Thread {
-    /// There is work in line.
-    pub(super) called: Notify,
-    /// It sleeps: none of its guests has anything to compute.
-    parked: AtomicBool,
-    /// Counts when an attempt gets the thread, and when it gives it back: odd in between.
-    turns: AtomicU64,
-    /// Whose turn it is, or was last.
-    topic: Mutex<Option<Arc<TopicHandler>>>,
-}
-
 impl Guests {
     /// Starts `count` threads; the handles end when the [`Guests`] is dropped and the last attempt has ended.
     pub(crate) fn start(count: usize, context: &Arc<ExecutorContext>) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let count = count.max(1);
-        let shared = Arc::new(Shared {
-            turns: Mutex::default(),
-            unfinished: AtomicUsize::new(0),
-            is_urgent: AtomicBool::new(false),
-            has_long: AtomicBool::new(false),
-            waiting: AtomicIsize::new(0),
-            ended: AtomicBool::new(false),
-            threads: (0..count).map(|_| Arc::default()).collect(),
-            turn: AtomicUsize::new(0),
-            watch: Notify::new(),
-        });
+        let shared = Arc::new(Shared::new(count));
         let guests = Self(Arc::clone(&shared));
         let handles = (0..count).map(|number| start(number, Arc::clone(&shared), Arc::clone(context)));
         let handles = handles.collect::<io::Result<_>>()?;
@@ -89,19 +34,10 @@ impl Guests {
 
     /// Puts a batch in line, and wakes as many threads as it takes. The line is as long as the runner's slots let it be.
     pub(crate) fn hand_over(&self, work: Vec<Work>) {
-        let jobs = work.len();
-        self.0.unfinished.fetch_add(jobs, Ordering::AcqRel);
-        self.0.change(jobs, |turns| {
-            for work in work {
-                let claim = Arc::clone(&work.claim);
-                turns.join(&claim.lease.topic, work);
-            }
-        });
-        self.0.watch.notify_one();
+        self.0.join(work);
     }
 
-    /// Names in the log each guest that keeps its thread for longer than [`STANDS_STILL`], and gives back what has waited in line for
-    /// [`IN_LINE_MAX`], until `stop`. Keeps no channel open. Sleeps while no attempt is in flight.
+    /// [Watches](Shared::watch) the threads and the line until `stop`. Keeps no channel open.
     pub(crate) fn watchdog(
         &self,
         slots: Arc<Slots>,
@@ -115,196 +51,7 @@ impl Guests {
 
 impl Drop for Guests {
     fn drop(&mut self) {
-        self.0.ended.store(true, Ordering::Release);
-        self.0.threads.iter().for_each(|thread| thread.called.notify_one());
-    }
-}
-
-impl Shared {
-    /// One job wakes one thread that sleeps. With several jobs, or no thread asleep, all threads are called: the first one takes the job.
-    fn call(&self, jobs: usize) {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.threads.len();
-        let (before, behind) = self.threads.split_at(turn);
-        let asleep = || behind.iter().chain(before).find(|thread| thread.parked.load(Ordering::Acquire));
-        match if jobs == 1 { asleep() } else { None } {
-            Some(thread) => thread.called.notify_one(),
-            None => self.threads.iter().for_each(|thread| thread.called.notify_one()),
-        }
-    }
-
-    async fn watch(&self, slots: &Slots, finished: &mpsc::WeakUnboundedSender<Finished>) {
-        let mut looks: Vec<Look> = self.threads.iter().map(|_| Look::default()).collect();
-        loop {
-            self.watch.notified().await;
-            while slots.attempts.count() > 0 {
-                tokio::time::sleep(STANDS_STILL).await;
-                self.give_back(finished);
-                for (number, (thread, look)) in self.threads.iter().zip(&mut looks).enumerate() {
-                    if let Some(entry) = thread.stands_still(look) {
-                        warn(number, &entry, look.same);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Other runners may do now what is in line here beyond what its topic may begin: those that have begun take longer than those before.
-    fn give_back(&self, finished: &mpsc::WeakUnboundedSender<Finished>) {
-        let Some(finished) = finished.upgrade() else { return };
-        let keeps = |work: &Work| match work.arrived.elapsed() {
-            waited if waited >= IN_LINE_MAX => work.slot.topic().may_still_begin(work.concurrency()),
-            _ => usize::MAX,
-        };
-        let surplus = self.change(0, |turns| turns.shorten(keeps));
-        self.finish(surplus.len());
-        for work in surplus {
-            work.slot.topic().note_wait(work.arrived.elapsed());
-            finished.send(give_back(work)).ok();
-        }
-    }
-
-    /// Work that was to begin may not, and is the next of its topic.
-    pub(super) fn put_first(&self, work: Vec<Work>) {
-        self.change(work.len(), |turns| {
-            for work in work.into_iter().rev() {
-                let claim = Arc::clone(&work.claim);
-                turns.put_first(&claim.lease.topic, work);
-            }
-        });
-    }
-
-    /// A guest has ended. What was held back because of it may begin.
-    pub(super) fn note_end(&self, guest: &Guest) {
-        if guest.slots.end() {
-            self.change(1, |turns| guest.topic().into_iter().for_each(|topic| turns.reopen(topic)));
-        }
-    }
-
-    /// Changes the line, and wakes as many threads as there are guests more in it.
-    fn change<T>(&self, more: usize, change: impl FnOnce(&mut RunOrder<Work, Arc<Guest>>) -> T) -> T {
-        let mut turns = self.turns.lock();
-        let answer = change(&mut turns);
-        self.is_urgent.store(turns.is_urgent(), Ordering::Relaxed);
-        self.has_long.store(turns.has_long(), Ordering::Relaxed);
-        drop(turns);
-        if more > 0 {
-            self.call(more);
-        }
-        answer
-    }
-
-    /// A guest waits no longer.
-    pub(super) fn wake(&self, guest: Arc<Guest>) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.change(1, |turns| turns.wake(guest));
-    }
-
-    /// A guest that computes for long and is in line was woken: it may have to end.
-    pub(super) fn hurry(&self, guest: &Arc<Guest>) {
-        if let Some(topic) = guest.topic() {
-            self.change(1, |turns| turns.hurry(topic, |other| Arc::ptr_eq(other, guest)));
-        }
-    }
-
-    /// A guest that computes for long, and has computed for this long since the last call, leaves its thread if another waits for it. It
-    /// gets in line behind this many others of its topic at most.
-    pub(super) fn put_back(&self, guest: &Arc<Guest>, used: Duration, others: usize) -> bool {
-        let Some(topic) = guest.topic() else { return false };
-        let is_awaited = self.change(0, |turns| {
-            turns.note_long(used);
-            let is_awaited = turns.is_awaited();
-            if is_awaited {
-                guest.get_in_line();
-                turns.put_back(topic, Arc::clone(guest), others);
-            }
-            is_awaited
-        });
-        if is_awaited {
-            self.call(1);
-        }
-        is_awaited
-    }
-
-    /// A guest that computed for long does so no longer: another of its topic may begin.
-    pub(super) fn make_room(&self, guest: &Guest, used: Duration) {
-        self.change(1, |turns| {
-            turns.note_long(used);
-            guest.topic().into_iter().for_each(|topic| turns.reopen(topic));
-        });
-    }
-
-    /// Whose turn it is: at most `share` guests. Those that had the thread before and did not compute for long used it for this long.
-    pub(super) fn next(&self, share: usize, used: Duration) -> Vec<Turn<Work, Arc<Guest>>> {
-        self.change(0, |turns| {
-            turns.note_others(used);
-            turns.next(share, self.threads.len(), |work| work.slot.topic().may_begin(work.concurrency()))
-        })
-    }
-
-    /// Whether a guest may wait for a timer or a socket.
-    pub(super) fn awaits_news(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) != 0 || self.has_long.load(Ordering::Relaxed)
-    }
-
-    /// This many have ended.
-    pub(super) fn finish(&self, ended: usize) {
-        let is_last = self.unfinished.fetch_sub(ended, Ordering::AcqRel) == ended;
-        if is_last && self.ended.load(Ordering::Acquire) {
-            self.threads.iter().for_each(|thread| thread.called.notify_one());
-        }
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire) && self.unfinished.load(Ordering::Acquire) == 0
-    }
-}
-
-fn warn(thread: usize, entry: &TopicHandler, seconds: u32) {
-    let topic = &entry.topic.id;
-    let handler = entry.handler.as_ref().map(|handler| handler.name.as_str());
-    let version = entry.handler.as_ref().map(|handler| tracing::field::display(&handler.code));
-    tracing::warn!(
-        target: "gristmill::runner", thread, %topic, handler, version,
-        "a guest thread stands still: its guest has not yielded for {seconds} s",
-    );
-}
-
-impl Thread {
-    /// An attempt of this topic has the thread, until the answer is dropped.
-    pub(super) fn begin_turn(&self, topic: &Option<Arc<TopicHandler>>) -> HeldThread<'_> {
-        let mut current = self.topic.lock();
-        // Mostly it is the one that had it before: threads that count its references take turns for its memory.
-        if current.as_ref().map(Arc::as_ptr) != topic.as_ref().map(Arc::as_ptr) {
-            current.clone_from(topic);
-        }
-        drop(current);
-        self.turns.fetch_add(1, Ordering::Release);
-        HeldThread(self)
-    }
-
-    /// Whose turn it is, if it has been the same turn for 1, 2, 4, ... looks.
-    fn stands_still(&self, last: &mut Look) -> Option<Arc<TopicHandler>> {
-        let turns = self.turns.load(Ordering::Acquire);
-        let is_same = turns == last.turns && turns % 2 == 1;
-        *last = Look { turns, same: if is_same { last.same.saturating_add(1) } else { 0 } };
-        if last.same.is_power_of_two() { self.topic.lock().clone() } else { None }
-    }
-}
-
-/// What the watchdog saw of a thread.
-#[derive(Debug, Default)]
-struct Look {
-    turns: u64,
-    /// Looks at the same turn before.
-    same: u32,
-}
-
-/// An attempt has the thread while this lives.
-pub(super) struct HeldThread<'a>(&'a Thread);
-
-impl Drop for HeldThread<'_> {
-    fn drop(&mut self) {
-        self.0.turns.fetch_add(1, Ordering::Release);
+        self.0.end();
     }
 }
 
@@ -313,7 +60,7 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
         let shared = Arc::clone(shared);
         move || {
             if let Some(thread) = shared.threads.get(number) {
-                thread.parked.store(parked, Ordering::Release);
+                thread.set_parked(parked);
             }
         }
     };
@@ -333,9 +80,13 @@ fn start(number: usize, shared: Arc<Shared>, context: Arc<ExecutorContext>) -> i
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use super::super::threads::IN_LINE_MAX;
     use super::*;
     use crate::context::Context;
-    use crate::handlers::{Available, Code, Handler, HandlerRegistry};
+    use crate::handlers::{Available, Code, Handler, HandlerRegistry, TopicHandler};
     use crate::native::{HandlerError, NativeHandler, NativeJob};
     use crate::slots::TopicSlots;
     use gristmill_config::Manifest;
@@ -401,26 +152,5 @@ mod tests {
             assert_eq!(finished.recv().await.unwrap().outcome, OutcomeKind::Complete);
         }
         assert_eq!((of_topic.may_still_begin(2), slots.unsettled.count()), (2, 0));
-    }
-
-    #[test]
-    fn a_guest_that_keeps_its_thread_is_named_ever_more_rarely() {
-        let manifest = Manifest::parse("[topics.slow]\n", "gristmill.toml".as_ref()).unwrap();
-        let registry = crate::handlers::HandlerRegistry::planned(&manifest);
-        let slow = registry.get(&"slow".parse().unwrap()).cloned();
-        let (thread, mut look) = (Thread::default(), Look::default());
-        let mut names = |thread: &Thread| thread.stands_still(&mut look).map(|entry| entry.topic.id.to_string());
-        assert_eq!(names(&thread), None, "it is idle");
-        for _ in 0..2 {
-            let turn = thread.begin_turn(&slow);
-            let named: Vec<bool> = (0..9).map(|_| names(&thread).is_some()).collect();
-            assert_eq!(named, [false, true, true, false, true, false, false, false, true]);
-            assert_eq!((names(&thread), names(&thread)), (None, None));
-            drop(turn);
-            assert_eq!(names(&thread), None);
-        }
-        drop(thread.begin_turn(&slow));
-        let _another = thread.begin_turn(&slow);
-        assert_eq!(names(&thread), None, "it gave the thread back in between");
     }
 }

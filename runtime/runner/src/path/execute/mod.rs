@@ -5,6 +5,7 @@ mod guest_server;
 pub(crate) mod guests;
 mod processor_clock;
 mod run_queue;
+mod threads;
 mod turns;
 
 use std::sync::Arc;
