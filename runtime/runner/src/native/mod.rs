@@ -9,12 +9,12 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::tasks::message_of;
 use gristmill_core::admission::{FollowUpRules, FollowUps};
@@ -22,6 +22,7 @@ use gristmill_core::job::{Job, JobId, JobSpec, NewJob, Payload};
 use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::time::Timestamp;
 use gristmill_sandbox::{Attempt, GuestLog, KeyedState, Report};
+use parking_lot::Mutex;
 
 pub use gristmill_core::admission::NoFollowUp;
 pub use gristmill_sandbox::{LogLine, StateError};
@@ -247,7 +248,7 @@ impl NativeHandler {
         }))
     }
 
-    /// Does one attempt, in a task of its own so that a panic ends nothing else. Dropping it aborts the task.
+    /// Does one attempt. A panic ends nothing else. Dropped, the attempt is given up where it waits.
     pub async fn invoke(&self, attempt: impl Into<Arc<Attempt>>) -> Report {
         let attempt = attempt.into();
         let (begun, limits) = (Instant::now(), attempt.limits);
@@ -262,14 +263,11 @@ impl NativeHandler {
             log: Arc::clone(&log),
             deadline,
         };
-        let task = AbortOnDropHandle::new(tokio::spawn((self.0)(job)));
-        let outcome = match control.until_killed(pin!(tokio::time::timeout(limits.timeout, task))).await {
+        let answer = tokio::time::timeout(limits.timeout, catching_panics((self.0)(job)));
+        let outcome = match control.until_killed(pin!(answer)).await {
             None => Outcome::Killed,
             Some(Err(_)) => Outcome::TimedOut { limit: limits.timeout },
-            Some(Ok(Err(ended))) => match ended.try_into_panic() {
-                Ok(panic) => Outcome::Trapped { message: message_of(&*panic), backtrace: String::new() },
-                Err(cancelled) => Outcome::HostFault(cancelled.to_string()),
-            },
+            Some(Ok(Err(panic))) => Outcome::Trapped { message: message_of(&*panic), backtrace: String::new() },
             Some(Ok(Ok(answer))) => outcome(answer).within(limits.output_bytes),
         };
         let change = keyed.and_then(|keyed| keyed.lock().take_change());
@@ -285,6 +283,15 @@ impl NativeHandler {
             ..Report::without_running(outcome)
         }
     }
+}
+
+/// The answer, or the panic that was there instead.
+async fn catching_panics(mut answer: Answer) -> std::thread::Result<Result<Output, HandlerError>> {
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
 }
 
 /// What an answer is to the runner, before limits.

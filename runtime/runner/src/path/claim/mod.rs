@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use self::lost::give_back_lost;
 use self::memory::{Memory, Ready};
 use self::ready_topics::ReadyTopics;
-use super::execute::execute;
+use super::execute::native;
 use super::work::Work;
 use crate::context::{Context, ExecutorContext};
 use crate::handlers::{Handler, HandlerRegistry};
@@ -184,7 +184,8 @@ impl Claimer {
             memory.refused.insert(topic, arrived + AFTER_DAMAGE);
         }
         let taken = self.context.in_flight.take(claimed.claims);
-        let (mut for_guests, mut taken) = (Vec::with_capacity(taken.len()), taken.into_iter().peekable());
+        let (mut for_guests, mut native_work) = (Vec::with_capacity(taken.len()), Vec::new());
+        let mut taken = taken.into_iter().peekable();
         // What belongs to a topic is looked up once for the jobs of it that stand together.
         while let Some((first, _)) = taken.peek() {
             let topic = first.job.spec.topic.clone();
@@ -196,14 +197,10 @@ impl Claimer {
                 let handler = entry.as_deref().and_then(|entry| entry.handler.as_ref());
                 let is_native = handler.is_some_and(Handler::is_native);
                 let work = Work { entry, slot, arrived, clock_offset_ms, control, claim };
-                if is_native {
-                    let context = Arc::clone(&self.executor);
-                    tokio::spawn(async move { context.finished.send(execute(work, Arc::clone(&context)).await).ok() });
-                } else {
-                    for_guests.push(work);
-                }
+                if is_native { native_work.push(work) } else { for_guests.push(work) }
             }
         }
+        native::hand_over(native_work, &self.executor);
         self.guests.hand_over(for_guests);
     }
 }

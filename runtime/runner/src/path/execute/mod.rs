@@ -3,6 +3,7 @@
 mod guest;
 mod guest_server;
 pub(crate) mod guests;
+pub(crate) mod native;
 mod processor_clock;
 mod run_queue;
 mod threads;
@@ -29,7 +30,7 @@ use gristmill_sandbox::{Attempt, Cancellation, CheckpointSender, LogSink, LogTai
 use gristmill_store::{Settlement, StateWrite, before_start};
 
 /// One attempt: run it, and decide what follows, which is still to be settled.
-pub(super) async fn execute(work: Work, context: Arc<ExecutorContext>) -> Finished {
+async fn execute(work: Work, context: Arc<ExecutorContext>) -> Finished {
     let mut work = work;
     let started = Instant::now();
     work.slot.start(started);
