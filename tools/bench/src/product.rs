@@ -12,7 +12,8 @@ use super::load::job_with;
 use super::open_store::BenchStore;
 use super::stopwatch::Stopwatch;
 use super::test_bed::{TestBed, counted, reach, temporary_folder};
-use gristmill::Gristmill;
+use gristmill::runner::native::HandlerError;
+use gristmill::{Builder, Gristmill};
 use gristmill_config::Listen;
 use gristmill_core::job::Due;
 use gristmill_store::embedded::Durability;
@@ -21,18 +22,32 @@ use gristmill_store::embedded::Durability;
 const PUSH: usize = 1000;
 
 /// A full queue is worked off by [`Gristmill::builder`]: with a manifest and a watched folder of handlers, its store calls timed, its bill
-/// written, without an HTTP server.
+/// written, without an HTTP server. Then the same with a native handler that does nothing, as workers of other queues have them.
 ///
 /// # Errors
 /// If the store fails, or the handler does not load.
-pub async fn product(bed: &TestBed, jobs: usize) -> anyhow::Result<Figure> {
-    bed.settings.progress.begin(format!("product, {}", bed.settings.store), 2 * jobs);
+pub async fn product(bed: &TestBed, jobs: usize) -> anyhow::Result<[Figure; 2]> {
+    bed.settings.progress.begin(format!("product, {}", bed.settings.store), 4 * jobs);
+    let component = measured(bed, jobs, |product, handlers| {
+        std::fs::copy(&bed.settings.handler, handlers.join("bench.wasm")).context("failed to copy the handler")?;
+        Ok(product)
+    });
+    let component = component.await?.case("a component");
+    let native = measured(bed, jobs, |product, _| Ok(product.handler("bench", async |_| Ok::<_, HandlerError>(()))?));
+    Ok([component, native.await?.case("a native handler")])
+}
+
+/// `add` puts the handler into the folder, or into the program.
+async fn measured(
+    bed: &TestBed,
+    jobs: usize,
+    add: impl FnOnce(Builder, &Path) -> anyhow::Result<Builder>,
+) -> anyhow::Result<Figure> {
     let folder = temporary_folder()?;
     let handlers = folder.path().join("handlers");
     std::fs::create_dir(&handlers).context("failed to make a folder of handlers")?;
-    std::fs::copy(&bed.settings.handler, handlers.join("bench.wasm")).context("failed to copy the handler")?;
     let (observer, done) = counted();
-    let product = Gristmill::builder().manifest_text(&manifest(bed, folder.path())?)?;
+    let product = add(Gristmill::builder().manifest_text(&manifest(bed, folder.path())?)?, &handlers)?;
     let product = product.handlers(&handlers).listen(Listen::Off).observer(observer).start().await?;
     let figure = work_off(bed, &product, &done, jobs).await;
     product.shutdown(CancellationToken::new()).await;

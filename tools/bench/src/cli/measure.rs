@@ -70,8 +70,9 @@ impl Measure<'_> {
             Scenario::Memory => self.memory().await?,
             Scenario::Floor => self.floor().await?,
             Scenario::Product => {
-                let figure = bench::product(&self.bed().await?, jobs).await?;
-                self.add(figure)?;
+                let [component, native] = bench::product(&self.bed().await?, jobs).await?;
+                let component = self.add(component)?;
+                self.add(native.rate_of(&component, "a component"))?;
             }
             Scenario::Throughput => {
                 let figure = bench::throughput(&self.bed().await?, jobs).await?;

@@ -114,7 +114,7 @@ enum Scenario {
     Memory,
     /// The limits: bare Redis primitives, and a bare loop of instantiate and call
     Floor,
-    /// A full queue is worked off by the whole product, as a program embeds it
+    /// A full queue is worked off by the whole product, as a program embeds it, with a component and with a native handler
     Product,
     /// The same by a runner alone
     Throughput,
