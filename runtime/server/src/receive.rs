@@ -96,7 +96,7 @@ async fn read(
     }
     let (limiter, tenant) = (&state.request_limiter, identity.tenant());
     let length = body.size_hint().lower();
-    let limited = Request::from_parts(parts.clone(), body).with_limited_body().into_body();
+    let (parts, limited) = Request::from_parts(parts, body).with_limited_body().into_parts();
     let may_be_large = matches!(requirement, Requirement::InTenant(Scope::Push | Scope::Work));
     let limited = match &topic {
         // It may be compressed: one byte too many shows that it is too long.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::{FromRequest, Query, Request, State};
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Query, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::json;
 
@@ -152,14 +153,15 @@ async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: 
 }
 
 async fn ordered(topic: TopicId, request: Request) -> Result<Order, Problem> {
-    let (headers, uri) = (request.headers().clone(), request.uri().clone());
+    let (Parts { headers, uri, .. }, body) = request.into_parts();
     let media = media_type(&headers).ok_or_else(|| {
         Problem::new(
             Code::MediaType,
             "say in one `Content-Type` what the body is: application/json, or what the job is",
         )
     })?;
-    let body = Bytes::from_request(request, &()).await?;
+    // It was read, and its length checked, before: see `receive`.
+    let body = to_bytes(body, usize::MAX).await.map_err(|error| bad(format!("failed to read the body: {error}")))?;
     aside(body.len() as u64, async move { understand(&topic, &media, &headers, &uri, body) }).await?
 }
 

@@ -1,7 +1,7 @@
 //! The audit log: one line of JSON for each change that needs the scope `admin`, and for each refusal. Format and use:
 //! `docs/reference/audit.md`. The last ones are in memory, also without a log.
 //!
-//! [`record`] is around all routes. On its way a request finds out who its client is and what its route does, and notes that
+//! [`Recorder::record`] is around all routes. On its way a request finds out who its client is and what its route does, and notes that
 //! in its [`Entry`]. The line is written when the request ends, also if the client has hung up before the answer.
 
 mod entry;
@@ -12,10 +12,8 @@ use std::net::IpAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::middleware::{self, Next};
 use axum::response::Response;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -62,9 +60,17 @@ impl Recorder {
         Arc::new(Self { log, recent, refusals: Mutex::default() })
     }
 
-    /// Puts the log around all of these routes.
-    pub(crate) fn around(self: &Arc<Self>, router: Router) -> Router {
-        router.layer(middleware::from_fn_with_state(self.clone(), record))
+    /// Answers a request, and writes a line about it when it ends, if it is one that the log is about.
+    pub(crate) async fn record(
+        self: Arc<Self>,
+        request: Request,
+        answer: impl AsyncFnOnce(Request) -> Response,
+    ) -> Response {
+        let (mut request, pending) = PendingLine::of(self, request).await;
+        request.extensions_mut().insert(pending.entry());
+        let response = answer(request).await;
+        pending.answered(&response);
+        response
     }
 
     fn write(&self, line: AuditLine, actor: String) {
@@ -88,15 +94,6 @@ impl Recorder {
     fn take_omitted(&self) -> u64 {
         std::mem::take(&mut self.refusals.lock().omitted)
     }
-}
-
-/// Writes a line about the request when it ends, if it is one that the log is about.
-async fn record(State(recorder): State<Arc<Recorder>>, request: Request, next: Next) -> Response {
-    let (mut request, pending) = PendingLine::of(recorder, request).await;
-    request.extensions_mut().insert(pending.entry());
-    let response = next.run(request).await;
-    pending.answered(&response);
-    response
 }
 
 /// Whether the log has a line for every answer with this status.

@@ -13,8 +13,6 @@ use std::net::IpAddr;
 use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use crate::problem::{Code, Problem};
 
@@ -23,11 +21,10 @@ const OF_FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/for
 /// Headers that no browser sends to another site without asking.
 const NEVER_UNASKED: [&str; 3] = ["authorization", "idempotency-key", "x-request-id"];
 
-pub(crate) async fn guard(request: Request, next: Next) -> Response {
-    match check_origin(&request).and_then(|()| check_coding(&request)) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
+/// # Errors
+/// A page of another site may have made a browser send it, or its body is in a coding that is not read.
+pub(crate) fn check(request: &Request) -> Result<(), Problem> {
+    check_origin(request).and_then(|()| check_coding(request))
 }
 
 /// Headers by which a proxy says for which client it asks.

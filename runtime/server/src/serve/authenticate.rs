@@ -1,6 +1,6 @@
 //! Authenticates requests before their routes see them.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -23,7 +23,7 @@ const READY: &str = "/readyz";
 
 /// Authenticates a request and counts it against the limits of its token and tenant. Health needs no token; lmstfy's paths
 /// do their own authentication.
-pub(crate) async fn authenticate(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+pub(super) async fn authenticate(state: AppState, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let measures = path == METRICS;
     let (ready, ours) = (path == READY, asks_for_tokens(path));

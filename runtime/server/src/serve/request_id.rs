@@ -2,31 +2,33 @@
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::Next;
 use axum::response::Response;
 use tokio::time::Instant;
-use tracing::Instrument;
+use tracing::{Instrument, Level};
 
 use gristmill_core::token::TokenText;
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The client's own id if it is one, else a new one.
-pub(crate) async fn name_request(request: Request, next: Next) -> Response {
+/// Answers a request by its name: the client's own id if it is one, else a new one.
+pub(super) async fn name_request(request: Request, answer: impl AsyncFnOnce(Request) -> Response) -> Response {
     let given = request.headers().get(HEADER).filter(|id| is_sane(id)).cloned();
     let id = given.unwrap_or_else(generate);
-    let (method, path) = (request.method().clone(), TokenText::masked(request.uri().path()));
     let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default());
-    let begun = Instant::now();
-    let mut response = async {
-        let response = next.run(request).await;
-        let (status, took) = (response.status().as_u16(), begun.elapsed());
-        tracing::debug!(%method, path = path.escape_debug().to_string(), status, ?took, "answered");
-        response
-    }
-    .instrument(span)
-    .await;
+    let mut response = logged(request, answer).instrument(span).await;
     response.headers_mut().insert(HEADER, id);
+    response
+}
+
+async fn logged(request: Request, answer: impl AsyncFnOnce(Request) -> Response) -> Response {
+    if !tracing::enabled!(Level::DEBUG) {
+        return answer(request).await;
+    }
+    let (method, path) = (request.method().clone(), TokenText::masked(request.uri().path()));
+    let begun = Instant::now();
+    let response = answer(request).await;
+    let (status, took) = (response.status().as_u16(), begun.elapsed());
+    tracing::debug!(%method, path = path.escape_debug().to_string(), status, ?took, "answered");
     response
 }
 

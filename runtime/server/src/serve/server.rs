@@ -7,17 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::Uri;
-use axum::middleware;
-use axum::response::Response;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use tokio::net::TcpListener;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 
+use super::accept;
+use super::authenticate::authenticate;
 use super::known_paths::KnownPaths;
-use super::{accept, authenticate, measure, request_id};
+use super::measure::measure;
+use super::request_id::name_request;
 use crate::api::{
     attempts, audit, bill, bulk, components, dead, deployments, health, history, job, jobs, list, me, metrics, moves,
     openapi, push, schedules, states, tenant_limits, tokens, topics, uniques, workers,
@@ -36,6 +39,7 @@ use crate::state::AppState;
 use crate::stream::{events, signals};
 use crate::{RemoteStore, lmstfy, page, pull};
 use gristmill_core::token::TokenText;
+use gristmill_metrics::Metrics;
 use gristmill_runner::{Broken, Tasks};
 use gristmill_store::{ServerName, Store, StoreError, Timed};
 
@@ -109,7 +113,8 @@ impl HttpServer {
         let (server, router, lmstfy) = Self::begin(address, store, store_name, settings).await?;
         let mut server = Self { commands, lmstfy_admin, ..server };
         if let Some(listener) = admin {
-            let router = server.recorder.around(lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone()));
+            let admin = lmstfy::admin(lmstfy, settings.lmstfy.accounts.clone());
+            let router = admin.layer(middleware::from_fn_with_state(server.recorder.clone(), record));
             server.serve(listener, router, settings.limits.for_few(), tls.clone());
         }
         if let Some(listener) = for_commands {
@@ -153,7 +158,7 @@ impl HttpServer {
         let lmstfy = lmstfy::Api::new(state.clone(), settings.lmstfy.enabled);
         let serving = Tasks::default();
         let recorder = Recorder::new(settings.audit.clone(), state.actions.clone(), &settings.metrics);
-        let router = recorder.around(router(state.clone(), lmstfy.clone()));
+        let router = router(state.clone(), lmstfy.clone(), &recorder);
         let mut server = Self { address, commands: address, lmstfy_admin: None, secret, state, recorder, serving };
         server.serving.spawn("token cache", server.state.auth.token_cache.clone().listen(server.state.stop.clone()));
         server.serving.spawn("bulk actions", crate::bulk::run(server.state.clone()));
@@ -223,7 +228,7 @@ pub fn routes() -> Vec<Route> {
     api(HttpLimits::default().request_time).into_parts().1
 }
 
-fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
+fn router(state: AppState, lmstfy: lmstfy::Api, recorder: &Arc<Recorder>) -> Router {
     let (api, routes) = api(state.request_limiter.time()).into_parts();
     let paths = Arc::new(KnownPaths::of(&routes));
     let methods = Arc::clone(&paths);
@@ -234,13 +239,35 @@ fn router(state: AppState, lmstfy: lmstfy::Api) -> Router {
         // The limits are on what comes out of a compressed body.
         .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
         .layer(CompressionLayer::new().compress_when(worth_compressing()))
-        .layer(middleware::from_fn_with_state(state.clone(), authenticate::authenticate))
-        .layer(middleware::from_fn(origin::guard))
-        .layer(middleware::from_fn(request_id::name_request))
+        .layer(middleware::from_fn_with_state(state.clone(), enter))
         // With words, limits and waits of its own.
         .nest("/api", lmstfy::routes(lmstfy))
-        .layer(middleware::from_fn_with_state(state.metrics.clone(), measure::measure))
+        .layer(middleware::from_fn_with_state((recorder.clone(), state.metrics.clone()), observe))
         .with_state(state)
+}
+
+/// Around everything: what is refused is counted and recorded, too.
+///
+/// Few functions around all routes, and not one for each step: each of them clones, for each request, all that is inside of it.
+async fn observe(
+    State((recorder, metrics)): State<(Arc<Recorder>, Arc<Metrics>)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    recorder.record(request, async |request| measure(&metrics, request, next).await).await
+}
+
+async fn record(State(recorder): State<Arc<Recorder>>, request: Request, next: Next) -> Response {
+    recorder.record(request, async |request| next.run(request).await).await
+}
+
+/// What a request to our own API passes before its route: it gets a name, and must be no page's and a known client's.
+async fn enter(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let entered = async |request: Request| match origin::check(&request) {
+        Ok(()) => authenticate(state, request, next).await,
+        Err(problem) => problem.into_response(),
+    };
+    name_request(request, entered).await
 }
 
 /// `time`: of a request that does not wait.
