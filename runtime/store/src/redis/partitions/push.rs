@@ -4,6 +4,7 @@
 //! values are looked up there first.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -35,10 +36,18 @@ type Lookups<'a> = BTreeMap<(u32, &'a TopicId), Vec<(usize, &'a str, &'a str)>>;
 #[async_trait]
 impl Push for RedisStore {
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
-        let mut map = self.map().await?;
+        let map = self.map().await?;
         if map.is_plain() {
             return self.first().push(jobs).await;
         }
+        // In a box: the usual push does not carry it around.
+        Box::pin(self.push_spread(map, jobs)).await
+    }
+}
+
+impl RedisStore {
+    /// Pushes where some topic is spread, or was.
+    async fn push_spread(&self, mut map: Arc<PartitionMap>, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
         let is_unique = |job: &&NewJob| job.spec.options.unique.is_some();
         let spreads = jobs.iter().filter(is_unique).filter_map(|job| map.spread(&job.spec.topic));
         if let Some(wait) = spreads.filter_map(|spread| spread.change_lasts(CHANGE, map.now())).max() {
@@ -68,9 +77,7 @@ impl Push for RedisStore {
         })
         .await
     }
-}
 
-impl RedisStore {
     /// The jobs, by position, whose ids or unique values are known in a partition that their topic had before: which one.
     pub(super) async fn pushed_before(
         &self,

@@ -51,6 +51,12 @@ impl Partition {
             let pushed = answered.await.unwrap_or_else(|_| Err(self.unanswered()))?;
             return Ok(vec![pushed]);
         }
+        // In a box: those that wait, most of them if there are many, do not carry it around.
+        Box::pin(self.push_at_once(job)).await
+    }
+
+    /// Has what comes meanwhile go out afterwards.
+    async fn push_at_once(&self, job: &NewJob) -> Result<Vec<Pushed>, StoreError> {
         let _on_its_way = OnItsWay { store: self.clone(), tenant: job.spec.topic.tenant.clone() };
         let topic = std::slice::from_ref(&job.spec.topic);
         let claim = if job.due == Due::Now { self.waiting_claim(topic) } else { None };
