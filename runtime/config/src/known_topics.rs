@@ -5,20 +5,11 @@ use std::sync::Arc;
 
 use super::limits::TenantLimits;
 use super::manifest::Manifest;
+use super::server::UnknownTopics;
 use gristmill_core::admission::{Refused, Rules, Targets, TenantRules, UnknownTopic};
 use gristmill_core::job::{DEFAULT_TENANT, Name, NewJob, TopicId};
 use gristmill_core::topic::Topic;
 use gristmill_core::units::nearest;
-
-/// What happens to a new job of a topic that has no section in the manifest, no handler and no pull worker.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum UnknownTopics {
-    /// It is stored, and its producer gets a warning.
-    #[default]
-    Warn,
-    /// It is refused, and its producer learns the remedy.
-    Refuse,
-}
 
 /// Says of each topic whether it is known and what rules its new jobs keep, whichever way they come in.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,6 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::known_topics::UnknownTopics;
 use super::ranges;
 use super::read::Section;
 
@@ -40,6 +39,16 @@ pub struct HandlerSettings {
     pub compile_timeout: Duration,
     /// Bytes of address space that a compiler may use.
     pub compile_memory_bytes: u64,
+}
+
+/// What happens to a new job of a topic that has no section in the manifest, no handler and no pull worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UnknownTopics {
+    /// It is stored, and its producer gets a warning.
+    #[default]
+    Warn,
+    /// It is refused, and its producer learns the remedy.
+    Refuse,
 }
 
 impl Default for Server {
