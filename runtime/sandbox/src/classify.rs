@@ -4,12 +4,11 @@ use wasmtime::{FrameInfo, PoolConcurrencyLimitError, Trap, WasmBacktrace, Wasmti
 use wasmtime_wasi::I32Exit;
 
 use super::host_memory::{HOST_BYTES_MAX, HostMemoryFull};
-use super::meter::{DeadlinePassed, HostCallsUsedUp};
+use super::meter::{DeadlinePassed, HostCallsUsedUp, bytes_per_call};
 use super::program_streams::OutputFull;
 use super::source_lines::SourceLines;
 use super::state::State;
 use gristmill_core::outcome::{LimitName, Outcome};
-use gristmill_core::topic::{Capability, Grants, Limits};
 
 /// What kept a guest from returning.
 #[derive(Debug)]
@@ -20,18 +19,6 @@ pub(super) enum Stopped {
     Starting(wasmtime::Error),
     /// In its function, or while its result was read.
     Running(wasmtime::Error),
-}
-
-/// Bytes that one host call may pass, and the result too: more than any honest one, so that what is over its own limit
-/// is answered in kind and not with an end. The slack is the body of a follow-up job for a topic that takes more than
-/// this one does, or a request's headers.
-pub(super) fn bytes_per_call(limits: &Limits, grants: &Grants) -> u64 {
-    const SLACK: u64 = 1 << 20;
-    let request = grants.http.as_ref().map_or(0, |http| http.request_bytes);
-    let state = if grants.has(Capability::State) { limits.state_bytes } else { 0 };
-    let kept = [limits.checkpoint_bytes, limits.log_bytes, request, state];
-    let largest = [limits.payload_bytes, limits.output_bytes].into_iter().chain(kept);
-    largest.fold(0, u64::max).saturating_add(SLACK)
 }
 
 /// The outcome of a guest that was stopped.

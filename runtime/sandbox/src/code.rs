@@ -15,12 +15,11 @@ use wasmtime::component::{self, ComponentExportIndex, InstancePre, Linker};
 
 use super::adapters::{Entries, export};
 use super::attempt::Version;
-use super::component::Needs;
 use super::direct::{self, Direct};
 use super::error::LoadError;
-use super::facts::Facts;
+use super::facts::{Facts, Needs};
+use super::guest_instance::IdleInstances;
 use super::host::allowed_imports;
-use super::instance_pool::IdleInstances;
 use super::source_lines::SourceLines;
 use super::state::State;
 use super::validate::Shape;

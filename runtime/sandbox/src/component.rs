@@ -4,12 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::{Deserialize, Serialize};
-
 use super::attempt::Version;
 use super::code::{Code, CodeSlot};
-use super::facts::Facts;
-use super::instance_pool::IdleInstances;
+use super::facts::{Facts, Needs};
+use super::guest_instance::IdleInstances;
 use super::loader::Loader;
 use super::validate::{Kind, Shape};
 use gristmill_core::outcome::Outcome;
@@ -33,17 +31,6 @@ pub(super) struct Known {
     loader: Option<Arc<Loader>>,
     /// Where its sandbox keeps instances.
     pub(super) idle: Arc<IdleInstances>,
-}
-
-/// What an instance takes from the pool.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Needs {
-    /// Linear memories.
-    pub memories: u32,
-    /// Bytes of the largest memory when it begins.
-    pub memory_bytes: u64,
-    /// Tables.
-    pub tables: u32,
 }
 
 impl Component {

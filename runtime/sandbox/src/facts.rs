@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::component::Needs;
 use super::core_module;
 use super::host::allowed_imports;
 use super::validate::Shape;
@@ -33,6 +32,17 @@ pub(super) struct Facts {
     pub(super) has_self_test: bool,
     /// It started, and its self-test passed if it has one.
     pub(super) passed_trials: bool,
+}
+
+/// What an instance takes from the pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Needs {
+    /// Linear memories.
+    pub memories: u32,
+    /// Bytes of the largest memory when it begins.
+    pub memory_bytes: u64,
+    /// Tables.
+    pub tables: u32,
 }
 
 /// Facts as they are stored, with the program that found them: another one checks the component again.

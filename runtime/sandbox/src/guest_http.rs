@@ -6,11 +6,8 @@ use hyper::http;
 use tokio::sync::Semaphore;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
-use super::host_memory::CHUNK_BYTES;
+use super::host_memory::{CHUNK_BYTES, HEADERS_BYTES_MAX};
 use super::state::State;
-
-/// Names and values of one set of headers, as they are in memory.
-pub(super) const HEADERS_BYTES_MAX: usize = 64 << 10;
 
 /// Requests of one attempt whose bodies are collected or sent at once. Others wait until the answer to one of them begins.
 const ON_THEIR_WAY_MAX: usize = 8;

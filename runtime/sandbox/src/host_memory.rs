@@ -17,8 +17,11 @@ pub(super) const HOST_BYTES_MAX: usize = 16 << 20;
 /// What a guest may write at once into the body of a request or an answer. Two such chunks wait for a reader.
 pub(super) const CHUNK_BYTES: usize = 16 << 10;
 
+/// Names and values of one set of headers, as they are in memory.
+pub(super) const HEADERS_BYTES_MAX: usize = 64 << 10;
+
 /// A body that a guest writes: its chunks, the trailers after it, and what holds them.
-const WRITTEN_BODY: usize = 2 * CHUNK_BYTES + super::guest_http::HEADERS_BYTES_MAX;
+const WRITTEN_BODY: usize = 2 * CHUNK_BYTES + HEADERS_BYTES_MAX;
 /// A body that a guest reads: what was read ahead of it.
 const READ_BODY: usize = 64 << 10;
 /// Any handle.

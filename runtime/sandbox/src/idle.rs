@@ -167,7 +167,7 @@ impl<K, T> fmt::Debug for IdleItems<K, T> {
 
 #[cfg(test)]
 mod tests {
-    impl crate::instance_pool::IdleInstances {
+    impl crate::guest_instance::IdleInstances {
         /// Idle instances.
         pub(crate) fn instances(&self) -> usize {
             let content = self.content.lock();

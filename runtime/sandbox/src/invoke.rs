@@ -7,10 +7,10 @@ use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, Li
 use wasmtime::{PoolConcurrencyLimitError, Store};
 
 use super::attempt::Attempt;
-use super::classify::{self, Stopped};
+use super::classify::Stopped;
 use super::code::Code;
 use super::engine::FUEL_PER_YIELD;
-use super::meter;
+use super::meter::{self, bytes_per_call};
 use super::state::State;
 use gristmill_core::outcome::{LimitName, Outcome};
 use gristmill_core::time::Timestamp;
@@ -68,7 +68,7 @@ impl Code {
 
 /// Bytes that each host call may pass.
 pub(super) fn limit_calls(store: &mut Store<State>, limits: &Limits, grants: &Grants) {
-    store.set_hostcall_fuel(usize::try_from(classify::bytes_per_call(limits, grants)).unwrap_or(usize::MAX));
+    store.set_hostcall_fuel(usize::try_from(bytes_per_call(limits, grants)).unwrap_or(usize::MAX));
 }
 
 /// The outcome of an attempt that can be decided without a guest.

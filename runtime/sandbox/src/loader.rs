@@ -11,7 +11,7 @@ use super::attempt::Version;
 use super::cache::ArtifactCache;
 use super::code::{Code, MappedCode};
 use super::component::Component;
-use super::instance_pool::IdleInstances;
+use super::guest_instance::IdleInstances;
 use super::linkers::Linkers;
 use gristmill_core::outcome::Outcome;
 

@@ -12,6 +12,7 @@ use wasmtime::{AsContextMut, CallHook, CallHookHandler, StoreContextMut, Trap};
 
 use super::engine::FUEL_PER_YIELD;
 use super::state::State;
+use gristmill_core::topic::{Capability, Grants, Limits};
 
 /// Fuel of a host call, whatever it does: about its time, at one nanosecond a unit. Bytes come on top, one unit each.
 const FUEL_PER_CALL: u64 = 200;
@@ -48,6 +49,18 @@ pub(super) struct HostCallsUsedUp(pub(super) u64);
 #[derive(Debug, thiserror::Error)]
 #[error("the attempt's time is over")]
 pub(super) struct DeadlinePassed;
+
+/// Bytes that one host call may pass, and the result too: more than any honest one, so that what is over its own limit
+/// is answered in kind and not with an end. The slack is the body of a follow-up job for a topic that takes more than
+/// this one does, or a request's headers.
+pub(super) fn bytes_per_call(limits: &Limits, grants: &Grants) -> u64 {
+    const SLACK: u64 = 1 << 20;
+    let request = grants.http.as_ref().map_or(0, |http| http.request_bytes);
+    let state = if grants.has(Capability::State) { limits.state_bytes } else { 0 };
+    let kept = [limits.checkpoint_bytes, limits.log_bytes, request, state];
+    let largest = [limits.payload_bytes, limits.output_bytes].into_iter().chain(kept);
+    largest.fold(0, u64::max).saturating_add(SLACK)
+}
 
 impl Meter {
     pub(super) fn new(started: Instant, waited: Duration) -> Self {

@@ -10,8 +10,8 @@ use super::attempt::Version;
 use super::code::Code;
 use super::component::Component;
 use super::engine::PoolKind;
+use super::guest_instance::IdleInstances;
 use super::idle::IdleLimits;
-use super::instance_pool::IdleInstances;
 use super::outbound::Outbound;
 use super::{engine, host, validate};
 

@@ -8,19 +8,18 @@ use parking_lot::{Mutex, MutexGuard};
 use wasmtime::component::ResourceTable;
 
 use super::attempt::{Attempt, LogLine, Version};
-use super::classify::bytes_per_call;
 use super::guest_http::WasiHttpState;
 use super::guest_log::GuestLog;
 use super::guest_wasi::GuestWasi;
 use super::host_memory::HostMemory;
 use super::keyed_state::KeyedState;
 use super::limiter::MemoryLimiter;
-use super::meter::Meter;
+use super::meter::{Meter, bytes_per_call};
 use super::outbound::{Egress, RequestKeys};
 use super::placeholders::Placeholders;
 use super::program_streams::ProgramStreams;
 use super::recording::Record;
-use super::tried::Try;
+use super::tried::{Ports, Try};
 use gristmill_core::admission::FollowUps;
 use gristmill_core::job::TopicId;
 use gristmill_core::outcome::StateChange;
@@ -152,6 +151,19 @@ impl State {
     /// Bytes that the guest's handles lead to.
     pub(super) fn held_by_handles(&mut self) -> usize {
         self.host_memory.bytes(&mut self.resources)
+    }
+
+    /// What the attempt has while it is tried.
+    ///
+    /// # Errors
+    /// It is not a try.
+    pub(super) fn tried(&mut self) -> wasmtime::Result<&mut Try> {
+        self.tried.as_mut().ok_or_else(|| wasmtime::Error::msg("this is no try"))
+    }
+
+    pub(super) fn ports(&self) -> wasmtime::Result<&Ports> {
+        let ports = self.tried.as_ref().and_then(|tried| tried.ports.as_ref());
+        ports.ok_or_else(|| wasmtime::Error::msg("the guest calls the host while it is instantiated"))
     }
 
     /// Bytes that passed through the guest's standard streams, and the bodies of its requests, since the last time.

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use super::attempt::{Attempt, Report};
 use super::attempt_time::within;
 use super::component::Component;
-use super::instance_pool::{GuestInstance, Run};
+use super::guest_instance::GuestInstance;
+use super::run::Run;
 use gristmill_core::outcome::Outcome;
 
 /// One instance from its start on, with the same job again and again.

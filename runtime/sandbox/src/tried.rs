@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use wasmtime::{Error, Memory, TypedFunc};
+use wasmtime::{Memory, TypedFunc};
 
 use super::attempt::{Attempt, Version};
-use super::state::State;
 use gristmill_core::time::Timestamp;
 
 /// An attempt as it begins.
@@ -33,19 +32,4 @@ pub(super) struct Try {
     pub(super) ports: Option<Ports>,
     /// The guest gives memory or takes it back. The component model lets it call no host function meanwhile.
     pub(super) may_not_leave: bool,
-}
-
-impl State {
-    /// What the attempt has.
-    ///
-    /// # Errors
-    /// It is not a try.
-    pub(super) fn tried(&mut self) -> wasmtime::Result<&mut Try> {
-        self.tried.as_mut().ok_or_else(|| Error::msg("this is no try"))
-    }
-
-    pub(super) fn ports(&self) -> wasmtime::Result<&Ports> {
-        let ports = self.tried.as_ref().and_then(|tried| tried.ports.as_ref());
-        ports.ok_or_else(|| Error::msg("the guest calls the host while it is instantiated"))
-    }
 }
