@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::exit::{Exit, Usage};
 use super::global::{Global, TopicName, whose};
-use super::{job, screen};
+use super::{describe, screen};
 use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -88,7 +88,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let what = if failed { "failed attempts" } else { "attempts" };
     if seen.attempts.len() < limit {
         let (which, since) = (if seen.attempts.is_empty() { "no" } else { "all" }, seen.since_ms);
-        let ago = job::distance(since, now);
+        let ago = describe::distance(since, now);
         screen::note(&format!("{which} {what} of this runner since {since} ({ago}); earlier ones may be missing"));
     }
     Ok(Exit::Done)
@@ -110,7 +110,7 @@ impl Attempt {
     #[cfg(feature = "top")]
     pub(super) fn cells(&self, now: Timestamp) -> Vec<String> {
         vec![
-            job::distance(self.at_ms, now),
+            describe::distance(self.at_ms, now),
             self.topic.to_string(),
             self.job.to_string(),
             self.attempt.to_string(),
@@ -126,7 +126,7 @@ impl Attempt {
 pub(super) fn in_words(attempt: &Attempt, now: Timestamp) -> String {
     let took = attempt.took().map(|took| format!("  {took}")).unwrap_or_default();
     let Attempt { topic, job, attempt: number, outcome, verdict, .. } = attempt;
-    let (when, settled) = (job::distance(attempt.at_ms, now), attempt.settled.as_deref().unwrap_or("not settled"));
+    let (when, settled) = (describe::distance(attempt.at_ms, now), attempt.settled.as_deref().unwrap_or("not settled"));
     let settled = if settled == "done" { String::new() } else { format!(" ({settled})") };
     let mut words = format!("{when:<10}  {topic}  {job}  attempt {number}  {outcome}, {verdict}{settled}{took}");
     let mut below = |text: &str| words.push_str(&format!("\n    {}", screen::clean(text)));

@@ -12,7 +12,7 @@ use super::find;
 use super::global::Global;
 use super::store::Served;
 use super::table::{Table, facts};
-use super::{job, push, screen, signals};
+use super::{describe, push, screen, signals};
 use gristmill_config::units;
 use gristmill_core::admission::check_due;
 use gristmill_core::job::{DEFAULT_TENANT, Due, Name, Priority};
@@ -389,7 +389,7 @@ fn list(global: &Global, bulks: &[Bulk]) -> anyhow::Result<Exit> {
             bulk.matched.to_string(),
             bulk.changed.to_string(),
             bulk.skipped_in_all().to_string(),
-            job::distance(bulk.created_at, now),
+            describe::distance(bulk.created_at, now),
             bulk.actor.clone(),
             bulk.q.clone(),
         ]);
@@ -413,10 +413,10 @@ fn show(global: &Global, bulk: &Bulk) -> anyhow::Result<Exit> {
         ("action", bulk.action.as_str().to_owned()),
         ("query", bulk.q.clone()),
         ("state", bulk.state.as_str().to_owned()),
-        ("made", format!("{} by {}", job::distance(bulk.created_at, now), bulk.actor)),
+        ("made", format!("{} by {}", describe::distance(bulk.created_at, now), bulk.actor)),
     ];
-    about.extend(bulk.started_at.map(|at| ("started", job::distance(at, now))));
-    about.extend(bulk.ended_at.map(|at| ("ended", job::distance(at, now))));
+    about.extend(bulk.started_at.map(|at| ("started", describe::distance(at, now))));
+    about.extend(bulk.ended_at.map(|at| ("ended", describe::distance(at, now))));
     about.push(("counted", bulk.matched.to_string()));
     about.push(("changed", format!("{}{}", bulk.changed, but(&bulk.skipped))));
     about.extend(bulk.error.clone().map(|error| ("error", error)));

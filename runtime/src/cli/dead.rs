@@ -8,7 +8,7 @@ use super::exit::{Exit, Usage};
 use super::find::{self, Finder, Listing};
 use super::global::{Global, TopicArg, TopicName};
 use super::table::facts;
-use super::{bulk, document, job, known, screen, wait};
+use super::{bulk, describe, document, known, screen};
 use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::outcome::Reason;
@@ -133,15 +133,15 @@ async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId)
     let now = Timestamp::now();
     let mut about = vec![
         ("id", id.to_string()),
-        ("died", format!("{since} ({})", job::distance(since, now))),
-        ("failure", wait::about(view.last_failure.as_ref())),
+        ("died", format!("{since} ({})", describe::distance(since, now))),
+        ("failure", describe::failure(view.last_failure.as_ref())),
         ("attempts", view.attempts.to_string()),
     ];
     let context = view.last_failure.as_ref().and_then(|failure| failure.detail.context.as_ref());
-    if let Some(context) = context.filter(|context| !wait::is_text(context)) {
-        about.push(("context", job::about_payload(context)));
+    if let Some(context) = context.filter(|context| !describe::is_text(context)) {
+        about.push(("context", describe::payload(context)));
     }
-    about.extend(view.job.iter().flat_map(|of| job::about_job(of, now)));
+    about.extend(view.job.iter().flat_map(|of| describe::job(of, now)));
     screen::line(&facts(&about))?;
     Ok(Exit::Done)
 }
@@ -232,7 +232,7 @@ pub(super) async fn why_not(
 ) -> Result<(&'static str, String), StoreError> {
     const NOT_DEAD: &str = "not-dead";
     let Some(view) = look_up(store, &topic.tenant, id).await? else {
-        return Ok((NOT_DEAD, format!("job {id} is not known to tenant `{}`: {}", topic.tenant, job::UNKNOWN)));
+        return Ok((NOT_DEAD, format!("job {id} is not known to tenant `{}`: {}", topic.tenant, describe::UNKNOWN)));
     };
     if let Some(other) = view.topic().filter(|of| *of != topic) {
         return Ok((NOT_DEAD, format!("job {id} is of the topic `{other}`, not of `{topic}`: nothing was changed")));

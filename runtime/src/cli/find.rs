@@ -7,7 +7,7 @@ use super::exit::{Exit, Usage};
 use super::global::{Global, tenant_of};
 use super::store::Reached;
 use super::table::Table;
-use super::{document, job, screen};
+use super::{describe, document, screen};
 use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -92,7 +92,9 @@ impl Column {
     fn cell(&self, view: &JobView, now: Timestamp) -> String {
         match &self.field {
             None => when(view, now),
-            Some(JobField::Age) => view.job.as_ref().map(|job| job::distance(job.enqueued_at, now)).unwrap_or_default(),
+            Some(JobField::Age) => {
+                view.job.as_ref().map(|job| describe::distance(job.enqueued_at, now)).unwrap_or_default()
+            }
             Some(JobField::Due | JobField::Died) => when(view, now),
             Some(field) => {
                 let mut texts = Vec::new();
@@ -109,11 +111,13 @@ impl Column {
 /// When its state began or ends, as far as that is known.
 pub(super) fn when(view: &JobView, now: Timestamp) -> String {
     match (&view.state, &view.job) {
-        (JobState::Delayed { until }, _) => job::distance(*until, now),
-        (JobState::Running { lease_until, .. }, _) => format!("leased, {}", job::distance(*lease_until, now)),
-        (JobState::Dead { since }, _) => job::distance(*since, now),
-        (JobState::Ready, Some(of)) => job::distance(of.due_at, now),
-        (JobState::Finished, _) => view.ended.as_ref().map(|ended| job::distance(ended.at, now)).unwrap_or_default(),
+        (JobState::Delayed { until }, _) => describe::distance(*until, now),
+        (JobState::Running { lease_until, .. }, _) => format!("leased, {}", describe::distance(*lease_until, now)),
+        (JobState::Dead { since }, _) => describe::distance(*since, now),
+        (JobState::Ready, Some(of)) => describe::distance(of.due_at, now),
+        (JobState::Finished, _) => {
+            view.ended.as_ref().map(|ended| describe::distance(ended.at, now)).unwrap_or_default()
+        }
         (JobState::Ready, None) | (JobState::Waiting, _) => String::new(),
     }
 }
@@ -185,7 +189,7 @@ async fn show_groups(global: &Global, finder: &Finder) -> anyhow::Result<()> {
             group.topic.topic.to_string(),
             group.reason.map(|reason| reason.to_string()).unwrap_or_default(),
             group.code.clone(),
-            job::distance(group.last, now),
+            describe::distance(group.last, now),
             group.q.split(' ').next_back().unwrap_or_default().to_owned(),
             group.message.clone(),
         ]);

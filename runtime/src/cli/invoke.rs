@@ -12,7 +12,7 @@ use super::exit::Exit;
 use super::global::{Global, TopicName};
 use super::input::{Body, pair};
 use super::table::facts;
-use super::{document, folder, job, sandbox, screen, used, wait};
+use super::{describe, document, folder, sandbox, screen, used};
 use gristmill_config::{Manifest, units};
 use gristmill_core::admission::Targets;
 use gristmill_core::job::{Due, JobOptions, JobSpec, Name, NewJob, Payload};
@@ -277,8 +277,8 @@ fn detail_in_words(detail: &FailureDetail) -> String {
     let FailureDetail { code, message, context } = detail;
     let context = match context {
         None => String::new(),
-        Some(context) if wait::is_text(context) => format!("\n{}", String::from_utf8_lossy(&context.data)),
-        Some(context) => format!("\n{}", job::about_payload(context)),
+        Some(context) if describe::is_text(context) => format!("\n{}", String::from_utf8_lossy(&context.data)),
+        Some(context) => format!("\n{}", describe::payload(context)),
     };
     format!("{code}: {message}{context}")
 }

@@ -10,6 +10,7 @@ mod complete;
 mod copy;
 mod dead;
 mod deploy;
+mod describe;
 mod dev;
 mod document;
 #[cfg(test)]

@@ -8,9 +8,9 @@ use anyhow::{Context, bail};
 use tempfile::TempPath;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::describe::UNKNOWN;
 use super::exit::Usage;
 use super::global::Global;
-use super::job::UNKNOWN;
 use super::screen;
 use super::store::Way;
 use gristmill_core::job::{JobId, JobSpec, Name, NewJob, TopicId};

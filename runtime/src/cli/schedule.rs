@@ -11,7 +11,7 @@ use super::exit::{Exit, Usage};
 use super::global::{Global, TopicArg, tenant_of};
 use super::input::{Body, pair};
 use super::table::facts;
-use super::{folder, job, screen};
+use super::{describe, folder, screen};
 use gristmill_config::units;
 use gristmill_core::job::{Due, JobId, Name, NewJob, Payload, TopicId};
 use gristmill_core::schedule::{
@@ -217,7 +217,7 @@ async fn show(global: &Global, id: &ScheduleId) -> anyhow::Result<Exit> {
     }
     let pairs: Vec<_> = metadata.iter().map(|(name, value)| format!("{name}={value}")).collect();
     about.push(("metadata", pairs.join("\n")));
-    about.push(("body", job::about_payload(body)));
+    about.push(("body", describe::payload(body)));
     screen::line(&facts(&about))?;
     Ok(Exit::Done)
 }
@@ -231,7 +231,7 @@ pub(super) fn row(stored: &StoredSchedule, now: Timestamp) -> [String; 3] {
         _ if record.paused => "paused".into(),
         _ if record.moving => "moving".into(),
         None => "never".into(),
-        Some(next) => job::distance(*next, now),
+        Some(next) => describe::distance(*next, now),
     };
     [id.to_string(), next, ticks.map_or_else(|bad| bad.to_string(), |ticks| ticks.in_words())]
 }
@@ -269,7 +269,7 @@ async fn about(
     when.extend((record.origin == Origin::Manifest).then(|| "made by a manifest".into()));
     let next: Vec<_> = upcoming(stored, ticks.as_ref())
         .into_iter()
-        .map(|tick| format!("{} ({})", local(tick), job::distance(tick, now)))
+        .map(|tick| format!("{} ({})", local(tick), describe::distance(tick, now)))
         .collect();
     let next = match next.as_slice() {
         _ if record.paused => format!("never: paused until `gristmill schedule resume {} {}`", id.topic, id.name),
@@ -304,7 +304,7 @@ async fn became(store: &dyn Produce, id: &ScheduleId, result: &FiringResult) -> 
             (JobState::Finished, Some(ResultView::Complete(_))) => "done",
             (JobState::Finished, Some(ResultView::Expired)) => "expired",
             (JobState::Finished, Some(ResultView::Cancelled)) => "cancelled",
-            (JobState::Finished, None) => view.ended.map_or("over", |ended| super::job::about_end(ended.outcome)),
+            (JobState::Finished, None) => view.ended.map_or("over", |ended| describe::end(ended.outcome)),
         },
     };
     Ok(format!("job {job} is {state}"))

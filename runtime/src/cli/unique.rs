@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::global::{Global, TopicArg};
-use super::{job, screen};
+use super::{describe, screen};
 use gristmill_core::time::Timestamp;
 use gristmill_server::idempotency_value;
 
@@ -70,7 +70,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
             Some(held) if is_freed => screen::line(&format!("freed {what}, which job {} held", held.holder))?,
             Some(held) => {
                 let until = match held.until {
-                    Some(until) => format!("it is free again {}", job::distance(until, Timestamp::now())),
+                    Some(until) => format!("it is free again {}", describe::distance(until, Timestamp::now())),
                     None => format!("it is free once the job is done: `gristmill job cancel {}`", held.holder),
                 };
                 let text = format!("job {} holds {what}; {until}", held.holder);

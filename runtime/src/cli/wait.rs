@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::exit::Exit;
 use super::global::Global;
 use super::store::{Reached, Way};
-use super::{document, job, screen};
+use super::{describe, document, screen};
 use gristmill_core::job::{JobId, Name, Payload, TopicId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
@@ -20,9 +20,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Each read locks the store, which a server that is about to start needs.
 const LOOK_FROM_OUTSIDE: Duration = Duration::from_millis(500);
-
-/// Lines of a text that a handler kept with its failure.
-const CONTEXT_LINES: usize = 40;
 
 /// How the wait ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +58,9 @@ impl Attempts {
 
     fn news(&mut self, view: &JobView, now: Timestamp) -> Option<String> {
         let next = match view.state {
-            JobState::Delayed { until } => format!("the next one begins at {until} ({})", job::distance(until, now)),
+            JobState::Delayed { until } => {
+                format!("the next one begins at {until} ({})", describe::distance(until, now))
+            }
             JobState::Ready => "the next one waits for a free runner".into(),
             JobState::Running { .. } => "the next one is running".into(),
             JobState::Waiting | JobState::Dead { .. } | JobState::Finished => return None,
@@ -70,7 +69,7 @@ impl Attempts {
         let failed = view.attempts - u32::from(matches!(view.state, JobState::Running { .. })).min(view.attempts);
         let failure = view.last_failure.as_ref().filter(|_| failed > self.said)?;
         self.said = failed;
-        let why = about(Some(failure));
+        let why = describe::failure(Some(failure));
         let why = why.lines().next().unwrap_or_default();
         Some(format!("attempt {failed} of job {}: {why}; {next}", view.id))
     }
@@ -187,7 +186,7 @@ pub(super) fn show(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> a
     }
     match end {
         End::Complete(output) => screen::result(output.as_ref().map_or(&[], |output| output.data.as_slice()))?,
-        End::Dead(failure) => screen::note(&format!("job {id} is dead: {}", about(failure.as_ref()))),
+        End::Dead(failure) => screen::note(&format!("job {id} is dead: {}", describe::failure(failure.as_ref()))),
         End::Expired => screen::note(&format!("job {id} expired before it could start")),
         End::Cancelled => screen::note(&format!("job {id} was cancelled")),
         End::Gone => screen::note(&format!("job {id} is over, and what became of it was not kept")),
@@ -204,40 +203,6 @@ pub(super) fn show(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> a
         }
     }
     Ok(end.exit())
-}
-
-/// A failure in words, with the rest of its message and its backtrace below.
-pub(super) fn about(failure: Option<&Failure>) -> String {
-    let Some(Failure { reason, detail, backtrace, parked_by }) = failure else {
-        return "the reason is no longer known".into();
-    };
-    let mut text = reason.to_string();
-    if detail.code != reason.as_str() && !detail.code.is_empty() {
-        text.push_str(&format!(" ({})", screen::clean(&detail.code)));
-    }
-    let mut message = detail.message.lines();
-    if let Some(line) = message.next() {
-        text.push_str(&format!(": {}", screen::clean(line)));
-    }
-    if let Some(version) = parked_by {
-        text.push_str(&format!(
-            "; it runs again by itself once another version than {} serves",
-            screen::clean(version)
-        ));
-    }
-    // A handler's own account, such as the stack of an exception.
-    let context = detail.context.as_ref().filter(|context| is_text(context)).map(|context| context.data.as_slice());
-    let context = context.map(String::from_utf8_lossy).unwrap_or_default();
-    let backtrace = backtrace.iter().flat_map(|backtrace| backtrace.lines());
-    for line in message.chain(context.lines().take(CONTEXT_LINES)).chain(backtrace) {
-        text.push_str(&format!("\n  {}", screen::clean(line)));
-    }
-    text
-}
-
-/// Whether it is shown whole with the failure that it belongs to.
-pub(super) fn is_text(context: &Payload) -> bool {
-    context.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/plain"))
 }
 
 fn as_document(topic: &TopicId, id: &JobId, end: &End) -> Value {
@@ -429,11 +394,5 @@ mod tests {
         assert_eq!(news(3, running(at(9000)), true).as_deref(), Some(said));
         // The end of the wait says this one.
         assert_eq!(news(3, JobState::Dead { since: at(1) }, true), None);
-    }
-
-    #[test]
-    fn a_failure_is_shown_with_its_backtrace() {
-        assert_eq!(about(Some(&failure())), "trap: unreachable\n  on fire\n  0: handle\n  1: start");
-        assert_eq!(about(None), "the reason is no longer known");
     }
 }

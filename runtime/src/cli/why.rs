@@ -8,10 +8,10 @@ use std::sync::Arc;
 use anyhow::bail;
 use serde::Serialize;
 
+use super::describe::UNKNOWN;
 use super::exit::Exit;
 use super::folder;
 use super::global::Global;
-use super::job::UNKNOWN;
 use super::screen;
 use super::store::Reached;
 use gristmill_config::Manifest;

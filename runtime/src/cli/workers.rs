@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::global::Global;
 use super::store::Reached;
 use super::table::Table;
-use super::{job, screen};
+use super::{describe, screen};
 use gristmill_config::units;
 use gristmill_core::time::Timestamp;
 use gristmill_server::{Worker, WorkerKind, Workers, workers};
@@ -64,7 +64,7 @@ pub(super) fn row(Worker { worker, kind, heartbeat_at_ms, running, topics }: &Wo
         WorkerKind::Runner => "runner",
         WorkerKind::Pull => "pull",
     };
-    let heartbeat = heartbeat_at_ms.map_or_else(|| "-".into(), |at| job::distance(at, now));
+    let heartbeat = heartbeat_at_ms.map_or_else(|| "-".into(), |at| describe::distance(at, now));
     let topics: Vec<_> = topics.iter().map(String::as_str).collect();
     vec![worker.clone(), kind.into(), heartbeat, units::grouped(*running), topics.join(", ")]
 }

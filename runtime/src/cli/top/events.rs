@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::view::{Row, View};
-use crate::cli::job;
+use crate::cli::describe;
 use gristmill_config::units;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -63,7 +63,7 @@ pub(super) fn row(event: &StreamedEvent, now: Timestamp) -> (Vec<String>, Row) {
     let of_topic = |topic: &Name| Some(TopicId { tenant: tenant.clone()?, topic: topic.clone() });
     let topic = topic.as_ref().and_then(of_topic);
     let cells = vec![
-        at_ms.map(|at| job::distance(at, now)).unwrap_or_default(),
+        at_ms.map(|at| describe::distance(at, now)).unwrap_or_default(),
         missed.map_or_else(|| kind.clone(), |missed| format!("{} missed", units::grouped(missed))),
         topic.as_ref().map(TopicId::to_string).unwrap_or_default(),
         job.as_ref().map(ToString::to_string).unwrap_or_default(),

@@ -3,7 +3,7 @@
 use super::events;
 use super::source::{JobPage, RunningLine, Seen, TopicRow};
 use super::view::{Row, View};
-use crate::cli::{job, schedule, screen, workers};
+use crate::cli::{describe, schedule, screen, workers};
 use gristmill_config::units;
 use gristmill_core::job::TopicId;
 use gristmill_store::{JobState, JobView};
@@ -53,9 +53,9 @@ pub(super) fn list(seen: &Seen, view: &View) -> List {
                         format!("{}{stopping}", line.id),
                         line.topic.to_string(),
                         line.attempts.to_string(),
-                        job::distance(line.enqueued_at_ms, seen.at),
+                        describe::distance(line.enqueued_at_ms, seen.at),
                         runs_for(line, seen),
-                        job::distance(line.lease_until_ms, seen.at),
+                        describe::distance(line.lease_until_ms, seen.at),
                         line.worker.clone(),
                     ];
                     (cells, Row::Job { topic: line.topic.clone(), id: line.id.clone(), dead: false })
@@ -79,7 +79,7 @@ pub(super) fn list(seen: &Seen, view: &View) -> List {
                         group.topic.to_string(),
                         group.reason.map(|reason| reason.to_string()).unwrap_or_default(),
                         group.code.clone(),
-                        job::distance(group.last, seen.at),
+                        describe::distance(group.last, seen.at),
                         group.message.clone(),
                     ];
                     (cells, Row::Group(Box::new(group.clone())))

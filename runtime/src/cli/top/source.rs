@@ -16,7 +16,7 @@ use crate::cli::store::Reached;
 use crate::cli::table::facts;
 use crate::cli::topic_line::{TopicLine, Topics};
 use crate::cli::why::Answerer;
-use crate::cli::{bulk, job, workers};
+use crate::cli::{bulk, describe, workers};
 use gristmill_config::Manifest;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -179,7 +179,7 @@ impl Source {
     async fn job(&self, tenant: &Name, id: &JobId) -> anyhow::Result<Option<JobPage>> {
         let now = Timestamp::now();
         let Some(view) = self.reached.store.job(tenant, id).await? else { return Ok(None) };
-        let mut about = job::about(&view, now);
+        let mut about = describe::view(&view, now);
         if let Some(why) = Answerer::of(&self.reached).of_job(&self.manifest, tenant, id).await? {
             about.insert(2, ("why", why.detail));
         }
