@@ -11,7 +11,7 @@ use crate::background::Background;
 use crate::error::StartError;
 use crate::gristmill::Gristmill;
 use crate::http;
-use crate::open::{Layout, announce_memory, move_tenants, open_patiently, placements};
+use crate::open::{Layout, open_patiently};
 use gristmill_config::{BadStoreAddress, Listen, Manifest, ManifestError, StoreAddress};
 use gristmill_core::job::{BadName, Name, WorkerId};
 use gristmill_metrics::Metrics;
@@ -149,7 +149,8 @@ impl Builder {
         let sandbox = Sandbox::new(&sandbox_settings(&manifest, self.compiler, manifest.server.concurrency)?)?;
         let layout = Layout::of(&manifest);
         let opened = open_patiently(&layout).await?;
-        let memory = layout.memory().filter(|_| self.announces_memory).and_then(announce_memory);
+        #[cfg(feature = "embedded")]
+        let opened = if self.announces_memory { opened.announcing_memory(&layout) } else { opened };
         opened.prepare_for_work().await?;
         let (status, tenants) = (watch::Sender::<RunnerStatus>::default(), Tenants::default());
         let (bill, shares, recent) = (BillSums::default(), Shares::default(), RecentAttempts::default());
@@ -162,15 +163,19 @@ impl Builder {
             plan: Arc::new(HandlerRegistry::planned(&manifest)),
             runner: status.subscribe(),
             tenants: tenants.clone(),
-            moves: opened.sharded.clone().map(placements),
+            #[cfg(feature = "sharding")]
+            moves: opened.placements(),
             audit: audit.clone(),
             bill: bill.clone(),
             recent: recent.clone(),
             metrics: metrics.clone(),
             ..HttpServerSettings::default()
         };
-        let server = http::open(&manifest, &settings, &opened, memory.as_ref()).await?;
-        let tenant_mover = opened.sharded.clone().map(|stores| move_tenants(stores, worker.clone()));
+        let server = http::open(&manifest, &settings, &opened).await?;
+        #[cfg(feature = "sharding")]
+        let tenant_mover = opened.move_tenants(worker.clone());
+        #[cfg(not(feature = "sharding"))]
+        let tenant_mover = None;
         let deployments = DeploymentRecords::default();
         let settings = RunnerSettings {
             concurrency: manifest.server.concurrency as usize,
@@ -209,7 +214,10 @@ impl Builder {
                 path.display()
             );
         }
-        let spreader = opened.spread_topics(registry.clone());
+        #[cfg(feature = "redis")]
+        let spreader = Some(opened.spread_topics(registry.clone()));
+        #[cfg(not(feature = "redis"))]
+        let spreader = None;
         let runner = Runner::start(store, registry.clone(), settings);
         let runner = runner.map_err(StartError::Threads)?;
         let reloader = Background::spawn("reload handlers", |stop| reloader.run(stop));
@@ -229,7 +237,7 @@ impl Builder {
             reloader,
             tenant_mover,
             spreader,
-            _memory: memory,
+            _opened: opened,
         })
     }
 }

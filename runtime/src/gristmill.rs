@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::background::Background;
 use crate::builder::Builder;
-use crate::open::Announcement;
+use crate::open::Opened;
 use gristmill_core::admission::Refused;
 use gristmill_core::job::{JobId, NewJob, NoLink};
 use gristmill_runner::handlers::HandlerRegistry;
@@ -45,9 +45,9 @@ pub struct Gristmill {
     /// Moves tenants between stores. Only where there are several.
     pub(crate) tenant_mover: Option<Background>,
     /// Spreads topics over the partitions of a Redis.
-    pub(crate) spreader: Background,
-    /// The announcement from which commands know where the store in memory is.
-    pub(crate) _memory: Option<Announcement>,
+    pub(crate) spreader: Option<Background>,
+    /// What commands need to find a store in memory as long as it lives.
+    pub(crate) _opened: Opened,
 }
 
 /// Why a job was not pushed.
@@ -109,19 +109,13 @@ impl Gristmill {
                 None => pending().await,
             }
         };
-        let tenant_mover = async {
-            match &mut self.tenant_mover {
-                Some(mover) => mover.task.broken().await,
-                None => pending().await,
-            }
-        };
         tokio::select! {
             broken = self.runner.broken() => broken,
             broken = self.reloader.task.broken() => broken,
             broken = self.bill.task.broken() => broken,
-            broken = self.spreader.task.broken() => broken,
+            broken = broken(&mut self.spreader) => broken,
             broken = server => broken,
-            broken = tenant_mover => broken,
+            broken = broken(&mut self.tenant_mover) => broken,
         }
     }
 
@@ -145,10 +139,18 @@ impl Gristmill {
             by(until, "journal", self.journal.map(Journal::close)),
             by(until, "traces", self.traces.map(Traces::close)),
             by(until, "reloading of handlers", Some(self.reloader.end())),
-            by(until, "spreading of topics", Some(self.spreader.end())),
+            by(until, "spreading of topics", self.spreader.map(Background::end)),
             by(until, "moves of tenants", self.tenant_mover.map(Background::end)),
         );
         tracing::info!("ended");
+    }
+}
+
+/// Waits until a task that may not be there has ended without being stopped.
+async fn broken(task: &mut Option<Background>) -> Broken {
+    match task {
+        Some(task) => task.task.broken().await,
+        None => pending().await,
     }
 }
 

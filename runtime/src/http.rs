@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use crate::error::StartError;
-use crate::open::{Announcement, Opened};
+use crate::open::Opened;
 use gristmill_config::{Listen, Manifest};
 use gristmill_core::token::TokenRequirement;
 use gristmill_server::{HttpServer, HttpServerSettings, listen};
 
-/// Listens, and writes down for other processes where, also for a store in `memory`. Returns `None` if the manifest asks for no server.
+/// Listens, and writes down for other processes where. Returns `None` if the manifest asks for no server.
 ///
 /// # Errors
 /// The address is taken, or others can reach it and there are no tokens; the certificate cannot be used; the store is
@@ -17,7 +17,6 @@ pub(crate) async fn open(
     manifest: &Manifest,
     settings: &HttpServerSettings,
     opened: &Opened,
-    memory: Option<&Announcement>,
 ) -> Result<Option<HttpServer>, StartError> {
     let address = manifest.http.listen;
     let needs_token = address != Listen::Off && opened.store.token_requirement().await? == TokenRequirement::Required;
@@ -40,11 +39,8 @@ pub(crate) async fn open(
         let scheme = if settings.tls.is_some() { "https" } else { "http" };
         tracing::info!("lmstfy's admin API is on {scheme}://{admin}");
     }
-    let (commands, secret) = (server.address_for_commands(), server.secret());
-    opened.announce(commands, secret, server.name())?;
-    if let Some(memory) = memory {
-        memory.announce(commands, secret, server.name())?;
-    }
+    #[cfg(feature = "embedded")]
+    opened.announce(server.address_for_commands(), server.secret(), server.name())?;
     log_access(server.address(), settings, needs_token);
     Ok(Some(server))
 }

@@ -2,37 +2,26 @@
 
 #[cfg(feature = "embedded")]
 mod embedded;
-#[cfg(not(feature = "embedded"))]
-#[path = "without_embedded.rs"]
-mod embedded;
-#[cfg(feature = "redis")]
-mod redis;
-#[cfg(not(feature = "redis"))]
-#[path = "without_redis.rs"]
-mod redis;
 #[cfg(feature = "sharding")]
 mod sharded;
-#[cfg(not(feature = "sharding"))]
-#[path = "without_sharding.rs"]
-mod sharded;
+#[cfg(feature = "redis")]
 mod spread;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use gristmill_config::{Manifest, StoreAddress, StoreSettings};
 use gristmill_core::job::Name;
-use gristmill_store::{FsckReport, PlacementRegistry, ServerName, StoreError, Transfer};
+use gristmill_store::{FsckReport, PlacementRegistry, StoreError, Transfer};
 
-pub(crate) use embedded::Announcement;
-use embedded::EmbeddedStore;
-use redis::RedisStore;
-pub(crate) use sharded::{ShardedStore, move_tenants, placements};
+#[cfg(feature = "embedded")]
+use gristmill_store::embedded::{Announcement, EmbeddedStore};
+#[cfg(feature = "redis")]
+use gristmill_store::redis::RedisStore;
+#[cfg(feature = "sharding")]
+use gristmill_store::sharded::ShardedStore;
 
 /// Which stores there are, and which tenants are placed where, by the manifest.
 #[derive(Debug, Clone)]
@@ -45,13 +34,25 @@ pub(crate) struct Layout {
 }
 
 /// A store that this process has opened itself.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Transfer>,
     /// Set if it is made of several stores.
+    #[cfg(feature = "sharding")]
     pub(crate) sharded: Option<ShardedStore>,
+    by_kind: ByKind,
+}
+
+/// The opened stores by their kinds, for what not every kind needs.
+#[derive(Debug, Default)]
+struct ByKind {
     /// What no other process can open meanwhile.
-    owned: Vec<EmbeddedStore>,
+    #[cfg(feature = "embedded")]
+    files: Vec<EmbeddedStore>,
+    /// Lets commands find a store in memory as long as it lives.
+    #[cfg(feature = "embedded")]
+    memory: Option<Announcement>,
+    #[cfg(feature = "redis")]
     servers: Vec<RedisStore>,
 }
 
@@ -88,46 +89,25 @@ impl Layout {
 }
 
 impl Opened {
-    /// Writes down for other processes where this one answers for a store that they cannot open, which server it is, and the token to
-    /// send there.
-    ///
-    /// # Errors
-    /// It cannot be written down.
-    pub(crate) fn announce(&self, http: SocketAddr, secret: &str, server: &ServerName) -> Result<(), StoreError> {
-        self.owned.iter().try_for_each(|store| store.announce(http, secret, server))
-    }
-
     /// Before the first worker starts: what an earlier owner's workers ran is free at once. Where the manifest says that
     /// tenants live is written down. Settings of servers that may lose jobs are logged.
     ///
     /// # Errors
     /// The disk failed or is full, or the primary store is unavailable.
     pub(crate) async fn prepare_for_work(&self) -> Result<(), StoreError> {
-        for store in &self.owned {
-            store.presume_workers_dead().await?;
+        #[cfg(feature = "embedded")]
+        for file in &self.by_kind.files {
+            file.presume_workers_dead().await?;
         }
-        for server in self.servers.clone() {
+        #[cfg(feature = "redis")]
+        for server in self.by_kind.servers.clone() {
             tokio::spawn(async move { server.warn_of_risks().await });
         }
-        match &self.sharded {
-            Some(sharded) => sharded.write_placements().await,
-            None => Ok(()),
+        #[cfg(feature = "sharding")]
+        if let Some(sharded) = &self.sharded {
+            sharded.write_placements().await?;
         }
-    }
-}
-
-/// Says beside the manifest that its store is in the memory of this process, so that commands find it. `None` if that is impossible: the log says
-/// why.
-pub(crate) fn announce_memory(path: &Path) -> Option<Announcement> {
-    match Announcement::of_memory(path) {
-        Ok(announcement) => Some(announcement),
-        Err(error) => {
-            let error = anyhow::Error::from(error);
-            tracing::warn!(
-                "commands do not find this server by its manifest: name it to them with --server: {error:#}"
-            );
-            None
-        }
+        Ok(())
     }
 }
 
@@ -137,12 +117,13 @@ pub(crate) fn announce_memory(path: &Path) -> Option<Announcement> {
 /// It is unavailable, refuses, or is in the memory of another process.
 pub(crate) async fn fsck(settings: &StoreSettings) -> Result<FsckReport, StoreError> {
     match &settings.address {
+        #[cfg(feature = "embedded")]
         StoreAddress::File(path) => embedded::fsck(path).await,
         StoreAddress::Memory => {
             let problem = "it is in the memory of its server, where no other process can look".into();
             Err(StoreError::BadAddress { address: settings.address.to_string(), problem })
         }
-        StoreAddress::Redis(_) => One::open(settings, true).await?.store.fsck().await,
+        _ => ByKind::default().open(settings).await?.store.fsck().await,
     }
 }
 
@@ -152,47 +133,62 @@ pub(crate) async fn fsck(settings: &StoreSettings) -> Result<FsckReport, StoreEr
 /// # Errors
 /// One belongs to another process, or refuses; or the primary store is unavailable.
 pub(crate) async fn open(layout: &Layout) -> Result<Opened, StoreError> {
-    let home = One::open(&layout.home, true).await?;
-    if layout.others.is_empty() {
-        let (owned, servers) = (home.owned.into_iter().collect(), home.server.into_iter().collect());
-        return Ok(Opened { store: home.store, sharded: None, owned, servers });
+    #[cfg(not(feature = "sharding"))]
+    if !layout.others.is_empty() {
+        let names: Vec<_> = layout.others.keys().map(|name| format!("[stores.{name}]")).collect();
+        return Err(not_built_in(names.join(", "), "sharding"));
     }
-    let mut owned: Vec<EmbeddedStore> = home.owned.iter().cloned().collect();
-    let mut servers: Vec<RedisStore> = home.server.iter().cloned().collect();
-    let mut others = Vec::with_capacity(layout.others.len());
-    for (name, settings) in &layout.others {
-        if settings.is_same_store(&layout.home) {
-            // The manifest's own would have been refused: an option has named another primary store.
-            let problem = format!("[stores.{name}] is the same store");
-            return Err(StoreError::BadAddress { address: settings.address.to_string(), problem });
-        }
-        let one = One::open(settings, false).await?;
-        owned.extend(one.owned.iter().cloned());
-        servers.extend(one.server.iter().cloned());
-        others.push((name.clone(), one));
+    let mut by_kind = ByKind::default();
+    let home = by_kind.open(&layout.home).await?;
+    #[cfg(feature = "sharding")]
+    if !layout.others.is_empty() {
+        return sharded::open(layout, home, by_kind).await;
     }
-    let (store, sharded) = sharded::open(home, others, layout.placements.clone()).await?;
-    Ok(Opened { store, sharded: Some(sharded), owned, servers })
+    Ok(Opened {
+        store: home.store,
+        #[cfg(feature = "sharding")]
+        sharded: None,
+        by_kind,
+    })
 }
 
 /// One store by its address.
 struct One {
     store: Arc<dyn Transfer>,
     registry: Arc<dyn PlacementRegistry>,
-    /// Set if it is a file.
-    owned: Option<EmbeddedStore>,
-    /// Set if it is a Redis.
-    server: Option<RedisStore>,
-    is_remote: bool,
 }
 
 impl One {
-    async fn open(settings: &StoreSettings, must_answer: bool) -> Result<Self, StoreError> {
+    fn of(store: impl Transfer + PlacementRegistry + Clone) -> Self {
+        Self { store: Arc::new(store.clone()), registry: Arc::new(store) }
+    }
+}
+
+impl ByKind {
+    /// Opens one more. Waits until a Redis has answered.
+    async fn open(&mut self, settings: &StoreSettings) -> Result<One, StoreError> {
         match &settings.address {
-            StoreAddress::Redis(url) => redis::open(url, &settings.redis, must_answer).await,
-            StoreAddress::File(path) => embedded::open(path, settings.durability).await,
-            StoreAddress::Memory => embedded::in_memory().await,
+            #[cfg(feature = "redis")]
+            StoreAddress::Redis(url) => Ok(self.redis(RedisStore::open(url, &settings.redis).await?)),
+            #[cfg(not(feature = "redis"))]
+            address @ StoreAddress::Redis(_) => Err(not_built_in(address, "redis")),
+            #[cfg(feature = "embedded")]
+            StoreAddress::File(path) => {
+                let file = embedded::open(path, settings.durability).await?;
+                self.files.push(file.clone());
+                Ok(One::of(file))
+            }
+            #[cfg(feature = "embedded")]
+            StoreAddress::Memory => EmbeddedStore::in_memory().await.map(One::of),
+            #[cfg(not(feature = "embedded"))]
+            address @ (StoreAddress::File(_) | StoreAddress::Memory) => Err(not_built_in(address, "embedded")),
         }
+    }
+
+    #[cfg(feature = "redis")]
+    fn redis(&mut self, server: RedisStore) -> One {
+        self.servers.push(server.clone());
+        One::of(server)
     }
 }
 
@@ -214,7 +210,8 @@ const OWNER_PAUSE: Duration = Duration::from_millis(25);
 /// # Errors
 /// The store refuses, its address makes no sense, or another server owns it.
 pub(crate) async fn open_patiently(layout: &Layout) -> Result<Opened, StoreError> {
-    let begun = Instant::now();
+    #[cfg(feature = "embedded")]
+    let begun = tokio::time::Instant::now();
     let mut logged = false;
     loop {
         match open(layout).await {
@@ -225,15 +222,13 @@ pub(crate) async fn open_patiently(layout: &Layout) -> Result<Opened, StoreError
                 }
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
-            Err(StoreError::Owned { .. }) if begun.elapsed() < OWNER_PATIENCE && !is_served(layout) => {
+            #[cfg(feature = "embedded")]
+            Err(StoreError::Owned { .. })
+                if begun.elapsed() < OWNER_PATIENCE && !layout.files().any(embedded::is_served) =>
+            {
                 tokio::time::sleep(OWNER_PAUSE).await;
             }
             answer => return answer,
         }
     }
-}
-
-/// Returns whether the owner of one of the stores is a server, which will not release it soon.
-fn is_served(layout: &Layout) -> bool {
-    layout.files().any(embedded::is_served)
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Opened, RedisStore};
+use super::Opened;
 use crate::background::Background;
 use gristmill_core::job::TopicId;
 use gristmill_runner::handlers::HandlerRegistry;
+use gristmill_store::redis::RedisStore;
 
 /// How long to wait before asking a server again that is unavailable.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -18,7 +19,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 impl Opened {
     /// Starts the task that spreads topics, now and whenever the manifest says more.
     pub(crate) fn spread_topics(&self, registry: watch::Receiver<Arc<HandlerRegistry>>) -> Background {
-        let servers = self.servers.clone();
+        let servers = self.by_kind.servers.clone();
         Background::spawn("spread topics", |stop| spread_topics(servers, registry, stop))
     }
 }

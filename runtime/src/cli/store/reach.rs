@@ -10,11 +10,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tokio::time::Instant;
 
-use crate::open::{Layout, Opened, ShardedStore, open};
+use crate::open::{Layout, Opened, open};
 use gristmill_config::{HttpSettings, Listen, Manifest, StoreAddress};
 use gristmill_core::token::TokenText;
 use gristmill_server::{HttpServer, HttpServerSettings, RemoteStore, ServerAddress};
 use gristmill_store::embedded::{Owner, owner};
+use gristmill_store::sharded::ShardedStore;
 use gristmill_store::{Produce, Store, StoreError};
 
 /// How long an owner may take to say where it answers, or to release the store: it may be starting, ending, or another
