@@ -2,8 +2,18 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use tokio::task::{Id, JoinError, JoinSet};
+
+/// Polls a future once, and catches a panic in it. If it is not ready, poll it again wherever it is to go on, or it may never be woken.
+pub(crate) async fn poll_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> std::thread::Result<Poll<F::Output>> {
+    let mut poll = |task: &mut Context<'_>| catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(task)));
+    poll_fn(|task| Poll::Ready(poll(task))).await
+}
 
 /// Tasks that end only when they are stopped. Dropping them aborts them.
 #[derive(Debug, Default)]

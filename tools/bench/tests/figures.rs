@@ -97,7 +97,8 @@ fn the_embedded_store_is_measured_without_a_server() {
 #[test]
 fn the_bench_shows_ratios_to_the_floor_and_works_with_a_journal() {
     let figures = bench(&["floor", "product", "throughput", "--on", "redis", "--jobs", "500", "--journal"]);
-    assert!(positive(&case(&figures, "product", "")["jobs_per_second"]));
+    assert!(positive(&case(&figures, "product", "a component")["jobs_per_second"]));
+    assert_eq!(case(&figures, "product", "a native handler")["ratio"]["of"], "a component");
     let floor = case(&figures, "floor", "bare Redis, batches of 50");
     let ratio = &case(&figures, "throughput", "")["ratio"];
     assert_eq!(ratio["of"], "bare Redis");

@@ -7,22 +7,23 @@
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use crate::tasks::message_of;
+use parking_lot::Mutex;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::tasks::{message_of, poll_once};
 use gristmill_core::admission::{FollowUpRules, FollowUps};
 use gristmill_core::job::{Job, JobId, JobSpec, NewJob, Payload};
 use gristmill_core::outcome::{FailureDetail, Outcome};
 use gristmill_core::time::Timestamp;
 use gristmill_sandbox::{Attempt, GuestLog, KeyedState, Report};
-use parking_lot::Mutex;
 
 pub use gristmill_core::admission::NoFollowUp;
 pub use gristmill_sandbox::{LogLine, StateError};
@@ -248,9 +249,18 @@ impl NativeHandler {
         }))
     }
 
-    /// Does one attempt. A panic ends nothing else. Dropped, the attempt is given up where it waits.
+    /// Does one attempt, in a task of its own so that a panic ends nothing else, and a function that keeps its thread holds up no timeout. Dropping
+    /// it aborts the task.
     pub async fn invoke(&self, attempt: impl Into<Arc<Attempt>>) -> Report {
-        let attempt = attempt.into();
+        self.attempt(attempt.into(), false).await
+    }
+
+    /// The same of an attempt that is expected to end at once: it gets a task only where it first waits.
+    pub(crate) async fn invoke_brief(&self, attempt: Arc<Attempt>) -> Report {
+        self.attempt(attempt, true).await
+    }
+
+    async fn attempt(&self, attempt: Arc<Attempt>, is_brief: bool) -> Report {
         let (begun, limits) = (Instant::now(), attempt.limits);
         let control = Arc::clone(&attempt.cancellation.control);
         let follow_ups = Arc::<Mutex<FollowUps>>::default();
@@ -263,12 +273,26 @@ impl NativeHandler {
             log: Arc::clone(&log),
             deadline,
         };
-        let answer = tokio::time::timeout(limits.timeout, catching_panics((self.0)(job)));
-        let outcome = match control.until_killed(pin!(answer)).await {
-            None => Outcome::Killed,
-            Some(Err(_)) => Outcome::TimedOut { limit: limits.timeout },
-            Some(Ok(Err(panic))) => Outcome::Trapped { message: message_of(&*panic), backtrace: String::new() },
-            Some(Ok(Ok(answer))) => outcome(answer).within(limits.output_bytes),
+        let mut answer = (self.0)(job);
+        let first = match is_brief {
+            true => poll_once(answer.as_mut()).await,
+            false => Ok(Poll::Pending),
+        };
+        let outcome = match first {
+            Ok(Poll::Ready(answer)) => outcome(answer).within(limits.output_bytes),
+            Ok(Poll::Pending) => {
+                let task = AbortOnDropHandle::new(tokio::spawn(answer));
+                match control.until_killed(pin!(tokio::time::timeout(limits.timeout, task))).await {
+                    None => Outcome::Killed,
+                    Some(Err(_)) => Outcome::TimedOut { limit: limits.timeout },
+                    Some(Ok(Err(ended))) => match ended.try_into_panic() {
+                        Ok(panic) => trapped(&*panic),
+                        Err(cancelled) => Outcome::HostFault(cancelled.to_string()),
+                    },
+                    Some(Ok(Ok(answer))) => outcome(answer).within(limits.output_bytes),
+                }
+            }
+            Err(panic) => trapped(&*panic),
         };
         let change = keyed.and_then(|keyed| keyed.lock().take_change());
         let state = change.filter(|_| matches!(outcome, Outcome::Complete(_)));
@@ -278,20 +302,16 @@ impl NativeHandler {
         Report {
             follow_ups: if kept { follow_ups } else { Vec::new() },
             state,
-            duration: begun.elapsed(),
+            // By this the runner knows that a function ran.
+            duration: begun.elapsed().max(Duration::from_nanos(1)),
             log_lines_dropped,
             ..Report::without_running(outcome)
         }
     }
 }
 
-/// The answer, or the panic that was there instead.
-async fn catching_panics(mut answer: Answer) -> std::thread::Result<Result<Output, HandlerError>> {
-    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context))) {
-        Ok(polled) => polled.map(Ok),
-        Err(panic) => Poll::Ready(Err(panic)),
-    })
-    .await
+fn trapped(panic: &(dyn Any + Send)) -> Outcome {
+    Outcome::Trapped { message: message_of(panic), backtrace: String::new() }
 }
 
 /// What an answer is to the runner, before limits.

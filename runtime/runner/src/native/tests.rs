@@ -161,6 +161,25 @@ async fn a_kill_ends_the_function_at_an_await() {
 }
 
 #[tokio::test]
+async fn a_brief_attempt_ends_as_any_other_also_if_it_waits_or_panics() {
+    let attempt =
+        || Arc::new(Attempt::at(JobSpec::new("work".parse().unwrap(), Payload::default()), Default::default()));
+    let at_once = NativeHandler::new(async |_: NativeJob| Ok::<_, HandlerError>(b"done".to_vec()));
+    let waits = NativeHandler::new(async |_: NativeJob| {
+        tokio::task::yield_now().await;
+        Ok::<_, HandlerError>(b"done".to_vec())
+    });
+    for handler in [at_once, waits] {
+        let (report, usual) = (handler.invoke_brief(attempt()).await, handler.invoke(attempt()).await);
+        assert_eq!(report.outcome, usual.outcome);
+        assert!(matches!(report.outcome, Outcome::Complete(Some(_))) && !report.duration.is_zero());
+    }
+    let panics = NativeHandler::new(async |_: NativeJob| -> Result<(), HandlerError> { panic!("on fire") });
+    let report = panics.invoke_brief(attempt()).await;
+    assert!(matches!(report.outcome, Outcome::Trapped { message, .. } if message == "on fire"));
+}
+
+#[tokio::test]
 async fn results_and_follow_ups_are_held_to_the_limits_of_the_topic() {
     let attempts = run(NativeHandler::new(async |_: NativeJob| Ok::<_, HandlerError>(vec![0; 1025]))).await;
     assert_eq!(outcomes(&attempts), [OutcomeKind::LimitExceeded]);

@@ -160,7 +160,7 @@ async fn ordered(topic: TopicId, request: Request) -> Result<Order, Problem> {
             "say in one `Content-Type` what the body is: application/json, or what the job is",
         )
     })?;
-    // It was read, and its length checked, before: see `receive`.
+    // `receive` has read it, and checked its length.
     let body = to_bytes(body, usize::MAX).await.map_err(|error| bad(format!("failed to read the body: {error}")))?;
     aside(body.len() as u64, async move { understand(&topic, &media, &headers, &uri, body) }).await?
 }

@@ -21,6 +21,8 @@ const OF_FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/for
 /// Headers that no browser sends to another site without asking.
 const NEVER_UNASKED: [&str; 3] = ["authorization", "idempotency-key", "x-request-id"];
 
+/// Checks where a request may come from, and that its body can be read.
+///
 /// # Errors
 /// A page of another site may have made a browser send it, or its body is in a coding that is not read.
 pub(crate) fn check(request: &Request) -> Result<(), Problem> {

@@ -239,16 +239,16 @@ fn router(state: AppState, lmstfy: lmstfy::Api, recorder: &Arc<Recorder>) -> Rou
         // The limits are on what comes out of a compressed body.
         .layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
         .layer(CompressionLayer::new().compress_when(worth_compressing()))
-        .layer(middleware::from_fn_with_state(state.clone(), enter))
+        .layer(middleware::from_fn_with_state(state.clone(), admit))
         // With words, limits and waits of its own.
         .nest("/api", lmstfy::routes(lmstfy))
         .layer(middleware::from_fn_with_state((recorder.clone(), state.metrics.clone()), observe))
         .with_state(state)
 }
 
-/// Around everything: what is refused is counted and recorded, too.
+/// Counts and records every request, also one that is refused.
 ///
-/// Few functions around all routes, and not one for each step: each of them clones, for each request, all that is inside of it.
+/// Its steps are calls, and not a layer each: axum clones, for each request, everything inside each layer.
 async fn observe(
     State((recorder, metrics)): State<(Arc<Recorder>, Arc<Metrics>)>,
     request: Request,
@@ -261,13 +261,13 @@ async fn record(State(recorder): State<Arc<Recorder>>, request: Request, next: N
     recorder.record(request, async |request| next.run(request).await).await
 }
 
-/// What a request to our own API passes before its route: it gets a name, and must be no page's and a known client's.
-async fn enter(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let entered = async |request: Request| match origin::check(&request) {
+/// Names a request to our own API, refuses it if a page of another site may have sent it, and identifies its client.
+async fn admit(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let answer = async |request: Request| match origin::check(&request) {
         Ok(()) => authenticate(state, request, next).await,
         Err(problem) => problem.into_response(),
     };
-    name_request(request, entered).await
+    name_request(request, answer).await
 }
 
 /// `time`: of a request that does not wait.

@@ -21,6 +21,7 @@ use crate::handlers::{Code, Handler, TopicHandler};
 use crate::limits::full::hold_to_limits;
 use crate::record::{self, Run};
 use crate::recordings::{self, Recorded};
+use crate::slots::TopicSlots;
 use gristmill_core::admission;
 use gristmill_core::job::{Claim, Name};
 use gristmill_core::outcome::{Outcome, StateChange, Verdict};
@@ -47,7 +48,7 @@ async fn execute(work: Work, context: Arc<ExecutorContext>) -> Finished {
         None if is_traced => LogSink::Trace,
         log => LogSink::Keep(log.clone().unwrap_or_default()),
     };
-    let mut report = run(claim, entry, work.clock_offset_ms, cancellation, traced, logs, &context).await;
+    let mut report = run(&work, cancellation, traced, logs, &context).await;
     hold_to_limits(claim, &mut report, &context).await;
     if let Some(trace) = &trace {
         report.follow_ups.iter_mut().for_each(|job| trace.pass_on(job));
@@ -112,14 +113,13 @@ fn conclude(work: Work, started: Instant, report: Report, seen: Seen) -> Finishe
 }
 
 async fn run(
-    claim: &Arc<Claim>,
-    entry: Option<&TopicHandler>,
-    clock_offset_ms: i64,
+    work: &Work,
     cancellation: Cancellation,
     (trace, requests): (Option<TraceContext>, Option<RequestTrace>),
     logs: LogSink,
     context: &ExecutorContext,
 ) -> Report {
+    let (claim, entry) = (&work.claim, work.entry.as_deref());
     if let Some(outcome) = admission::before_attempt(claim, entry.map(|entry| &entry.topic)) {
         return Report::without_running(outcome);
     }
@@ -137,11 +137,11 @@ async fn run(
             record::log_start(claim, handler);
             context.metrics.emit(|| record::start_event(claim, handler));
             let control = Arc::clone(&cancellation.control);
-            let attempt = attempt(claim, entry, clock_offset_ms, context, cancellation);
+            let attempt = attempt(claim, entry, work.clock_offset_ms, context, cancellation);
             let attempt = Arc::new(Attempt { trace, requests, job, logs, ..attempt });
             tokio::select! {
                 biased;
-                report = invoke(entry, handler, attempt) => report,
+                report = invoke(entry, handler, attempt, work.slot.topic()) => report,
                 () = control.lease_lost() => Report::without_running(Outcome::LeaseExpired),
                 () = context.abort.cancelled() => Report::without_running(Outcome::ShuttingDown),
             }
@@ -170,11 +170,12 @@ fn state_write(claim: &Claim, topic: Option<&Topic>, change: Option<StateChange>
 }
 
 /// Runs the handler: a native function, a component in a fresh instance, or a component in an instance that its topic reuses.
-async fn invoke(entry: &TopicHandler, handler: &Handler, attempt: Arc<Attempt>) -> Report {
+async fn invoke(entry: &TopicHandler, handler: &Handler, attempt: Arc<Attempt>, topic: &TopicSlots) -> Report {
     match (&handler.code, &entry.instances) {
         (Code::Component(component), None) => component.invoke(attempt).await,
         // In boxes: the usual attempt does not carry the others around.
         (Code::Component(component), Some(instances)) => Box::pin(instances.invoke(component, attempt)).await,
+        (Code::Native(function), _) if topic.is_brief() => Box::pin(function.invoke_brief(attempt)).await,
         (Code::Native(function), _) => Box::pin(function.invoke(attempt)).await,
     }
 }
