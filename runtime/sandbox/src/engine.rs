@@ -1,4 +1,4 @@
-//! The engines: two run guests, each from a pool of its own, and one (in the child process) only compiles. All have the same code
+//! The engines: two run guests, each from a pool of its own, and one only compiles (in a child process, or in a thread of an embedding program). All have the same code
 //! generation settings, so that what one compiles the others can load.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Turns the outcome of an attempt into a settlement. The runner, the reaper, the routes of pull workers and lmstfy's call
-//! it.
+//! Turns the outcome of an attempt into a settlement. Callers: the runner, the reaper, and in the server the claim service
+//! and the routes of pull workers and of lmstfy.
 
 use std::time::Duration;
 

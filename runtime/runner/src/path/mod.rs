@@ -1,4 +1,5 @@
-//! The steps of a job, as the store's `path/` has them: what the runner asks of the store, and what it does in between.
+//! The steps of a job in the runner. `claim`, `migrate`, `settle`, `reap` and `sweep` call the store's step of the same name; `execute` and `decide` come in
+//! between. `work` is what they hand on, `in_flight` what this worker holds, `lease` for how long, and `lease_extender` makes that longer.
 
 pub(crate) mod claim;
 pub(crate) mod decide;

@@ -1,4 +1,4 @@
-//! A claimed job on its way to a guest, and what comes back to be settled.
+//! A claimed job on its way to its handler, and what comes back to be settled.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use gristmill_core::outcome::OutcomeKind;
 use gristmill_sandbox::{AttemptControl, LogTail, RequestTrace};
 use gristmill_store::Settlement;
 
-/// A claimed job on its way to a guest.
+/// A claimed job on its way to its handler.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(super) claim: Arc<Claim>,

@@ -1,4 +1,4 @@
-//! The answers of a recording for a native handler: one that runs without a component, in a process that a debugger can hold.
+//! The answers of a recording for a handler that runs as a process, without a component (`--native`), so that a debugger can hold it.
 //!
 //! What a handler asks by way of the SDK it asks natively, too: that is compared, call by call. The rest, such as what is ready when and what fuel is left,
 //! only an engine in a component asks, and it is passed over. Time is asked more or less often: each answer is the next recorded time before the next

@@ -1,4 +1,4 @@
-//! How a command reaches a store: it opens the store itself if no process owns it, else it asks the owner's server.
+//! How a command reaches a store: through the server that `--server` names or that owns the file, else by opening the store itself.
 
 use std::net::SocketAddr;
 use std::ops::Deref;

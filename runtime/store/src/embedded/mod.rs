@@ -1,6 +1,6 @@
 //! The embedded store: a SQLite file that belongs to one process, moved by one writer.
 //!
-//! `file` holds the store up: the `.sql` files are what is in the file, and each SQL statement stands where it is used, under what it does. A call
+//! All the rest builds upon `file`: the `.sql` files are what is in the file, and each SQL statement stands where it is used, under what it does. A call
 //! becomes a `request`, the `writer` carries it out together with whatever else has queued up, and answers once that is
 //! committed; the `reader` looks beside it. `place` says where in the table a job stands, `memory` is what the writer remembers of topics
 //! and of what runs.

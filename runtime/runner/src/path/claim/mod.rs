@@ -1,4 +1,4 @@
-//! Claims ready jobs for the topics that have some, as many as there are free slots, and hands them to the guests.
+//! Claims ready jobs for the topics that have some, as many as there are free slots, and hands them to the guests and to native handlers.
 
 pub(crate) mod lost;
 pub(crate) mod memory;

@@ -1,8 +1,8 @@
--- Put in front of claim, whose KEYS and ARGV it reads: how many jobs the limits allow that hold for all runners of a topic.
+-- Put in front of claim, whose KEYS and ARGV it reads: how many jobs a claim may take, by the limits that hold for all runners of a topic together.
 --
--- A topic of which they keep jobs in line is in `limited`: until a running job ends (inf), until one of any topic of the tenant ends (since
--- when it waits, below zero), or until the time at which its rate allows more, or a budget of the tenant is a new one. `due` also has
--- that time. It stays in `active`, so that what is pushed meanwhile wakes no runner.
+-- `limited` is a ZSET of the topics whose jobs a limit keeps in line. The score says what a topic waits for: `inf` the end of one of its own running
+-- jobs; below zero the end of any job of the tenant (minus the time since when it waits); else the time at which its rate allows more or a budget of the
+-- tenant starts anew. `due` also has that time. The topic stays in `active`, so that what is pushed meanwhile wakes no runner.
 --
 -- A rate is a bucket of tokens, see `runtime/core/src/fleet_limits.rs`. `rates` says when it is full again, in microseconds.
 

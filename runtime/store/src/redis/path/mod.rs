@@ -1,4 +1,4 @@
-//! The path of a job, a folder for each step. `finish` has what all scripts share that end jobs.
+//! The path of a job, a folder for each step. `finish` has what all scripts that end jobs share.
 
 pub(super) mod claim;
 mod lease;

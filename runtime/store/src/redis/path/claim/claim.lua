@@ -1,4 +1,4 @@
--- Takes ready jobs of several topics of one partition and leases them to a worker, all for as long: by turns of priority, oldest first. Where none
+-- Takes ready jobs of several topics of one partition and leases them to a worker, all for the same time: by turns of priority, oldest first. Where none
 -- of the jobs is special, plain_claim.lua has answered already.
 --
 -- In order:

@@ -1,5 +1,5 @@
--- Put in front of claim and of all that it builds upon, whose KEYS and ARGV it reads: a claim of jobs of which none is special. Most are, and then
--- pay for no function and no question that only others need.
+-- Put in front of claim and of all that it builds upon, whose KEYS and ARGV it reads: a claim that takes only ordinary jobs. Most claims are like
+-- that, and so pay for no function and no question that only others need.
 
 -- Writes what `claims` says of so many jobs.
 local function save_claims(claims, values, n)
