@@ -5,7 +5,7 @@ use serde::Serialize;
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use super::actor::actor;
-use super::topic::End;
+use super::topic::AttemptEnd;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 
@@ -89,16 +89,16 @@ impl EventKind {
     }
 
     /// The event of a settlement. Returns `None` if the store did not carry it out.
-    pub const fn of_end(end: End) -> Option<Self> {
+    pub const fn of_end(end: AttemptEnd) -> Option<Self> {
         match end {
-            End::Acked => Some(Self::JobCompleted),
-            End::Retried => Some(Self::JobRetried),
-            End::Snoozed => Some(Self::JobSnoozed),
-            End::Released => Some(Self::JobReleased),
-            End::Expired => Some(Self::JobExpired),
-            End::Cancelled => Some(Self::JobCancelled),
-            End::Dead => Some(Self::JobDead),
-            End::LeaseLost | End::Unsettled => None,
+            AttemptEnd::Acked => Some(Self::JobCompleted),
+            AttemptEnd::Retried => Some(Self::JobRetried),
+            AttemptEnd::Snoozed => Some(Self::JobSnoozed),
+            AttemptEnd::Released => Some(Self::JobReleased),
+            AttemptEnd::Expired => Some(Self::JobExpired),
+            AttemptEnd::Cancelled => Some(Self::JobCancelled),
+            AttemptEnd::Dead => Some(Self::JobDead),
+            AttemptEnd::LeaseLost | AttemptEnd::Unsettled => None,
         }
     }
 }

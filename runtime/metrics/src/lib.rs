@@ -31,5 +31,5 @@ pub use exposition::{Exposition, Family, Format, Measured, Metric, MetricType, m
 pub use handlers::Reload;
 pub use registry::Metrics;
 pub use requests::{Connection, Request, Requests};
-pub use topic::{Attempt, End, TopicMeter, Usage};
+pub use topic::{Attempt, AttemptEnd, TopicMeter, Usage};
 pub use versions::{RecentByVersion, RecentOfVersion};

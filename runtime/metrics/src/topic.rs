@@ -42,7 +42,7 @@ pub struct Usage {
 /// What followed for the job. In kebab case it is the label `event`, which is the store's word where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
-pub enum End {
+pub enum AttemptEnd {
     /// The job is done.
     Acked,
     /// Another attempt follows.
@@ -63,7 +63,7 @@ pub enum End {
     Unsettled,
 }
 
-impl End {
+impl AttemptEnd {
     /// What the verdict came to. `settled`: `None` if the store refused, or did not answer.
     pub const fn of(verdict: &Verdict, settled: Option<Settled>) -> Self {
         match (settled, verdict) {
@@ -86,8 +86,8 @@ pub struct TopicMeter {
     tenant: Box<str>,
     topic: Box<str>,
     outcomes: [AtomicU64; OutcomeKind::VARIANTS.len()],
-    ends: [AtomicU64; End::VARIANTS.len()],
-    /// Of [`End::Dead`], by reason.
+    ends: [AtomicU64; AttemptEnd::VARIANTS.len()],
+    /// Of [`AttemptEnd::Dead`], by reason.
     dead: [AtomicU64; Reason::VARIANTS.len()],
     pushed: AtomicU64,
     pub(super) wait: Histogram,
@@ -149,18 +149,18 @@ impl TopicMeter {
         self.count_recent(end, None, Instant::now());
     }
 
-    fn count_end(&self, verdict: &Verdict, settled: Option<Settled>) -> End {
-        let end = End::of(verdict, settled);
+    fn count_end(&self, verdict: &Verdict, settled: Option<Settled>) -> AttemptEnd {
+        let end = AttemptEnd::of(verdict, settled);
         add(match verdict {
-            Verdict::Bury(failure) if end == End::Dead => self.dead.get(failure.reason as usize),
+            Verdict::Bury(failure) if end == AttemptEnd::Dead => self.dead.get(failure.reason as usize),
             _ => self.ends.get(end as usize),
         });
         end
     }
 
-    fn count_recent(&self, end: End, version: Option<[u8; 32]>, began: Instant) {
-        let failed = matches!(end, End::Retried | End::Dead);
-        if failed || matches!(end, End::Acked | End::Snoozed) {
+    fn count_recent(&self, end: AttemptEnd, version: Option<[u8; 32]>, began: Instant) {
+        let failed = matches!(end, AttemptEnd::Retried | AttemptEnd::Dead);
+        if failed || matches!(end, AttemptEnd::Acked | AttemptEnd::Snoozed) {
             self.versions.add(version, began, slot(self.since, Instant::now()), failed);
         }
     }
@@ -181,7 +181,7 @@ impl TopicMeter {
 
     /// The labels `event` and `reason`, with their numbers.
     pub(super) fn events(&self) -> impl Iterator<Item = ((&'static str, &'static str), u64)> {
-        let ends = End::VARIANTS.iter().zip(&self.ends).filter(|(end, _)| **end != End::Dead);
+        let ends = AttemptEnd::VARIANTS.iter().zip(&self.ends).filter(|(end, _)| **end != AttemptEnd::Dead);
         let ends = ends.map(|(end, count)| ((end.into(), ""), read(count)));
         let dead = Reason::ALL.iter().zip(&self.dead).map(|(reason, count)| (("dead", reason.as_str()), read(count)));
         ends.chain(dead).chain([(("pushed", ""), read(&self.pushed))])

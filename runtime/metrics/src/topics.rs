@@ -19,13 +19,13 @@ const OTHER: &str = "_other";
 /// The meters of all topics.
 #[derive(Debug)]
 pub(super) struct Topics {
-    known: RwLock<Known>,
+    meters: RwLock<TopicMeters>,
     /// Of topics and of tenants.
     bounds: (usize, usize),
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct TopicMeters {
     own: BTreeMap<TopicId, Arc<TopicMeter>>,
     /// By tenant, or [`OTHER`].
     shared: BTreeMap<String, Arc<TopicMeter>>,
@@ -39,41 +39,41 @@ impl Default for Topics {
 
 impl Topics {
     fn bounded(topics: usize, tenants: usize) -> Self {
-        Self { known: RwLock::default(), bounds: (topics, tenants) }
+        Self { meters: RwLock::default(), bounds: (topics, tenants) }
     }
 
     /// The meter of this topic, the same as long as the process lives. Looks a name up: callers keep it.
     pub(super) fn of(&self, id: &TopicId) -> Arc<TopicMeter> {
-        if let Some(meter) = self.known.read().own.get(id) {
+        if let Some(meter) = self.meters.read().own.get(id) {
             return Arc::clone(meter);
         }
-        self.known.write().find_or_make(id, self.bounds)
+        self.meters.write().find_or_make(id, self.bounds)
     }
 
     /// The meter of this topic, if it has one of its own.
     pub(super) fn own(&self, id: &TopicId) -> Option<Arc<TopicMeter>> {
-        self.known.read().own.get(id).cloned()
+        self.meters.read().own.get(id).cloned()
     }
 
     /// The meters of one tenant, or all, in order. Those that tenants share are only among all.
     pub(super) fn all(&self, tenant: Option<&Name>) -> Vec<Arc<TopicMeter>> {
-        let known = self.known.read();
-        let meters = known.own.values().chain(known.shared.values());
-        meters.filter(|meter| tenant.is_none_or(|tenant| tenant.as_str() == meter.names().0)).cloned().collect()
+        let meters = self.meters.read();
+        let all = meters.own.values().chain(meters.shared.values());
+        all.filter(|meter| tenant.is_none_or(|tenant| tenant.as_str() == meter.names().0)).cloned().collect()
     }
 
     /// Tenants with a meter, in order.
     pub(super) fn tenants(&self) -> Vec<Name> {
-        let known = self.known.read();
-        let shared = known.shared.keys().filter_map(|tenant| tenant.parse().ok());
-        let mut tenants: Vec<Name> = known.own.keys().map(|id| id.tenant.clone()).chain(shared).collect();
+        let meters = self.meters.read();
+        let shared = meters.shared.keys().filter_map(|tenant| tenant.parse().ok());
+        let mut tenants: Vec<Name> = meters.own.keys().map(|id| id.tenant.clone()).chain(shared).collect();
         tenants.sort();
         tenants.dedup();
         tenants
     }
 }
 
-impl Known {
+impl TopicMeters {
     fn find_or_make(&mut self, id: &TopicId, (topics, tenants): (usize, usize)) -> Arc<TopicMeter> {
         let tenant = id.tenant.as_str();
         if self.own.len() < topics || self.own.contains_key(id) {

@@ -11,7 +11,7 @@ use gristmill_core::outcome::{Failure, OutcomeKind, Settled, Verdict};
 use gristmill_core::time::{Timestamp, millis};
 use gristmill_core::trace::TraceContext;
 use gristmill_core::units::{COUNT, SIZE};
-use gristmill_metrics::{Attempt, End, Event, EventKind, Usage};
+use gristmill_metrics::{Attempt, AttemptEnd, Event, EventKind, Usage};
 use gristmill_sandbox::Version;
 
 /// Of a message or a backtrace in a log line.
@@ -104,11 +104,11 @@ impl AttemptRecord {
 
     /// The attempt as it is counted.
     pub(super) fn measured(&self) -> Attempt<'_> {
-        let end = End::of(&self.verdict, self.settled);
+        let end = AttemptEnd::of(&self.verdict, self.settled);
         let ran = self.run.filter(|run| run.ran);
         let waited = |run: Run| self.claim.claimed_at.since(self.claim.job.due_at) + run.queued;
         let first = ran.filter(|_| self.claim.lease.delivery == 1);
-        let last = ran.filter(|_| matches!(end, End::Acked | End::Dead));
+        let last = ran.filter(|_| matches!(end, AttemptEnd::Acked | AttemptEnd::Dead));
         Attempt {
             outcome: self.outcome,
             verdict: &self.verdict,
@@ -126,7 +126,7 @@ impl AttemptRecord {
 
     /// What became of the job, for subscribers; `None` if nothing did.
     pub(super) fn event(&self) -> Option<Event> {
-        let kind = EventKind::of_end(End::of(&self.verdict, self.settled))?;
+        let kind = EventKind::of_end(AttemptEnd::of(&self.verdict, self.settled))?;
         Some(Event {
             reason: self.verdict.failure().map(|failure| failure.reason.to_string()),
             again_in_ms: self.verdict.again_in().map(millis),

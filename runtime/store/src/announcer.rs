@@ -10,7 +10,7 @@ use super::settlement::Settlement;
 use gristmill_core::bill::{Cost, Day};
 use gristmill_core::job::{JobChange, JobId, Name, NewJob, TopicId, WorkerId};
 use gristmill_core::time::{Timestamp, millis};
-use gristmill_metrics::{End, Event, EventKind, Metrics, TopicMeter};
+use gristmill_metrics::{AttemptEnd, Event, EventKind, Metrics, TopicMeter};
 
 /// Counts jobs, emits events, and adds up what attempts cost. Each method takes the arguments of a store operation, and its answer.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Announcer {
                 self.bill.add(&lease.topic, day, Cost { bytes_out, ..Cost::default() });
             }
             self.metrics.topic(&lease.topic).ended(verdict, Some(*settled));
-            let Some(kind) = EventKind::of_end(End::of(verdict, Some(*settled))) else { continue };
+            let Some(kind) = EventKind::of_end(AttemptEnd::of(verdict, Some(*settled))) else { continue };
             self.metrics.emit(|| Event {
                 attempt: Some(*attempts),
                 delivery: Some(lease.delivery),
