@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_was_rolled_back_does_nothing_and_one_that_nobody_knows_serves_unless_the_topic_is_gated() {
+    fn a_version_that_was_rolled_back_does_nothing_and_an_unknown_one_serves_unless_the_topic_is_gated() {
         let (a, b, c) = (version("a"), version("b"), version("c"));
         let back = Deployment::rolling_back(b, a, "worse".into(), None);
         assert_eq!((back.plan(b, false), back.plan(a, false)), (Plan::Only(a), Plan::Only(a)));

@@ -26,7 +26,7 @@ pub struct Tried {
 
 /// Decides what becomes of a job. `chance` is in `0.0..1.0` and spreads the backoff.
 pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64) -> Verdict {
-    let left = tried.attempt < tried.max_attempts.unwrap_or(policy.attempts);
+    let attempts_remain = tried.attempt < tried.max_attempts.unwrap_or(policy.attempts);
     let backoff = || policy.backoff.wait(tried.attempt, chance);
     match outcome {
         Outcome::Complete(result) => Verdict::Ack(result),
@@ -38,25 +38,27 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
 
         Outcome::Retry { detail, after } => {
             let failure = Failure::new(Reason::Failed, detail.with_short_code());
-            retry_or_bury(left, after.unwrap_or_else(backoff), failure)
+            retry_or_bury(attempts_remain, after.unwrap_or_else(backoff), failure)
         }
         Outcome::TimedOut { limit } => {
             let failure = ours(Reason::Timeout, format!("ran longer than {}", units::about_duration(limit)));
-            retry_or_bury(left, backoff(), failure)
+            retry_or_bury(attempts_remain, backoff(), failure)
         }
         // One more try: a trap may be the machine's or a dependency's fault once, twice in a row it is the handler's.
         Outcome::Trapped { message, backtrace } => {
             let mut failure = ours(Reason::Trap, message);
             failure.backtrace = Some(backtrace).filter(|text| !text.is_empty());
-            retry_or_bury(left && tried.previous != Some(Reason::Trap), backoff(), failure)
+            retry_or_bury(attempts_remain && tried.previous != Some(Reason::Trap), backoff(), failure)
         }
         // The worker is to blame before the job is: back at once, but only as often as the attempts allow.
-        Outcome::WorkerDied => {
-            retry_or_bury(left, Duration::ZERO, ours(Reason::WorkerDied, "the worker's heartbeat stopped".into()))
-        }
+        Outcome::WorkerDied => retry_or_bury(
+            attempts_remain,
+            Duration::ZERO,
+            ours(Reason::WorkerDied, "the worker's heartbeat stopped".into()),
+        ),
         Outcome::LeaseExpired => {
             let text = "the lease ran out without a message from the worker";
-            retry_or_bury(left, backoff(), ours(Reason::LeaseExpired, text.into()))
+            retry_or_bury(attempts_remain, backoff(), ours(Reason::LeaseExpired, text.into()))
         }
 
         Outcome::TenantFull { limit, allowed } => {
@@ -64,7 +66,7 @@ pub fn decide(outcome: Outcome, tried: Tried, policy: &RetryPolicy, chance: f64)
                 "the tenant has as much in the store as `{limit}` in its `limits` allows, {allowed}: follow-up jobs and states of the \
                  attempt were not stored"
             );
-            retry_or_bury(left, backoff(), ours(Reason::TenantFull, text))
+            retry_or_bury(attempts_remain, backoff(), ours(Reason::TenantFull, text))
         }
 
         Outcome::Reject(detail) => Verdict::Bury(Failure::new(Reason::Rejected, detail.with_short_code())),

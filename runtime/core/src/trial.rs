@@ -19,7 +19,7 @@ const ENOUGH: u64 = 100;
 /// After this time [`SOME`] are enough.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Media types of results that are told apart.
+/// Media types of results that are counted separately.
 const TYPES: usize = 8;
 
 /// Attempts that one version has made, added up.

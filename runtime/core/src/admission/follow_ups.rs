@@ -183,9 +183,9 @@ mod tests {
     }
 
     /// What a job names in `after`, its batch or nothing, and whether it is open.
-    type Asked<'a> = (&'a [&'a str], &'a str, bool);
+    type LinkRequest<'a> = (&'a [&'a str], &'a str, bool);
 
-    fn link(follow_ups: &mut FollowUps, id: &str, (after, batch, open): Asked<'_>) -> Result<(), NoFollowUp> {
+    fn link(follow_ups: &mut FollowUps, id: &str, (after, batch, open): LinkRequest<'_>) -> Result<(), NoFollowUp> {
         let after = after.iter().map(|id| id.parse().unwrap()).collect();
         let options = JobOptions { after, batch: batch.parse().ok(), open, ..JobOptions::default() };
         let spec = JobSpec::new("acme/mail".parse().unwrap(), Payload::default());
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn links_that_contradict_those_of_earlier_follow_ups_are_refused() {
         let mut all = FollowUps::default();
-        let known: [(&str, Asked<'_>); 8] = [
+        let known: [(&str, LinkRequest<'_>); 8] = [
             ("plain", (&[], "", false)),
             ("batch", (&[], "", true)),
             ("gather", (&["running", "plain"], "", false)),
@@ -234,7 +234,7 @@ mod tests {
             assert_eq!(link(&mut all, id, links), Ok(()), "{id}");
         }
         let no = |problem: fn(JobId) -> NoLink, id: &str| Err(NoFollowUp::Links(problem(id.parse().unwrap())));
-        let asked: [(Asked<'_>, _); 9] = [
+        let requests: [(LinkRequest<'_>, _); 9] = [
             ((&["self"], "", false), no(NoLink::Unknown, "self")),
             ((&[], "self", true), no(NoLink::Unknown, "self")),
             ((&[], "plain", false), no(NoLink::NotOpen, "plain")),
@@ -245,7 +245,7 @@ mod tests {
             ((&["plain"], "member", false), Ok(())),
             ((&["plain", "stored"], "gather", false), Ok(())),
         ];
-        for (links, expected) in asked {
+        for (links, expected) in requests {
             assert_eq!(link(&mut all, "self", links), expected, "{links:?}");
         }
         assert_eq!(all.jobs.len(), known.len() + 2, "what is refused is not kept");
