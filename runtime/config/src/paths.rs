@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_that_nobody_sees_are_named() {
+    fn invisible_characters_are_named() {
         for (text, says) in
             [("a\r", "control"), ("a\tb", "control"), ("a\n", "control"), (" a", "blank"), ("a ", "blank")]
         {
