@@ -41,11 +41,11 @@ pub async fn compute(
     fill_with(bed, photos, std::iter::repeat_with(|| job_with(&compute, photo.clone(), Due::Now))).await?;
 
     let (runner, mut records) = bed.run()?;
-    let (begun, mut left, mut timeouts) = (Instant::now(), photos, 0);
+    let (begun, mut remaining, mut timeouts) = (Instant::now(), photos, 0);
     let (mut pushed, mut delays) = (HashMap::new(), Vec::new());
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while left > 0 {
+    while remaining > 0 {
         tokio::select! {
             _ = ticks.tick() => {
                 let job = job(bed, Due::Now);
@@ -59,7 +59,7 @@ pub async fn compute(
                 }
                 timeouts += usize::from(record.outcome == OutcomeKind::TimedOut);
                 if !matches!(record.verdict, Verdict::Retry { .. }) {
-                    left -= 1;
+                    remaining -= 1;
                     bed.settings.progress.add(1);
                 }
             }

@@ -100,28 +100,28 @@ pub async fn start(
     }
     drop(sandbox);
     let mut delays = Vec::with_capacity(starts);
-    let mut held = [Held::default(); 2];
+    let mut measured = [ProcessUsage::default(); 2];
     for _ in 0..starts {
         let begun = Instant::now();
         let sandbox = Sandbox::new(settings)?;
-        let before = Held::now();
+        let before = ProcessUsage::now();
         let reloader = Reloader::start(folder.manifest(), BTreeMap::new(), sandbox, Arc::default()).await?;
         let registry = reloader.registry().borrow().clone();
         let loaded = registry.entries().filter_map(|entry| entry.handler.as_ref()).filter_map(component_of);
         let loaded: Vec<&Component> = loaded.collect();
         let runner = bed.observed(reloader.registry(), Arc::new(|_| ()))?;
         delays.push(begun.elapsed());
-        let started = Held::now().since(before);
+        let started = ProcessUsage::now().since(before);
         runner.end().await;
         ensure!(loaded.len() == components, "{} of {components} components were loaded", loaded.len());
         for component in &loaded {
             component.try_start(&Limits::default()).await.map_err(anyhow::Error::msg)?;
         }
-        held = [started, Held::now().since(before)];
+        measured = [started, ProcessUsage::now().since(before)];
         bed.settings.progress.add(1);
     }
     let case = format!("{components} components, compiled before");
-    let [started, mapped] = held;
+    let [started, mapped] = measured;
     let start = Figure { delay: Spread::of(delays), ..figure(bed, "start", starts).case(case) };
     let used = figure(bed, "start", components).case(format!("{components} components, each started once"));
     Ok(vec![started.of(start), mapped.of(used)])
@@ -136,13 +136,13 @@ fn component_of(handler: &Handler) -> Option<&Component> {
 
 /// What this process holds.
 #[derive(Debug, Clone, Copy, Default)]
-struct Held {
+struct ProcessUsage {
     memory_bytes: u64,
     open_files: u64,
     mappings: u64,
 }
 
-impl Held {
+impl ProcessUsage {
     fn now() -> Self {
         Self { memory_bytes: usage::own_memory(), open_files: usage::open_files(), mappings: usage::mappings() }
     }

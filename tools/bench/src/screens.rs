@@ -1,4 +1,4 @@
-//! What it costs to look at the page: a full queue while nobody has it open, and while ten screens show the overview.
+//! What it costs to look at the page: a full queue while no browser has it open, and while ten screens show the overview.
 
 use std::time::Duration;
 

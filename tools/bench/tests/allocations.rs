@@ -116,13 +116,13 @@ async fn run(store: &Arc<EmbeddedStore>, registry: watch::Receiver<Arc<HandlerRe
     let spec = || JobSpec::new("work".parse().unwrap(), Payload { data: body(), content_type: None });
     let batch: Vec<NewJob> = (0..jobs).map(|_| NewJob { spec: spec(), due: Due::Now }).collect();
     store.push(&batch).await.unwrap();
-    let (left, done) = (AtomicUsize::new(jobs), Arc::new(Notify::new()));
-    let tell = Arc::clone(&done);
+    let (remaining, done) = (AtomicUsize::new(jobs), Arc::new(Notify::new()));
+    let last_done = Arc::clone(&done);
     let settings = RunnerSettings {
         concurrency: CONCURRENCY,
         observer: Some(Arc::new(move |_| {
-            if left.fetch_sub(1, Ordering::Relaxed) == 1 {
-                tell.notify_one();
+            if remaining.fetch_sub(1, Ordering::Relaxed) == 1 {
+                last_done.notify_one();
             }
         })),
         ..RunnerSettings::new(WorkerId::new("w"))

@@ -157,7 +157,7 @@ enum Scenario {
     Shares,
     /// A full queue without traces, with 1 % of the attempts kept and with all, whose spans go to a receiver in this process
     Traces,
-    /// A full queue while nobody has the page open, and while it is open on ten screens
+    /// A full queue while no browser has the page open, and while it is open on ten screens
     Screens,
     /// Pushes over HTTP: one by one on 16 connections, and 1,000 a request; the runner's CPU is the server's
     Http,
