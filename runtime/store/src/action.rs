@@ -73,7 +73,7 @@ impl JobAction {
     ) -> Result<ListChanged, StoreError> {
         let mut ids = Vec::new();
         let next = scan(store, (topic, state), after, choice, scanned, |job| ids.push(job.id)).await?;
-        let left = self.act(store, topic, &ids).await?;
-        Ok(ListChanged { changed: left.iter().filter(|left| left.is_none()).count() as u64, next })
+        let refusals = self.act(store, topic, &ids).await?;
+        Ok(ListChanged { changed: refusals.iter().filter(|refusal| refusal.is_none()).count() as u64, next })
     }
 }

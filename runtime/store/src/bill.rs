@@ -69,12 +69,13 @@ pub struct BillSums(Arc<Sums>);
 
 #[derive(Debug, Default)]
 struct Sums {
-    open: Mutex<Open>,
+    pending: Mutex<PendingCosts>,
     begun: Notify,
 }
 
+/// Costs that no store has yet.
 #[derive(Debug, Default)]
-struct Open {
+struct PendingCosts {
     /// Attempts that end together are mostly of one topic and day: the line that was added to last.
     last: Option<BillLine>,
     others: HashMap<TopicId, BTreeMap<Day, Cost>>,
@@ -86,13 +87,13 @@ impl BillSums {
         if cost == Cost::default() {
             return;
         }
-        let mut open = self.0.open.lock();
-        match &mut open.last {
+        let mut pending = self.0.pending.lock();
+        match &mut pending.last {
             Some(last) if last.day == day && last.topic == *topic => last.cost += cost,
             last => {
                 let before = last.replace(BillLine { topic: topic.clone(), day, cost });
                 match before {
-                    Some(before) => open.put_aside(before),
+                    Some(before) => pending.put_aside(before),
                     None => self.0.begun.notify_one(),
                 }
             }
@@ -101,10 +102,10 @@ impl BillSums {
 
     /// Takes out all lines, in order of topic and day.
     pub fn take(&self) -> Vec<BillLine> {
-        let Open { last, others } = {
-            let mut open = self.0.open.lock();
-            open.last.take().into_iter().for_each(|last| open.put_aside(last));
-            std::mem::take(&mut *open)
+        let PendingCosts { last, others } = {
+            let mut pending = self.0.pending.lock();
+            pending.last.take().into_iter().for_each(|last| pending.put_aside(last));
+            std::mem::take(&mut *pending)
         };
         debug_assert!(last.is_none());
         let lines = others.into_iter().flat_map(|(topic, days)| {
@@ -117,13 +118,13 @@ impl BillSums {
 
     /// Waits until there is something to take. Cancel-safe.
     pub async fn some(&self) {
-        while self.0.open.lock().last.is_none() {
+        while self.0.pending.lock().last.is_none() {
             self.0.begun.notified().await;
         }
     }
 }
 
-impl Open {
+impl PendingCosts {
     fn put_aside(&mut self, BillLine { topic, day, cost }: BillLine) {
         *self.others.entry(topic).or_default().entry(day).or_default() += cost;
     }

@@ -1,4 +1,4 @@
-//! Stores made of several, and batches of which each item is for one of them.
+//! Stores that are made of several stores, and batches of which each item is for one of these.
 
 use std::borrow::Cow;
 
@@ -8,28 +8,28 @@ use crate::StoreError;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::schedule::ScheduleId;
 
-/// A store made of several, its parts: the partitions of a Redis, or shards. [`operations!`](crate::operations) asks those
+/// A store that is made of several stores: the partitions of a Redis, or shards. [`operations!`](crate::operations) asks those
 /// that the row of an operation names.
-pub(crate) trait Parts {
-    type Part;
+pub(crate) trait CompositeStore {
+    type Store;
 
-    /// Asks each part that may hold something of the scope. What moves from one to another meanwhile is not missed, and may be
+    /// Asks each store that may hold something of the scope. What moves from one to another meanwhile is not missed, and may be
     /// reported by two.
     ///
     /// # Errors
-    /// One of them refuses, or is unavailable and is not left out. Others may have done what was asked.
+    /// One of them refuses, or is unavailable and is not skipped. Others may have done what was asked.
     async fn ask<A, F: Future<Output = Result<A, StoreError>>>(
         &self,
         how: Asking,
         scope: &impl Scope,
-        ask: impl Fn(Self::Part) -> F,
+        ask: impl Fn(Self::Store) -> F,
     ) -> Result<Vec<A>, StoreError>;
 
-    /// The part that has what is kept once of a scope, and takes what is new.
-    async fn current(&self, scope: &impl Scope) -> Result<Self::Part, StoreError>;
+    /// The store that has what is kept once of a scope, and takes what is new.
+    async fn current(&self, scope: &impl Scope) -> Result<Self::Store, StoreError>;
 }
 
-/// What a call asks for. It says which parts are left out while they are unavailable.
+/// What a call asks for. It says which stores are skipped while they are unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asking {
     /// An answer: those that hardly ever have something of the scope. At least one answers.
@@ -73,8 +73,8 @@ impl Scope for TopicId {
     }
 }
 
-/// What a store answered to its part of a batch.
-pub(crate) struct Part<S, A> {
+/// The answer of one store to its part of a batch.
+pub(crate) struct StoreAnswer<S, A> {
     pub(crate) store: S,
     /// The positions in the batch of what the store was asked.
     pub(crate) positions: Vec<usize>,
@@ -82,12 +82,12 @@ pub(crate) struct Part<S, A> {
 }
 
 /// Sends each item to the store that `choose` names for it and its position, all stores at once. Items for which it names
-/// none are left out.
+/// none are skipped.
 pub(crate) async fn ask_by_store<'a, S: Clone + PartialEq, T: Clone, A, F: Future<Output = Result<A, StoreError>>>(
     items: &'a [T],
     choose: impl Fn(usize, &T) -> Option<S>,
     ask: impl Fn(S, Cow<'a, [T]>) -> F,
-) -> Vec<Part<S, A>> {
+) -> Vec<StoreAnswer<S, A>> {
     let mut groups: Vec<(S, Vec<usize>)> = Vec::new();
     for (position, item) in items.iter().enumerate() {
         let Some(store) = choose(position, item) else { continue };
@@ -104,7 +104,7 @@ pub(crate) async fn ask_by_store<'a, S: Clone + PartialEq, T: Clone, A, F: Futur
             positions.iter().filter_map(|position| items.get(*position)).cloned().collect()
         };
         let answer = ask(store.clone(), part).await;
-        Part { store, positions, answer }
+        StoreAnswer { store, positions, answer }
     }))
     .await
 }

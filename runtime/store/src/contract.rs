@@ -186,7 +186,7 @@ operations! {
         /// ([`FindWork::pass_on`]). A worker waits for all its topics at first, and again for each that its claim has drained.
         /// A claim that leaves jobs in line wakes the next worker. [`Signal::Due`] is also for one of them: it moves the jobs.
         ///
-        /// Nobody is woken for what a [claim that waits](crate::WaitToClaim) has taken.
+        /// No worker is woken for what a [claim that waits](crate::WaitToClaim) has taken.
         ///
         /// Best effort, as [`Signals::signals`]: a worker that was woken may have died. [`FindWork::poll_work`] shows its jobs to all.
         async fn wake_ups(

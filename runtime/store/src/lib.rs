@@ -34,6 +34,8 @@ mod budget;
 mod clock;
 #[cfg(any(feature = "redis", feature = "embedded"))]
 mod clock_step;
+#[cfg(any(feature = "redis", feature = "sharding"))]
+mod composite;
 mod contract;
 mod counts;
 mod deployments;
@@ -53,8 +55,6 @@ mod move_bills;
 mod move_jobs;
 mod off_runtime;
 mod operations;
-#[cfg(any(feature = "redis", feature = "sharding"))]
-mod parts;
 mod placement;
 mod predecessors;
 mod progress;
@@ -100,7 +100,7 @@ pub use inspect::{
     ResultView,
 };
 pub use job_query::{
-    BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, Found, JobField, JobQuery, QueryCursor, QueryError, Scanned,
+    BadQueryCursor, ChooseJobs, DeadGroup, DeadGroups, FoundJobs, JobField, JobQuery, QueryCursor, QueryError, Scanned,
     dead_groups, find, find_without_payloads, scan,
 };
 pub use kept::{RECORDINGS_BYTES, RecordedJob, Recordings, Results, ResultsPage, UniqueHold, Uniques};

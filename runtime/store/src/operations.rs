@@ -8,7 +8,7 @@
 /// implementation for [`ShardedStore`](crate::sharded::ShardedStore) also follows: it asks the primary shard.
 ///
 /// With `parts:` in front, the implementations for the stores that are made of several also follow, `ShardedStore` and
-/// [`RedisStore`](crate::redis::RedisStore): a row says in brackets which [`Parts`](crate::parts::Parts) are asked, and how
+/// [`RedisStore`](crate::redis::RedisStore): a row says in brackets which [`CompositeStore`](crate::composite::CompositeStore) are asked, and how
 /// their answers are [joined](crate::joined). `[ask topic: first]` asks those that may hold something of the argument `topic`
 /// and answers with the first answer; `[current tenant]` asks one, as do those stores of which it says `shards current` or
 /// `partitions current`. Without brackets, and where it says `shards by hand` or
@@ -153,17 +153,17 @@ macro_rules! operations {
         operations!(@ask $parts, $self, $name $args, [$($how)*])
     };
     (@ask $parts:ident, $self:ident, $name:ident($($arg:ident),*), [current $scope:ident]) => {
-        crate::parts::Parts::current($self, $scope).await?.$name($($arg),*).await
+        crate::composite::CompositeStore::current($self, $scope).await?.$name($($arg),*).await
     };
     (@ask $parts:ident, $self:ident, $name:ident($($arg:ident),*), [$how:ident $scope:ident: $join:ident $(($with:expr))?]) => {{
         let how = operations!(@how $how);
-        let answers = crate::parts::Parts::ask($self, how, $scope, |part| async move { part.$name($($arg),*).await });
+        let answers = crate::composite::CompositeStore::ask($self, how, $scope, |store| async move { store.$name($($arg),*).await });
         Ok(crate::joined::$join(answers.await? $(, $with)?))
     }};
-    (@how ask) => { crate::parts::Asking::Answer };
-    (@how change) => { crate::parts::Asking::Change };
-    (@how all) => { crate::parts::Asking::All };
-    (@how poll) => { crate::parts::Asking::News };
+    (@how ask) => { crate::composite::Asking::Answer };
+    (@how change) => { crate::composite::Asking::Change };
+    (@how all) => { crate::composite::Asking::All };
+    (@how poll) => { crate::composite::Asking::News };
 
     // A store's own method comes before that of a trait. Without one, the trait's would call itself: here no trait is in scope.
     (@own $name:ident, []) => {

@@ -21,7 +21,7 @@ const RESULT_BYTES: usize = 32 << 10;
 
 /// What a handler learns of a job that its job waited for.
 #[derive(Debug, Serialize)]
-struct Entry {
+struct PredecessorResult {
     id: JobId,
     /// `None`: it runs again.
     ended: Option<Ended>,
@@ -97,10 +97,10 @@ async fn entries_of<S: Query + ?Sized>(
     spec: &JobSpec,
     jobs: Vec<Predecessor>,
     may_learn: &(dyn Fn(&Name) -> bool + Sync),
-) -> Result<Vec<Entry>, StoreError> {
+) -> Result<Vec<PredecessorResult>, StoreError> {
     let (mut entries, mut bytes_left) = (Vec::with_capacity(jobs.len()), RESULT_BYTES);
     for Predecessor { id, ended } in jobs {
-        let mut entry = Entry { id, ended, text: None, result: None };
+        let mut entry = PredecessorResult { id, ended, text: None, result: None };
         if ended == Some(Ended::Complete)
             && let Some(view) = store.job(&spec.topic.tenant, &entry.id).await?
             && view.result_topic.as_ref().is_some_and(may_learn)

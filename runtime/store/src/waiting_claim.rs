@@ -22,7 +22,7 @@ pub trait WaitToClaim {
     }
 }
 
-/// A claim that waits. It is taken back when this is dropped; what was claimed just then is lost, as with the answer of a claim that nobody waits for.
+/// A claim that waits. It is taken back when this is dropped; what was claimed just then is lost, as with the answer of a claim whose caller has stopped waiting.
 pub struct WaitingClaim {
     answer: BoxFuture<'static, Result<Claimed, StoreError>>,
     take_back: Option<Box<dyn FnOnce() -> bool + Send>>,

@@ -11,7 +11,7 @@ use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::{Name, TopicId};
-use gristmill_store::{Cursor, Found, JobQuery, QueryCursor, StateFilter, find, show_progress};
+use gristmill_store::{Cursor, FoundJobs, JobQuery, QueryCursor, StateFilter, find, show_progress};
 
 const FIND: &str = "Jobs that fit the query: of one state after the other. One request looks at 10,000 jobs at most, so that an \
     answer may be empty, and others follow: `next` says where to go on.";
@@ -65,8 +65,8 @@ async fn search(
     Ok(Json(found.into()))
 }
 
-impl From<Found> for wire::Listed {
-    fn from(found: Found) -> Self {
+impl From<FoundJobs> for wire::Listed {
+    fn from(found: FoundJobs) -> Self {
         let next = found.next.as_ref().map(QueryCursor::to_string);
         Self { jobs: found.jobs, next, looked_at: Some(found.looked_at) }
     }

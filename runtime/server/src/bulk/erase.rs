@@ -6,7 +6,7 @@ use super::work::{BulkStore, Place};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_runner::Recording;
 use gristmill_store::{
-    Cancelled, ChooseJobs, Found, JobQuery, JobState, JobView, RecordedJob, StateDeleted, StoreError, look_up,
+    Cancelled, ChooseJobs, FoundJobs, JobQuery, JobState, JobView, RecordedJob, StateDeleted, StoreError, look_up,
 };
 
 /// Results that are looked at in one step.
@@ -43,7 +43,7 @@ impl Erase {
         &self,
         store: BulkStore<'_>,
         after: Option<&str>,
-    ) -> Result<(Found, Place), StoreError> {
+    ) -> Result<(FoundJobs, Place), StoreError> {
         let (views, next) = match self.query.id() {
             _ if !self.query.is_about_results() => (Vec::new(), None),
             Some(id) => {
@@ -56,7 +56,7 @@ impl Erase {
                 (page.jobs, page.next)
             }
         };
-        let mut found = Found { looked_at: views.len(), ..Found::default() };
+        let mut found = FoundJobs { looked_at: views.len(), ..FoundJobs::default() };
         for view in views {
             let view = self.with_topic(store, view).await?;
             // A dead one was found in its list, and its result goes with it.
@@ -74,9 +74,9 @@ impl Erase {
         &self,
         store: BulkStore<'_>,
         after: Option<(TopicId, Option<RecordedJob>)>,
-    ) -> Result<(Found, Place), StoreError> {
+    ) -> Result<(FoundJobs, Place), StoreError> {
         if !self.query.is_about_recordings(true) {
-            return Ok((Found::default(), Place::End));
+            return Ok((FoundJobs::default(), Place::End));
         }
         let topics = store.jobs.counts(&self.tenant).await?.into_iter().map(|counts| counts.topic);
         let topics: BTreeSet<_> = topics.filter(|topic| self.query.fits_topic(&topic.topic)).collect();
@@ -86,9 +86,9 @@ impl Erase {
             Some((before, None)) => (topics.find(|topic| *topic > before), None),
             None => (topics.next(), None),
         };
-        let Some(topic) = topic else { return Ok((Found::default(), Place::End)) };
+        let Some(topic) = topic else { return Ok((FoundJobs::default(), Place::End)) };
         let page = store.recordings.recorded_jobs(&topic, after.as_ref(), RECORDINGS).await?;
-        let mut found = Found { looked_at: page.len(), ..Found::default() };
+        let mut found = FoundJobs { looked_at: page.len(), ..FoundJobs::default() };
         let last = page.last().filter(|_| page.len() == RECORDINGS).cloned();
         for RecordedJob { id, .. } in page {
             let Some(bytes) = store.recordings.recording(&topic, &id).await? else { continue };

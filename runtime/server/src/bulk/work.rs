@@ -11,7 +11,7 @@ use crate::wire::bulk::{BulkAction, BulkSample, NewBulk, SAMPLES};
 use gristmill_core::job::{Due, Job, JobChange, JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_store::{
-    Found, Inspect, JobAction, JobQuery, JobState, JobView, QueryCursor, RecordedJob, Recordings, Results, States,
+    FoundJobs, Inspect, JobAction, JobQuery, JobState, JobView, QueryCursor, RecordedJob, Recordings, Results, States,
     Store, StoreError, find_without_payloads,
 };
 
@@ -141,18 +141,18 @@ impl Work {
         acts: bool,
         note: &impl Fn(Step),
     ) -> Result<(), StoreError> {
-        let (Found { mut jobs, looked_at, .. }, next) = match (&progress.place, &self.erase) {
+        let (FoundJobs { mut jobs, looked_at, .. }, next) = match (&progress.place, &self.erase) {
             (Place::Begin, Some(erase)) => {
                 let states = erase.states(store, acts).await?;
                 let matched = if progress.passes == 0 { states } else { 0 };
                 note(Step { matched, changed: if acts { states } else { 0 }, ..Step::default() });
-                (Found::default(), Place::Lists(None))
+                (FoundJobs::default(), Place::Lists(None))
             }
             (Place::Begin, None) => self.look_at_lists(store, progress.passes, None).await?,
             (Place::Lists(after), _) => self.look_at_lists(store, progress.passes, after.clone()).await?,
             (Place::Results(after), Some(erase)) => erase.results(store, after.as_deref()).await?,
             (Place::Recordings(after), Some(erase)) => erase.recorded(store, after.clone()).await?,
-            (Place::Results(_) | Place::Recordings(_), None) | (Place::End, _) => (Found::default(), Place::End),
+            (Place::Results(_) | Place::Recordings(_), None) | (Place::End, _) => (FoundJobs::default(), Place::End),
         };
         jobs.retain(|job| self.is_meant(job) && !progress.has_changed_it(&job.id));
         if progress.passes == 0 {
@@ -175,7 +175,7 @@ impl Work {
         store: BulkStore<'_>,
         passes: usize,
         after: Option<QueryCursor>,
-    ) -> Result<(Found, Place), StoreError> {
+    ) -> Result<(FoundJobs, Place), StoreError> {
         // On the heap: futures nested this deep take much of a thread's stack.
         let found = Box::pin(find_without_payloads(store.jobs, &self.tenant, &self.query, after, BATCH)).await?;
         let next = match (&found.next, &self.erase) {

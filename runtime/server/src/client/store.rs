@@ -26,7 +26,7 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
 use gristmill_store::{
-    Cancelled, Control, Cursor, DeadGroups, DeadJobs, Found, Heartbeat, JobChanged, JobView, ListJobs, Page, Push,
+    Cancelled, Control, Cursor, DeadGroups, DeadJobs, FoundJobs, Heartbeat, JobChanged, JobView, ListJobs, Page, Push,
     Pushed, Query, QueryCursor, ServerName, Signal, Signals, StateDeleted, StateFilter, States, StoreError, StoreId,
     TopicCounts, Uniques, VersionedState,
 };
@@ -192,12 +192,12 @@ impl RemoteStore {
         query: &str,
         after: Option<&QueryCursor>,
         limit: usize,
-    ) -> Result<Found, StoreError> {
+    ) -> Result<FoundJobs, StoreError> {
         const DOING: &str = "find jobs";
         let limit = limit.min(BATCH).to_string();
         let path = searching(&format!("/v1/tenants/{tenant}/jobs"), &[("q", query), ("limit", &limit)], after);
         let wire::Listed { jobs, next, looked_at } = self.server.ask(Question::get(path, DOING)).await?;
-        Ok(Found { jobs, looked_at: looked_at.unwrap_or_default(), next: self.cursor(next, DOING)? })
+        Ok(FoundJobs { jobs, looked_at: looked_at.unwrap_or_default(), next: self.cursor(next, DOING)? })
     }
 
     /// What [`dead_groups`](gristmill_store::dead_groups) does, by the server. `query` is its text.

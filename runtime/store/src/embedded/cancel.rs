@@ -9,7 +9,7 @@ use super::fault::Done;
 use super::file::request::Weight;
 use super::keys::slot::held_key;
 use super::memory::topics::Number;
-use super::path::finish::how::{Asked, How};
+use super::path::finish::how::{EndOptions, How};
 use super::row::{at, attempts, read_options, text, unique_until_done};
 use super::store::EmbeddedStore;
 use super::work::Work;
@@ -84,14 +84,14 @@ impl Work<'_> {
     fn cancel(&mut self, tenant: &Name, id: &JobId, kill: bool) -> Done<Cancelled> {
         let Some(job) = self.find_alive(tenant, id)? else { return Ok(Cancelled::TooLate) };
         let topic = self.topics.of_job(job.number, id)?;
-        if self.topics.get(topic).held.get(id).is_some() {
+        if self.topics.get(topic).running_jobs.get(id).is_some() {
             self.connection.prepare_cached(MARK)?.execute(params![job.number, kill])?;
-            self.topics.held_mut(topic).get_mut(id).into_iter().for_each(|held| held.cancelled = true);
+            self.topics.running_jobs_mut(topic).get_mut(id).into_iter().for_each(|job| job.cancelled = true);
             self.signals.push(Signal::Cancelled { tenant: tenant.clone(), id: id.clone() });
             self.signals.extend(kill.then(|| Signal::Killed { tenant: tenant.clone(), id: id.clone() }));
             return Ok(Cancelled::Stopping);
         }
-        let asked = Asked {
+        let options = EndOptions {
             job: id,
             unique: job.unique.as_deref(),
             attempts: job.attempts,
@@ -103,7 +103,7 @@ impl Work<'_> {
         if job.waits_for_key {
             self.leave_key(topic);
         }
-        self.finish(topic, Some(job.number), &How::Cancelled, job.key.as_deref(), Some(&asked))?;
+        self.finish(topic, Some(job.number), &How::Cancelled, job.key.as_deref(), Some(&options))?;
         self.after_leaving(topic, was_first)?;
         self.carry_ends()?;
         Ok(Cancelled::Gone)

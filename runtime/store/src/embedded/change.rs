@@ -20,7 +20,7 @@ const CHANGE: &str =
      WHERE number = ?1";
 
 /// A job that can perhaps be changed.
-struct Found {
+struct ChangeableJob {
     number: i64,
     priority: Priority,
     until: Option<Timestamp>,
@@ -30,7 +30,7 @@ struct Found {
     slot: Option<i64>,
 }
 
-impl Found {
+impl ChangeableJob {
     fn holds_slot(&self) -> bool {
         self.slot.is_some_and(|slot| slot != 0)
     }
@@ -45,7 +45,7 @@ impl Work<'_> {
     pub(super) fn change(&mut self, tenant: &Name, id: &JobId, change: &JobChange) -> Done<JobChanged> {
         let Some(job) = self.find_changeable(tenant, id)? else { return Ok(JobChanged::TooLate) };
         let topic = self.topics.of_job(job.number, id)?;
-        if self.topics.get(topic).held.get(id).is_some() {
+        if self.topics.get(topic).running_jobs.get(id).is_some() {
             return Ok(JobChanged::TooLate);
         }
         let stands_by = job.until == Some(NEVER);
@@ -89,13 +89,13 @@ impl Work<'_> {
         Ok(JobChanged::Changed)
     }
 
-    fn find_changeable(&self, tenant: &Name, id: &JobId) -> Done<Option<Found>> {
+    fn find_changeable(&self, tenant: &Name, id: &JobId) -> Done<Option<ChangeableJob>> {
         let mut find = self.connection.prepare_cached(FIND)?;
         let found = find.query_row(params![id.as_str(), tenant.as_str()], |row| {
             let written = text(row, "priority").ok().flatten();
             // A later version may have written another one, which is not to be lost.
             let Some(priority) = written.map_or(Some(Priority::Normal), Priority::parse) else { return Ok(None) };
-            Ok(Some(Found {
+            Ok(Some(ChangeableJob {
                 number: row.get("number")?,
                 priority,
                 until: row.get::<_, Option<i64>>("delayed_until")?.map(at),

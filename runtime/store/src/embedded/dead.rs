@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::fault::Done;
 use super::file::request::Weight;
-use super::look::ended::End;
+use super::look::ended::EndRecord;
 use super::memory::topics::Number;
 use super::path::finish::how::How;
 use super::recordings;
@@ -78,8 +78,8 @@ impl EmbeddedStore {
 }
 
 /// What is remembered of a dead job that is deleted.
-pub(super) const fn deleted(attempts: u32) -> End {
-    End { outcome: EndedAs::Deleted, attempts, keep: ENDED_RETENTION }
+pub(super) const fn deleted(attempts: u32) -> EndRecord {
+    EndRecord { outcome: EndedAs::Deleted, attempts, keep: ENDED_RETENTION }
 }
 
 /// A dead job.

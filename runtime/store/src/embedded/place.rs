@@ -16,14 +16,14 @@ pub(super) const LAST_TOPIC: i64 = (1 << (63 - TOPIC_SHIFT)) - 1;
 
 /// A part of a topic's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum JobLine {
     /// Ready and running jobs of a priority.
     Of(Priority),
     /// Delayed and dead jobs, and ready ones that wait for another job of their key.
     Beside,
 }
 
-impl Line {
+impl JobLine {
     pub(super) const ALL: [Self; 4] =
         [Self::Of(Priority::High), Self::Of(Priority::Normal), Self::Of(Priority::Low), Self::Beside];
 
@@ -93,16 +93,19 @@ mod tests {
     #[test]
     fn a_number_says_topic_line_and_place() {
         for topic in [1, 7, LAST_TOPIC] {
-            for line in Line::ALL {
+            for line in JobLine::ALL {
                 let (first, last) = line.bounds(topic);
                 let number = line.number(topic, 5);
                 assert!(first < number && number < last, "{line:?}");
                 assert_eq!((topic_of(number), place_of(number)), (topic, 5));
-                assert_eq!(Line::ALL.into_iter().filter(|other| same_line(other.number(topic, 9), number)).count(), 1);
-                assert_eq!(priority_of(number).map_or(Line::Beside, Line::Of), line);
+                assert_eq!(
+                    JobLine::ALL.into_iter().filter(|other| same_line(other.number(topic, 9), number)).count(),
+                    1
+                );
+                assert_eq!(priority_of(number).map_or(JobLine::Beside, JobLine::Of), line);
             }
         }
-        assert!(Line::Beside.number(LAST_TOPIC, LAST_PLACE) == i64::MAX);
+        assert!(JobLine::Beside.number(LAST_TOPIC, LAST_PLACE) == i64::MAX);
         assert_eq!(
             of_topic!("n"),
             format!(
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn rows_of_a_topic_stand_in_the_order_of_their_lines() {
         let numbers: Vec<i64> =
-            [1, 2].into_iter().flat_map(|topic| Line::ALL.map(|line| line.number(topic, 3))).collect();
+            [1, 2].into_iter().flat_map(|topic| JobLine::ALL.map(|line| line.number(topic, 3))).collect();
         assert!(numbers.is_sorted(), "{numbers:?}");
     }
 

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::fault::{Done, Fault};
 use super::file::request::Weight;
-use super::path::finish::how::{Asked, How};
+use super::path::finish::how::{EndOptions, How};
 use super::row::{at, attempts, limit as limited, ms, read_failure, text, write_failure};
 use super::store::EmbeddedStore;
 use super::work::Work;
@@ -85,7 +85,7 @@ fn list(connection: &Connection, tenant: &Name, after: &str, limit: usize) -> Do
 pub(super) fn keep(
     connection: &Connection,
     topic: &TopicId,
-    asked: &Asked<'_>,
+    options: &EndOptions<'_>,
     how: &How<'_>,
     until: Timestamp,
 ) -> Done<()> {
@@ -99,9 +99,9 @@ pub(super) fn keep(
     };
     connection.prepare_cached(KEEP)?.execute(params![
         topic.tenant.as_str(),
-        asked.job.as_str(),
+        options.job.as_str(),
         end,
-        asked.attempts,
+        options.attempts,
         ms(until),
         payload.map(|payload| payload.data.as_slice()),
         payload.and_then(|payload| payload.content_type.as_deref()),

@@ -16,7 +16,7 @@ use gristmill_core::json::is_default;
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
-/// Defines the columns that [`read_id`], [`Columns::read`] and [`Known::read`] read, each by its place in the row: a name
+/// Defines the columns that [`read_id`], [`Columns::read`] and [`JobHistory::read`] read, each by its place in the row: a name
 /// would be looked for in every row. Columns after them are read by name.
 macro_rules! define_job_columns {
     ($first:ident = $first_sql:literal, $($column:ident = $sql:expr),+ $(,)?) => {
@@ -62,7 +62,7 @@ impl Column {
 }
 
 /// The running jobs of a tenant, `?1`, with a condition of their own. Their rows have the counts of before they were claimed; see
-/// [`Known::claimed`].
+/// [`JobHistory::claimed`].
 macro_rules! running_jobs {
     () => {
         concat!(
@@ -293,14 +293,14 @@ pub(super) fn show_job(row: &Row<'_>, topic: &TopicId) -> Done<Job> {
 
 /// What is known about a job besides itself.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct JobHistory {
     pub(super) attempts: u32,
     pub(super) deliveries: u64,
     pub(super) failure: Option<Failure>,
     pub(super) checkpoint: Option<Vec<u8>>,
 }
 
-impl Known {
+impl JobHistory {
     /// Of a running job, whose row has the counts of before it was claimed.
     pub(super) fn claimed(self) -> Self {
         Self { attempts: self.attempts.saturating_add(1), deliveries: self.deliveries + 1, ..self }

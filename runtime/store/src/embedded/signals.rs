@@ -41,7 +41,7 @@ impl Listeners {
     }
 
     /// Sends each listener what concerns it, and forgets those that listen no more. `taken`: the topics that claims which waited have drained. Never waits.
-    pub(super) fn tell(&self, signals: &[Signal], taken: &[TopicId]) {
+    pub(super) fn send(&self, signals: &[Signal], taken: &[TopicId]) {
         let mut listeners = lock(&self.signals);
         listeners.retain(|listener| !listener.signals.is_closed());
         for signal in signals {
@@ -49,7 +49,7 @@ impl Listeners {
             listeners
                 .iter_mut()
                 .filter(|listener| !(is_taken && listener.is_worker))
-                .for_each(|listener| listener.tell(signal));
+                .for_each(|listener| listener.send(signal));
         }
     }
 
@@ -60,7 +60,7 @@ impl Listeners {
     }
 
     /// Sends all listeners the tokens that have changed, and gives up those that are too far behind: they see their channel end.
-    pub(super) fn tell_of_tokens(&self, changed: &[TokenId]) {
+    pub(super) fn send_tokens(&self, changed: &[TokenId]) {
         if !changed.is_empty() {
             lock(&self.tokens).retain(|changes| changed.iter().all(|id| changes.try_send(id.clone()).is_ok()));
         }
@@ -74,7 +74,7 @@ fn lock<T>(listeners: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Listener {
     /// Only the writer sends, so the room it finds does not shrink under it. The last place is for [`Signal::Lost`], which
     /// is thus read after everything that was dropped.
-    fn tell(&mut self, signal: &Signal) {
+    fn send(&mut self, signal: &Signal) {
         if !tenant(signal).is_none_or(|tenant| self.tenants.contains(tenant)) {
             return;
         }

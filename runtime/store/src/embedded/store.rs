@@ -241,7 +241,7 @@ impl EmbeddedStore {
         &self.shared.listeners.claims
     }
 
-    /// `is_worker`: see [`Listeners::tell`].
+    /// `is_worker`: see [`Listeners::send`].
     pub(super) fn listen(&self, tenants: &[Name], is_worker: bool) -> mpsc::Receiver<Signal> {
         self.shared.listeners.add(tenants, is_worker)
     }

@@ -11,9 +11,9 @@ use super::file::request::Weight;
 use super::keys::slot::held_key;
 use super::memory::topics::Number;
 use super::path::push::CHUNK;
-use super::path::push::insert::{Place, Stored};
+use super::path::push::insert::{JobRow, RowPlace};
 use super::place::topic_of;
-use super::row::{Columns, Known, Written, at, job_columns, limit as limited, ms, read_id, write_failure};
+use super::row::{Columns, JobHistory, Written, at, job_columns, limit as limited, ms, read_id, write_failure};
 use super::store::EmbeddedStore;
 use super::unique::held_until;
 use super::work::Work;
@@ -216,7 +216,7 @@ fn export(connection: &Connection, topic: &TopicId, limit: usize, now: Timestamp
 }
 
 fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp) -> Done<StoredJob> {
-    let (id, columns, known) = (read_id(row)?, Columns::read(row)?, Known::read(row)?);
+    let (id, columns, history) = (read_id(row)?, Columns::read(row)?, JobHistory::read(row)?);
     let place = match (row.get::<_, Option<i64>>("delayed_until")?, row.get::<_, Option<i64>>("dead_since")?) {
         (Some(until), _) => StoredPlace::Delayed { until: at(until) },
         (_, Some(since)) => StoredPlace::Dead { since: at(since) },
@@ -237,10 +237,10 @@ fn read(connection: &Connection, row: &Row<'_>, topic: &TopicId, now: Timestamp)
         job,
         sealed,
         place,
-        attempts: known.attempts,
-        deliveries: known.deliveries,
-        last_failure: known.failure,
-        checkpoint: known.checkpoint,
+        attempts: history.attempts,
+        deliveries: history.deliveries,
+        last_failure: history.failure,
+        checkpoint: history.checkpoint,
         holds_slot: place != StoredPlace::Ready && row.get::<_, Option<bool>>("slot")? == Some(true),
         unique_for: held.map(|until| until.since(now)).filter(|left| !left.is_zero()),
     })
@@ -271,21 +271,21 @@ impl Work<'_> {
         let columns_have_key = columns.shared_key().is_some();
         let place = match stored.place {
             StoredPlace::Ready => {
-                Place::Waiting(self.wait(topic, columns.priority(), self.now(), columns.shared_key())?)
+                RowPlace::Waiting(self.wait(topic, columns.priority(), self.now(), columns.shared_key())?)
             }
             StoredPlace::Delayed { until } => {
-                Place::Waiting(self.delay(topic, Timestamp::from_millis(point_ms(until)))?)
+                RowPlace::Waiting(self.delay(topic, Timestamp::from_millis(point_ms(until)))?)
             }
             StoredPlace::Dead { since } => {
                 let changed = self.topics.change(topic);
                 changed.dead += 1;
                 changed.used = true;
-                Place::Dead { since }
+                RowPlace::Dead { since }
             }
         };
         self.insert(
             topic,
-            &Stored {
+            &JobRow {
                 id: &spec.id,
                 columns,
                 place,
@@ -316,7 +316,7 @@ impl Work<'_> {
 
     fn remove_exported(&mut self, topic: Number, id: &JobId) -> Done<bool> {
         let found = self.topics.get(topic);
-        if found.held.get(id).is_some() {
+        if found.running_jobs.get(id).is_some() {
             return Ok(false);
         }
         let tenant = found.id.tenant.clone();

@@ -9,7 +9,7 @@ use super::fault::Done;
 use super::file::statements::Statements;
 use super::links::remaining::STEP_LINKS;
 use super::memory::topics::{Number, Topics};
-use super::place::{Line, checked};
+use super::place::{JobLine, checked};
 use super::row::{at, ms};
 use crate::Signal;
 use crate::clock::NEVER;
@@ -136,7 +136,7 @@ impl<'a> Work<'a> {
             changed.active = true;
             self.signals.push(Signal::Ready(changed.id.clone()));
         }
-        let number = Line::Of(priority).number(changed.number, place);
+        let number = JobLine::Of(priority).number(changed.number, place);
         changed.last.set(priority, number);
         Ok(Waiting { number, until: None, slot: None })
     }
@@ -155,7 +155,7 @@ impl<'a> Work<'a> {
 
     /// A place beside the lines, for a delayed or a dead job.
     pub(super) fn place_beside(&self, topic: Number) -> Done<i64> {
-        Ok(Line::Beside.number(self.topics.get(topic).number, self.sequence.next_place()?))
+        Ok(JobLine::Beside.number(self.topics.get(topic).number, self.sequence.next_place()?))
     }
 
     /// A waiting job is taken from its place. `until`: of a delayed one.

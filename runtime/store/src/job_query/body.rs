@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 const BODY_BYTES: usize = 1 << 20;
 
 /// Called with each text that a body has at the end of a path, and the number of the path.
-pub(super) type Found<'f> = dyn FnMut(usize, &str) + Send + 'f;
+pub(super) type TextVisitor<'f> = dyn FnMut(usize, &str) + Send + 'f;
 
 /// Paths into bodies, each with its number.
 #[derive(Debug, Clone, Default)]
@@ -54,26 +54,26 @@ impl Tree {
         self.children.is_empty()
     }
 
-    /// Calls `found` with the text of each value that a path leads to: of a string its characters, of a number its digits as they were
+    /// Calls `visit` with the text of each value that a path leads to: of a string its characters, of a number its digits as they were
     /// written; `true`, `false` and `null` by name. Each element of an array is tried, and each of several fields with the same name.
     ///
     /// Returns `false` if the body is no JSON, or is larger than 1 MiB: what was found then does not count.
-    pub(super) fn read(&self, body: &[u8], found: &mut Found<'_>) -> bool {
+    pub(super) fn read(&self, body: &[u8], visit: &mut TextVisitor<'_>) -> bool {
         let text = Some(body).filter(|body| body.len() <= BODY_BYTES).and_then(|body| std::str::from_utf8(body).ok());
-        text.is_some_and(|text| self.read_container(text, found).is_ok())
+        text.is_some_and(|text| self.read_container(text, visit).is_ok())
     }
 
-    fn read_container(&self, text: &str, found: &mut Found<'_>) -> serde_json::Result<()> {
+    fn read_container(&self, text: &str, visit: &mut TextVisitor<'_>) -> serde_json::Result<()> {
         let mut json = serde_json::Deserializer::from_str(text);
-        json.deserialize_any(Reader { tree: self, found })?;
+        json.deserialize_any(Reader { tree: self, visit })?;
         json.end()
     }
 
     /// A value that a path may end at, or an element of one.
-    fn read_value(&self, text: &str, found: &mut Found<'_>) -> serde_json::Result<()> {
+    fn read_value(&self, text: &str, visit: &mut TextVisitor<'_>) -> serde_json::Result<()> {
         match (scalar(text), self.path) {
-            (Some(text), Some(path)) => found(path, &text),
-            (None, _) => self.read_container(text, found)?,
+            (Some(text), Some(path)) => visit(path, &text),
+            (None, _) => self.read_container(text, visit)?,
             (Some(_), None) => {}
         }
         Ok(())
@@ -92,7 +92,7 @@ fn scalar(json: &str) -> Option<Cow<'_, str>> {
 /// Reads one value: skips what no path leads to. No deeper than a path has names.
 struct Reader<'t, 'f, 'g> {
     tree: &'t Tree,
-    found: &'f mut Found<'g>,
+    visit: &'f mut TextVisitor<'g>,
 }
 
 /// A name, borrowed from the body unless something in it is escaped.
@@ -108,7 +108,7 @@ impl<'de> DeserializeSeed<'de> for Reader<'_, '_, '_> {
         }
         // As text, since no other form has all digits of a number. Paths that are parts of others are as many as conditions, at most.
         let value = <&RawValue>::deserialize(json)?;
-        self.tree.read_value(value.get(), self.found).map_err(Error::custom)
+        self.tree.read_value(value.get(), self.visit).map_err(Error::custom)
     }
 }
 
@@ -122,7 +122,7 @@ impl<'de> Visitor<'de> for Reader<'_, '_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(FieldName(name)) = fields.next_key()? {
             match self.tree.children.iter().find(|child| child.name == *name) {
-                Some(Child { tree, .. }) => fields.next_value_seed(Reader { tree, found: &mut *self.found })?,
+                Some(Child { tree, .. }) => fields.next_value_seed(Reader { tree, visit: &mut *self.visit })?,
                 None => _ = fields.next_value::<IgnoredAny>()?,
             }
         }
@@ -141,10 +141,10 @@ impl<'de> Visitor<'de> for Reader<'_, '_, '_> {
             }
             let Some(element) = elements.next_element::<&RawValue>()? else { break };
             if let (Some(path), Some(text)) = (self.tree.path, scalar(element.get())) {
-                (self.found)(path, &text);
+                (self.visit)(path, &text);
             }
             for child in here {
-                child.tree.read_value(element.get(), self.found).map_err(Error::custom)?;
+                child.tree.read_value(element.get(), self.visit).map_err(Error::custom)?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Finds jobs that are over, among those that are remembered.
 
 use super::JobQuery;
-use super::find::{Place, QueryCursor};
+use super::find::{QueryCursor, TopicPosition};
 use super::scan::Scanned;
 use crate::ended::REMEMBERED;
 use crate::error::StoreError;
@@ -23,15 +23,15 @@ pub(super) async fn search_ended(
         Some(topic) => vec![topic.clone()],
         None => store.counts(tenant).await?.into_iter().map(|counts| counts.topic).collect(),
     };
-    let begin = after.and_then(|after| match after.place {
-        Place::Ended(last) => Some((after.topic, last)),
-        Place::List(_) | Place::Behind(_) => None,
+    let begin = after.and_then(|after| match after.position {
+        TopicPosition::Ended(last) => Some((after.topic, last)),
+        TopicPosition::List(_) | TopicPosition::Behind(_) => None,
     });
     topics.retain(|topic| query.fits_topic(&topic.topic));
     topics.retain(|topic| begin.as_ref().is_none_or(|(begin, _)| topic.topic >= *begin));
     topics.sort();
     for topic in topics {
-        let goes_on = |last| Ok(Some(QueryCursor { topic: topic.topic.clone(), place: Place::Ended(last) }));
+        let goes_on = |last| Ok(Some(QueryCursor { topic: topic.topic.clone(), position: TopicPosition::Ended(last) }));
         let mut last = begin.as_ref().filter(|(begin, _)| *begin == topic.topic).and_then(|(_, last)| last.clone());
         if scanned.is_over() {
             return goes_on(last);

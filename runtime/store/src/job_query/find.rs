@@ -26,7 +26,7 @@ const BY_ID: f64 = -1.0;
 
 /// Jobs that fit a query.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub struct FoundJobs {
     /// In the order of topics, states, and their lists. As [`ListJobs::jobs`](crate::ListJobs::jobs) shows them.
     pub jobs: Vec<JobView>,
     /// How many jobs were held against the query.
@@ -39,12 +39,12 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryCursor {
     pub(super) topic: Name,
-    pub(super) place: Place,
+    pub(super) position: TopicPosition,
 }
 
 /// Where in a topic.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Place {
+pub(super) enum TopicPosition {
     /// At the front of a list.
     List(StateFilter),
     Behind(Cursor),
@@ -62,11 +62,11 @@ const FINISHED: &str = "finished";
 impl fmt::Display for QueryCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/", self.topic)?;
-        match &self.place {
-            Place::List(state) => f.write_str(state.as_str()),
-            Place::Behind(after) => write!(f, "{after}"),
-            Place::Ended(None) => f.write_str(FINISHED),
-            Place::Ended(Some((at, id))) => write!(f, "{FINISHED}:{}:{id}", at.as_millis()),
+        match &self.position {
+            TopicPosition::List(state) => f.write_str(state.as_str()),
+            TopicPosition::Behind(after) => write!(f, "{after}"),
+            TopicPosition::Ended(None) => f.write_str(FINISHED),
+            TopicPosition::Ended(Some((at, id))) => write!(f, "{FINISHED}:{}:{id}", at.as_millis()),
         }
     }
 }
@@ -75,13 +75,13 @@ impl FromStr for QueryCursor {
     type Err = BadQueryCursor;
 
     fn from_str(text: &str) -> Result<Self, BadQueryCursor> {
-        let (topic, place) = text.split_once('/').ok_or(BadQueryCursor)?;
+        let (topic, position) = text.split_once('/').ok_or(BadQueryCursor)?;
         let topic = topic.parse().map_err(|_| BadQueryCursor)?;
-        Ok(Self { topic, place: Place::parse(place).ok_or(BadQueryCursor)? })
+        Ok(Self { topic, position: TopicPosition::parse(position).ok_or(BadQueryCursor)? })
     }
 }
 
-impl Place {
+impl TopicPosition {
     fn parse(text: &str) -> Option<Self> {
         if let Some(state) = StateFilter::parse(text) {
             return Some(Self::List(state));
@@ -125,7 +125,7 @@ pub async fn find(
     query: &JobQuery,
     after: Option<QueryCursor>,
     limit: usize,
-) -> Result<Found, StoreError> {
+) -> Result<FoundJobs, StoreError> {
     find_some(store, tenant, topic, query, after, Scanned::at_most(limit, LOOK_AT), |view| view).await
 }
 
@@ -140,7 +140,7 @@ pub async fn find_without_payloads(
     query: &JobQuery,
     after: Option<QueryCursor>,
     limit: usize,
-) -> Result<Found, StoreError> {
+) -> Result<FoundJobs, StoreError> {
     let scanned = Scanned::at_most(limit, LOOK_AT).of_any_size();
     find_some(store, tenant, None, query, after, scanned, without_payloads).await
 }
@@ -160,7 +160,7 @@ async fn find_some(
     after: Option<QueryCursor>,
     mut scanned: Scanned,
     kept: fn(JobView) -> JobView,
-) -> Result<Found, StoreError> {
+) -> Result<FoundJobs, StoreError> {
     if let Some(id) = query.id() {
         let job = look_up(store, tenant, &id).await?;
         let is_in_topic = |view: &JobView| view.topic().is_some_and(|of| topic.is_none_or(|topic| of == topic));
@@ -168,7 +168,7 @@ async fn find_some(
             Some(view) if query.fits(&view).await => Some(kept(JobView { result: None, ..view })),
             _ => None,
         };
-        return Ok(Found { jobs: job.into_iter().collect(), looked_at: 1, next: None });
+        return Ok(FoundJobs { jobs: job.into_iter().collect(), looked_at: 1, next: None });
     }
     let mut jobs = Vec::new();
     if after.is_none() {
@@ -185,7 +185,7 @@ async fn find_some(
         next = search_ended(store, tenant, topic, query, after, &mut scanned, &mut add).await?;
     }
     show_progress(store, tenant, &mut jobs).await?;
-    Ok(Found { jobs, looked_at: scanned.looked_at, next })
+    Ok(FoundJobs { jobs, looked_at: scanned.looked_at, next })
 }
 
 /// The jobs that fit and hold the unique value that the query names: those that people look for, before any list is read. Further on,
@@ -228,7 +228,7 @@ pub(super) async fn search(
     mut found: impl FnMut(JobView) + Send,
 ) -> Result<Option<QueryCursor>, StoreError> {
     let begin = match &after {
-        Some(after) => match after.place.in_list() {
+        Some(after) => match after.position.in_list() {
             Some((state, behind)) => Some((&after.topic, state, behind)),
             None => return Ok(None),
         },
@@ -242,9 +242,9 @@ pub(super) async fn search(
         lists.retain(|(topic, state)| order(&topic.topic, *state) >= begin);
     }
     for (topic, state) in lists {
-        let goes_on = |place: Place| Some(QueryCursor { topic: topic.topic.clone(), place });
+        let goes_on = |position: TopicPosition| Some(QueryCursor { topic: topic.topic.clone(), position });
         if scanned.is_over() {
-            return Ok(goes_on(Place::List(state)));
+            return Ok(goes_on(TopicPosition::List(state)));
         }
         let here = begin.filter(|(of, begin, _)| **of == topic.topic && *begin == state);
         let here = here.and_then(|(.., behind)| behind.cloned());
@@ -261,12 +261,12 @@ pub(super) async fn search(
             let last = by_id.as_ref().and_then(Cursor::last);
             let ids: Vec<JobId> = ids.into_iter().filter(|id| last.is_none_or(|last| id > last)).collect();
             if let Some(last) = look_at(store, tenant, &ids, (state, query), scanned, &mut found).await? {
-                return Ok(goes_on(Place::Behind(Cursor::new(state, BY_ID, last))));
+                return Ok(goes_on(TopicPosition::Behind(Cursor::new(state, BY_ID, last))));
             }
             continue;
         }
         if let Some(next) = scan(store, (&topic, state), here, query, scanned, &mut found).await? {
-            return Ok(goes_on(Place::Behind(next)));
+            return Ok(goes_on(TopicPosition::Behind(next)));
         }
     }
     Ok(None)

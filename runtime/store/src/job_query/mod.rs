@@ -26,7 +26,7 @@ use async_trait::async_trait;
 
 pub use self::error::QueryError;
 pub use self::field::JobField;
-pub use self::find::{BadQueryCursor, Found, QueryCursor, find, find_without_payloads};
+pub use self::find::{BadQueryCursor, FoundJobs, QueryCursor, find, find_without_payloads};
 pub use self::groups::{DeadGroup, DeadGroups, dead_groups};
 pub use self::scan::{ChooseJobs, Scanned, scan};
 

@@ -168,12 +168,12 @@ fn numbers_are_compared_to_the_last_digit() {
     }
 }
 
-/// Says of each job that it was held against it.
+/// Records each job that was held against it, and says that it fits.
 #[derive(Debug, Default)]
-struct Held(parking_lot::Mutex<Vec<JobId>>);
+struct JobRecorder(parking_lot::Mutex<Vec<JobId>>);
 
 #[async_trait]
-impl ChooseJobs for Held {
+impl ChooseJobs for JobRecorder {
     async fn fits(&self, job: &JobView) -> bool {
         self.0.lock().push(job.id.clone());
         true
@@ -187,9 +187,9 @@ impl ChooseJobs for Held {
 #[tokio::test]
 async fn a_job_is_held_against_a_query_once() {
     let store = Numbered((0..1000).map(|n| job(&n.to_string(), "")).collect());
-    let (held, topic, mut scanned) = (Held::default(), "t".parse().unwrap(), Scanned::at_most(450, 10_000));
-    scan(&store, (&topic, StateFilter::Dead), None, &held, &mut scanned, |_| ()).await.unwrap();
-    let held = held.0.into_inner();
+    let (recorder, topic, mut scanned) = (JobRecorder::default(), "t".parse().unwrap(), Scanned::at_most(450, 10_000));
+    scan(&store, (&topic, StateFilter::Dead), None, &recorder, &mut scanned, |_| ()).await.unwrap();
+    let held = recorder.0.into_inner();
     assert_eq!(held.iter().collect::<std::collections::HashSet<_>>().len(), held.len());
     assert_eq!((scanned.looked_at, held.len()), (450, 451));
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::shard::Shard;
 use super::store::ShardedStore;
 use crate::StoreError;
-use crate::parts::{Asking, Part, Parts, Scope, add, ask_by_store};
+use crate::composite::{Asking, CompositeStore, Scope, StoreAnswer, add, ask_by_store};
 use gristmill_core::job::Name;
 
-impl Parts for ShardedStore {
-    type Part = Arc<Shard>;
+impl CompositeStore for ShardedStore {
+    type Store = Arc<Shard>;
 
     /// One after the other, in the order in which jobs move: none is missed on its way, and one may be seen twice, or changed in both
     /// shards.
@@ -50,12 +50,12 @@ impl Parts for ShardedStore {
 
 impl ShardedStore {
     /// Asks each shard for its part of what a runner repeats, those that tenants have left first.
-    pub(super) async fn ask_parts<'a, T: Clone, A, F: Future<Output = Result<A, StoreError>>>(
+    pub(super) async fn ask_shards<'a, T: Clone, A, F: Future<Output = Result<A, StoreError>>>(
         &self,
         items: &'a [T],
         tenant_of: impl Fn(&T) -> &Name,
         ask: impl Fn(Arc<Shard>, Cow<'a, [T]>) -> F,
-    ) -> Vec<Part<Arc<Shard>, A>> {
+    ) -> Vec<StoreAnswer<Arc<Shard>, A>> {
         let (map, mut parts) = (self.map(), Vec::new());
         for round in (0..self.shards().len()).rev() {
             let choose = |_, item: &T| map.of(tenant_of(item)).nth(round).cloned();

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::parts::{Part, ask_by_store};
+use crate::composite::{StoreAnswer, ask_by_store};
 use crate::{ClaimFrom, Claimed, Claims, StoreError};
 use gristmill_core::job::{Claim, TopicId, WorkerId};
 
@@ -51,7 +51,7 @@ impl Claims for ShardedStore {
         }
         let unplaced = from.iter().map(|line| &line.topic).filter(|topic| map.of(&topic.tenant).current().is_none());
         claimed.drained.extend(unplaced.cloned());
-        claimed.drained.retain(|topic| !map.of(&topic.tenant).left().any(|shard| shard.has_backlog(topic)));
+        claimed.drained.retain(|topic| !map.of(&topic.tenant).departed().any(|shard| shard.has_backlog(topic)));
         claimed.shard_returns = self.shards().iter().map(|shard| shard.returns()).sum();
         Ok(claimed)
     }
@@ -67,8 +67,8 @@ impl ShardedStore {
 }
 
 /// What a shard answered to its lines of a claim; all of them count as drained if it did not.
-fn claimed_part(part: Part<Arc<Shard>, Claimed>, lines: &[ClaimFrom]) -> (Arc<Shard>, Claimed) {
-    let Part { store: shard, positions, answer } = part;
+fn claimed_part(part: StoreAnswer<Arc<Shard>, Claimed>, lines: &[ClaimFrom]) -> (Arc<Shard>, Claimed) {
+    let StoreAnswer { store: shard, positions, answer } = part;
     let answer = answer.unwrap_or_else(|error| {
         if !error.is_unavailable() {
             tracing::error!(store = %shard.name, "failed to claim: {:#}", anyhow::Error::from(error));

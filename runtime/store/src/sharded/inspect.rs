@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use super::shard::Shard;
 use super::store::ShardedStore;
 use super::work::in_time;
+use crate::composite::{Asking, CompositeStore};
 use crate::joined;
-use crate::parts::{Asking, Parts};
 use crate::{Control, Heartbeat, JobView, Query, StoreError, TopicCounts};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 
@@ -65,13 +65,13 @@ impl ShardedStore {
 
     /// Those of the available shards; of a worker that several have, the last heartbeat.
     pub(crate) async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
-        let mut heard: BTreeMap<WorkerId, Heartbeat> = BTreeMap::new();
+        let mut heartbeats: BTreeMap<WorkerId, Heartbeat> = BTreeMap::new();
         let answers = join_all(self.shards().iter().map(|shard| in_time(shard, shard.heartbeats()))).await;
         let none_answers = answers.iter().all(Result::is_err);
         for answer in answers {
             match answer {
                 Ok(here) => here.into_iter().for_each(|here| {
-                    let last = heard.entry(here.worker.clone()).or_insert_with(|| here.clone());
+                    let last = heartbeats.entry(here.worker.clone()).or_insert_with(|| here.clone());
                     if here.silent_for < last.silent_for {
                         *last = here;
                     }
@@ -80,7 +80,7 @@ impl ShardedStore {
                 Err(_) => {}
             }
         }
-        Ok(heard.into_values().collect())
+        Ok(heartbeats.into_values().collect())
     }
 }
 
@@ -91,7 +91,7 @@ impl ShardedStore {
         let _shared = lock.read().await;
         let map = self.map();
         let (shards, current) = map.placed(&topic.tenant)?;
-        for shard in shards.left().filter(|_| paused && shards.is_moving) {
+        for shard in shards.departed().filter(|_| paused && shards.is_moving) {
             shard.set_paused(topic, true).await?;
         }
         current.set_paused(topic, paused).await

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::shard::Shard;
 use super::shard_map::TenantShards;
 use super::store::ShardedStore;
+use crate::composite::if_available;
 use crate::list::Stage;
-use crate::parts::if_available;
 use crate::{Cursor, ListJobs, Page, StateFilter, StoreError};
 use gristmill_core::job::TopicId;
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::parts::if_available;
+use crate::composite::if_available;
 use crate::{Control, Placement, Query, StoreError, TenantPlacement, TenantPlacements, TopicCounts, pause_alike};
 use gristmill_config::HOME;
 use gristmill_core::job::{Name, TopicId, WorkerId};
@@ -44,14 +44,14 @@ impl TenantPlacements for ShardedStore {
         };
         let mover = WorkerId::new(&format!("placement-{:016x}", fastrand::u64(..)));
         // A process that moves jobs out of the target would pause its topics.
-        let is_left = self.record(tenant).behind().any(|name| name == to);
-        if is_left {
+        let is_departed = self.record(tenant).behind().any(|name| name == to);
+        if is_departed {
             self.wait_for_move_lock(tenant, &mover).await?;
         }
         let lock = self.change_lock(tenant);
         let _exclusive = lock.write().await;
         let begun = self.begin_move(tenant, target).await;
-        if is_left {
+        if is_departed {
             self.lock_move(tenant, &mover, Duration::ZERO).await.ok();
         }
         begun
@@ -62,7 +62,7 @@ impl ShardedStore {
     async fn known_placement(&self, tenant: &Name) -> Result<TenantPlacement, StoreError> {
         let Placement { store, from, formerly, .. } = self.record(tenant);
         let (map, mut remaining, mut unavailable) = (self.map(), Vec::new(), Vec::new());
-        for shard in map.of(tenant).left() {
+        for shard in map.of(tenant).departed() {
             match if_available(shard.counts(tenant).await)? {
                 Some(counts) => remaining.extend(counts.into_iter().filter(|counts| counts.jobs() > 0)),
                 None => unavailable.push(shard.name.clone()),
@@ -79,7 +79,7 @@ impl ShardedStore {
         }
         let shards = map.of(tenant);
         let store = &shards.current().unwrap_or_else(|| self.primary()).name;
-        let formerly = shards.left().map(|shard| shard.name.clone()).filter(|name| name != store).collect();
+        let formerly = shards.departed().map(|shard| shard.name.clone()).filter(|name| name != store).collect();
         Placement { store: store.clone(), from: None, formerly, generation: 0 }
     }
 

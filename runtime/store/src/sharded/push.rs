@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use super::shard::Shard;
 use super::shard_map::TenantShards;
 use super::store::ShardedStore;
-use crate::parts::answer_by_store;
+use crate::composite::answer_by_store;
 use crate::{JobState, Push, Pushed, Query, StoreError};
 use gristmill_core::job::NewJob;
 
@@ -50,12 +50,12 @@ async fn place(
     job: &NewJob,
     (jobs, before): (&[NewJob], &[Option<Arc<Shard>>]),
 ) -> Result<Option<Arc<Shard>>, StoreError> {
-    if shards.left().next().is_some() {
+    if shards.departed().next().is_some() {
         for id in job.spec.options.named() {
             if let Some((_, place)) = jobs.iter().zip(before).rev().find(|(before, _)| before.spec.id == *id) {
                 return Ok(place.clone());
             }
-            for shard in shards.left() {
+            for shard in shards.departed() {
                 let found = shard.job(&job.spec.topic.tenant, id).await?;
                 if found.is_some_and(|view| view.state != JobState::Finished) {
                     return Ok(Some(Arc::clone(shard)));
@@ -68,7 +68,7 @@ async fn place(
 
 /// Whether a job with this id has not moved yet.
 async fn exists_in_left_shard(shards: &TenantShards, job: &NewJob) -> Result<bool, StoreError> {
-    for shard in shards.left().rev() {
+    for shard in shards.departed().rev() {
         let view = shard.job(&job.spec.topic.tenant, &job.spec.id).await?;
         if view.is_some_and(|view| view.state != JobState::Finished) {
             return Ok(true);

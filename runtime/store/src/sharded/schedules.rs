@@ -1,10 +1,10 @@
-//! Schedules of tenants: in their current shards. One that is left in another moves before it is changed.
+//! Schedules of tenants: in their current shards. One that remains in another moves before it is changed.
 
 use std::sync::Arc;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::parts::if_available;
+use crate::composite::if_available;
 use crate::{
     ManifestSchedules, ManifestStanding, ScheduleChange, ScheduleChanged, Schedules, StoreError, move_schedules,
 };
@@ -34,8 +34,8 @@ impl ShardedStore {
         let _exclusive = lock.write().await;
         let map = self.map();
         let (shards, current) = map.placed(tenant)?;
-        for left in shards.left() {
-            let moved = move_schedules(&**left, &**current, tenant, only).await;
+        for departed in shards.departed() {
+            let moved = move_schedules(&**departed, &**current, tenant, only).await;
             if shards.is_moving { moved.map(Some) } else { if_available(moved) }?;
         }
         Ok(Arc::clone(current))

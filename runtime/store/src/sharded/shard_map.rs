@@ -29,8 +29,8 @@ impl TenantShards {
         self.current().is_some_and(|current| **current == *shard)
     }
 
-    /// The shards that the tenant has left or is leaving.
-    pub(super) fn left(&self) -> impl DoubleEndedIterator<Item = &Arc<Shard>> {
+    /// The shards that the tenant has departed from, or is leaving.
+    pub(super) fn departed(&self) -> impl DoubleEndedIterator<Item = &Arc<Shard>> {
         self.shards.iter().skip(1)
     }
 
@@ -43,7 +43,7 @@ impl TenantShards {
         self.shards.get(n)
     }
 
-    /// From the shard that was left first to the current one. Jobs move in this direction, so a reader in this order misses
+    /// From the shard that the tenant left first to the current one. Jobs move in this direction, so a reader in this order misses
     /// none, and may see one twice.
     pub(super) fn old_first(&self) -> impl Iterator<Item = &Arc<Shard>> {
         self.shards.iter().rev()

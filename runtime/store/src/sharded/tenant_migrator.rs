@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::shard::Shard;
 use super::shard_map::{ShardMap, TenantShards};
 use super::store::{REFRESH_EVERY, ShardedStore};
-use crate::parts::if_available;
+use crate::composite::if_available;
 use crate::{
     Control, Query, Schedules, StoreError, TopicCounts, TopicMove, Transfer, Unmoved, move_schedules, move_windows,
 };
@@ -94,7 +94,7 @@ impl TenantMigrator {
         for tenant in map.tenants() {
             let shards = map.of(tenant);
             let is_due = if shards.is_moving { self.is_known(&map, tenant) } else { with_leftovers };
-            if shards.left().next().is_none() || !is_due {
+            if shards.departed().next().is_none() || !is_due {
                 continue;
             }
             match self.migrate(tenant, shards).await {
@@ -233,7 +233,7 @@ async fn run_linked(from: &Shard, to: &Shard, topic: &TopicId, kept: u64) -> Res
 /// # Errors
 /// The tenant is moving, and one of these shards does not answer: the move does not end without it.
 async fn is_anything_left(tenant: &Name, shards: &TenantShards) -> Result<bool, StoreError> {
-    for shard in shards.left() {
+    for shard in shards.departed() {
         let look = async {
             let has_jobs = shard.counts(tenant).await?.iter().any(|counts| counts.jobs() > 0);
             Ok(has_jobs || !shard.schedules(tenant, None).await?.is_empty())

@@ -1,7 +1,7 @@
 //! Both ends of a move of jobs, as if the shards were one store.
 
 use super::store::ShardedStore;
-use crate::parts::answer_by_store;
+use crate::composite::answer_by_store;
 use crate::{Imported, StoreError, StoredJob, Transfer};
 use gristmill_core::job::TopicId;
 

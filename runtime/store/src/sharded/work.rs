@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::shard::Shard;
 use super::store::ShardedStore;
-use crate::parts::{Asking, Parts, add, if_available};
+use crate::composite::{Asking, CompositeStore, add, if_available};
 use crate::{
     DeadLimits, FindWork, Leases, Migrated, OverdueJobs, PendingWork, PollTenant, Settle, Settled, Settlement, Signal,
     StoreError, Sweep, Workers,
@@ -64,7 +64,7 @@ impl ShardedStore {
     pub(crate) async fn checkpoint(&self, lease: &Lease, state: &[u8]) -> Result<bool, StoreError> {
         let map = self.map();
         let shards = map.of(&lease.topic.tenant);
-        for shard in shards.current().into_iter().chain(shards.left()) {
+        for shard in shards.current().into_iter().chain(shards.departed()) {
             if shard.checkpoint(lease, state).await? {
                 return Ok(true);
             }
@@ -77,7 +77,7 @@ impl ShardedStore {
         let map = self.map();
         for (lease, said) in progress {
             let shards = map.of(&lease.topic.tenant);
-            for shard in shards.current().into_iter().chain(shards.left()) {
+            for shard in shards.current().into_iter().chain(shards.departed()) {
                 let note = [(lease.clone(), said.clone())];
                 match shard.note_progress(&note).await {
                     Err(error) if !error.is_unavailable() => return Err(error),
@@ -103,7 +103,7 @@ impl Workers for ShardedStore {
 
     async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
         let mut found = OverdueJobs { none_run: true, ..OverdueJobs::default() };
-        let parts = self.ask_parts(
+        let parts = self.ask_shards(
             tenants,
             |tenant| tenant,
             |shard, tenants| async move { shard.overdue(&tenants, shard.dead_after(dead_after), limit).await },
@@ -131,7 +131,7 @@ impl ShardedStore {
 
     pub(crate) async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
         let parts =
-            self.ask_parts(topics, |topic| &topic.tenant, |shard, topics| async move { shard.pass_on(&topics).await });
+            self.ask_shards(topics, |topic| &topic.tenant, |shard, topics| async move { shard.pass_on(&topics).await });
         parts.await.into_iter().try_for_each(|part| if_available(part.answer).map(drop))
     }
 
@@ -151,7 +151,7 @@ impl ShardedStore {
         tenants: &[PollTenant],
     ) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
         let mut totals: Vec<_> = tenants.iter().map(|_| Ok(PendingWork::default())).collect();
-        let parts = self.ask_parts(
+        let parts = self.ask_shards(
             tenants,
             |polled| &polled.tenant,
             |shard, polled| async move { shard.poll_work(&polled).await },
@@ -172,7 +172,7 @@ impl ShardedStore {
             }
         }
         let mut dropped = vec![0; limits.len()];
-        let parts = self.ask_parts(
+        let parts = self.ask_shards(
             limits,
             |limits| &limits.topic.tenant,
             |shard, limits| async move { shard.sweep(&limits).await },

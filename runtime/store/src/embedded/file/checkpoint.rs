@@ -66,14 +66,14 @@ impl Checkpoints {
             Ok(())
         }));
         noted.map_err(std::io::Error::other)?;
-        let ((ask, asked), (tell, done)) = (mpsc::sync_channel(1), mpsc::sync_channel(1));
+        let ((ask, asked), (report, done)) = (mpsc::sync_channel(1), mpsc::sync_channel(1));
         let moving = Arc::clone(&health);
         let thread = thread::Builder::new().name("embedded-checkpoints".into()).spawn(move || {
             while asked.recv().is_ok() {
                 if let Err(error) = moving.while_moving(|| checkpoint(&copying, "PASSIVE")) {
                     tracing::warn!(%error, "could not move the write-ahead log into the file");
                 }
-                if tell.send(()).is_err() {
+                if report.send(()).is_err() {
                     break;
                 }
             }

@@ -13,9 +13,9 @@ use crate::embedded::clock::OwnClock;
 use crate::embedded::fault::Done;
 
 /// One question.
-pub(in crate::embedded) struct Question(Box<Look>);
+pub(in crate::embedded) struct Question(Box<QueryFn>);
 
-type Look = dyn FnOnce(&mut Connection, &OwnClock) + Send;
+type QueryFn = dyn FnOnce(&mut Connection, &OwnClock) + Send;
 
 impl Question {
     pub(in crate::embedded) fn new(ask: impl FnOnce(&mut Connection, &OwnClock) + Send + 'static) -> Self {

@@ -18,7 +18,7 @@ use crate::embedded::clock::set_clock::last_step;
 use crate::embedded::fault::Done;
 use crate::embedded::memory::topic::LAST_OF_LINE;
 use crate::embedded::memory::topics::Topics;
-use crate::embedded::place::{LAST_PLACE, Line, place_of};
+use crate::embedded::place::{JobLine, LAST_PLACE, place_of};
 use crate::embedded::row::at;
 use crate::embedded::signals::Listeners;
 use crate::embedded::work::Sequence;
@@ -108,7 +108,7 @@ fn remember(connection: &Connection) -> Done<(Topics, Sequence, OwnClock)> {
     let mut last = claimed.unwrap_or(0);
     let mut last_of = connection.prepare(LAST_OF_LINE)?;
     for number in topics.numbers() {
-        for line in Line::ALL {
+        for line in JobLine::ALL {
             let row: Option<i64> = last_of.query_row(line.bounds(number), |row| row.get(0))?;
             last = last.max(row.map_or(0, place_of));
         }

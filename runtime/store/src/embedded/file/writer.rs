@@ -83,7 +83,7 @@ impl Writer {
             Ok(signals) => {
                 self.clock.follow(clock, followed);
                 warn_of_step(step, moves);
-                self.listeners.tell(&signals, &[]);
+                self.listeners.send(&signals, &[]);
             }
             Err(fault) => {
                 tracing::warn!(error = %fault, "this host's {step}, and the store could not move what waits");
@@ -119,8 +119,8 @@ impl Writer {
         }
         match self.commit(&mut requests) {
             Ok(News { signals, tokens, taken }) => {
-                self.listeners.tell(&signals, &taken);
-                self.listeners.tell_of_tokens(&tokens);
+                self.listeners.send(&signals, &taken);
+                self.listeners.send_tokens(&tokens);
                 requests.into_iter().for_each(|request| request.answer(Ok(())));
             }
             // One request cost them all the transaction, and nothing was done: each gets one of its own.

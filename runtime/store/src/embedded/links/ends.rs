@@ -44,8 +44,8 @@ const NOTE_GONE: &str = "UPDATE links SET ended = 'f' WHERE tenant = ?1 AND wait
 const NOTED_GONE: &str = "SELECT waiter FROM links INDEXED BY links_gone
                           WHERE tenant = ?1 AND job = '' AND ended = 'f' LIMIT ?2";
 
-/// Whether something is left to be done of a job of this id.
-const IS_LEFT: &str = "SELECT 1 FROM awaited WHERE tenant = ?1 AND job = ?2 AND ended IS NOT NULL
+/// Whether work remains to be done for a job of this id.
+const IS_UNFINISHED: &str = "SELECT 1 FROM awaited WHERE tenant = ?1 AND job = ?2 AND ended IS NOT NULL
                        UNION ALL SELECT 1 FROM links WHERE tenant = ?1 AND waiter = ?2 AND job = '' AND ended = 'f'";
 
 /// A dead job is gone: it cannot be respawned any more. In the index its links are found no longer.
@@ -187,13 +187,13 @@ impl Work<'_> {
         Ok(found.len().max(1))
     }
 
-    /// Whether something is left to be done of a job that had this id: then no other one gets it.
-    pub(in crate::embedded) fn is_left(&mut self, tenant: &Name, id: &JobId) -> Done<bool> {
+    /// Whether work remains to be done for a job that had this id: then no other job gets the id.
+    pub(in crate::embedded) fn is_unfinished(&mut self, tenant: &Name, id: &JobId) -> Done<bool> {
         Ok(self.topics.unfinished.contains(tenant)
-            && self.statements.get(IS_LEFT)?.exists([tenant.as_str(), id.as_str()])?)
+            && self.statements.get(IS_UNFINISHED)?.exists([tenant.as_str(), id.as_str()])?)
     }
 
-    /// Goes on with what ends have left to be done for a tenant. Returns how many links were passed on or forgotten, and jobs done with.
+    /// Goes on with the work that remains after ends of a tenant's jobs. Returns how many links were passed on or forgotten, and jobs done with.
     pub(in crate::embedded) fn go_on_with_ends(&mut self, tenant: &Name) -> Done<usize> {
         if !self.topics.unfinished.contains(tenant) {
             return Ok(0);

@@ -128,7 +128,7 @@ fn read_ended(letter: Option<&str>) -> Option<Ended> {
 
 /// What a new job waits for: its batch, and each job that it names with what became of that.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct NewLinks {
     batch: Option<JobId>,
     named: Vec<(JobId, Option<Ended>)>,
 }
@@ -136,25 +136,25 @@ pub(super) struct Found {
 impl Work<'_> {
     /// What a new job waits for, as its producer asks; or why it cannot. A follow-up job cannot be refused: what it cannot wait
     /// for is [`Ended::Unknown`].
-    pub(super) fn find_links(&mut self, spec: &JobSpec, follows: bool) -> Done<Result<Found, NoLink>> {
+    pub(super) fn find_links(&mut self, spec: &JobSpec, follows: bool) -> Done<Result<NewLinks, NoLink>> {
         let tenant = &spec.topic.tenant;
-        let mut found = Found::default();
+        let mut links = NewLinks::default();
         if let Some(batch) = &spec.options.batch {
             match self.no_batch(tenant, batch, follows)? {
-                None => found.batch = Some(batch.clone()),
+                None => links.batch = Some(batch.clone()),
                 Some(_) if follows => {}
                 Some(no) => return Ok(Err(no)),
             }
         }
         let mut seen = HashSet::new();
         for job in spec.options.after.iter().filter(|job| seen.insert(*job)) {
-            match self.find_predecessor(tenant, job, found.batch.as_ref())? {
-                Ok(ended) => found.named.push((job.clone(), ended)),
-                Err(_) if follows => found.named.push((job.clone(), Some(Ended::Unknown))),
+            match self.find_predecessor(tenant, job, links.batch.as_ref())? {
+                Ok(ended) => links.named.push((job.clone(), ended)),
+                Err(_) if follows => links.named.push((job.clone(), Some(Ended::Unknown))),
                 Err(no) => return Ok(Err(no)),
             }
         }
-        Ok(Ok(found))
+        Ok(Ok(links))
     }
 
     /// Why a job cannot become a member of a batch, if it cannot.
@@ -206,7 +206,7 @@ impl Work<'_> {
     }
 
     /// Notes what a new job waits for. Returns whether it has to.
-    pub(super) fn add_links(&mut self, spec: &JobSpec, Found { batch, named }: &Found) -> Done<bool> {
+    pub(super) fn add_links(&mut self, spec: &JobSpec, NewLinks { batch, named }: &NewLinks) -> Done<bool> {
         self.topics.some_links = true;
         let (tenant, id) = (spec.topic.tenant.as_str(), spec.id.as_str());
         if let Some(batch) = batch {

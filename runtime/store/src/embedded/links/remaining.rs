@@ -13,7 +13,7 @@ pub(in crate::embedded) const STEP_LINKS: usize = 1000;
 /// Whether jobs wait for others, or have waited.
 const SOME_LINKS: &str = "SELECT EXISTS (SELECT 1 FROM links)";
 
-/// Tenants of which ends of jobs have left something to be done.
+/// Tenants whose ended jobs have links that are still to be passed on or forgotten.
 const UNFINISHED: &str = "SELECT tenant FROM awaited INDEXED BY awaited_ended WHERE ended IS NOT NULL
                           UNION SELECT tenant FROM links INDEXED BY links_gone WHERE job = '' AND ended = 'f'";
 
@@ -22,7 +22,7 @@ pub(in crate::embedded) fn some_links(connection: &Connection) -> Done<bool> {
     Ok(connection.query_row(SOME_LINKS, [], |row| row.get(0))?)
 }
 
-/// Tenants of which ends of jobs have left something to be done.
+/// Tenants whose ended jobs have links that are still to be passed on or forgotten.
 pub(in crate::embedded) fn unfinished(connection: &Connection) -> Done<BTreeSet<Name>> {
     let mut select = connection.prepare_cached(UNFINISHED)?;
     let tenants = select.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;

@@ -36,7 +36,7 @@ const LIST: &str = "SELECT topic, outcome, at, attempts, ids FROM ended JOIN top
 
 /// How jobs ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::embedded) struct End {
+pub(in crate::embedded) struct EndRecord {
     pub(in crate::embedded) outcome: EndedAs,
     pub(in crate::embedded) attempts: u32,
     pub(in crate::embedded) keep: Duration,
@@ -45,14 +45,14 @@ pub(in crate::embedded) struct End {
 /// Jobs of a topic that ended alike.
 #[derive(Debug)]
 pub(in crate::embedded) struct Together {
-    pub(in crate::embedded) end: End,
+    pub(in crate::embedded) end: EndRecord,
     jobs: usize,
     /// Their ids, a space before each.
     ids: String,
 }
 
 impl Together {
-    pub(in crate::embedded) const fn new(end: End) -> Self {
+    pub(in crate::embedded) const fn new(end: EndRecord) -> Self {
         Self { end, jobs: 0, ids: String::new() }
     }
 
@@ -64,7 +64,7 @@ impl Together {
 
     /// Writes them down, and forgets others that are too many.
     pub(in crate::embedded) fn save(mut self, connection: &Connection, topic: i64, now: Timestamp) -> Done<()> {
-        let End { outcome, attempts, keep } = self.end;
+        let EndRecord { outcome, attempts, keep } = self.end;
         self.ids.push(' ');
         let until = now.plus(Duration::from_millis(wait_ms(keep)));
         let row = params![topic, limited(self.jobs), outcome.as_str(), ms(now), ms(until), attempts, self.ids];

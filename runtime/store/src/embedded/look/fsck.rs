@@ -10,7 +10,7 @@ use rusqlite::{Connection, ToSql};
 
 use crate::embedded::fault::{Done, Fault};
 use crate::embedded::file::open::{connect_to_read, name};
-use crate::embedded::place::Line;
+use crate::embedded::place::JobLine;
 use crate::embedded::row::at;
 use crate::embedded::store::EmbeddedStore;
 use crate::fsck::schedule_problem;
@@ -329,7 +329,7 @@ fn look(connection: &Connection, step: Step) -> Done<(FsckReport, Option<Step>)>
             let numbers = select.query_map([behind, TOPICS], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
             report.look("topics", numbers.len());
             for number in &numbers {
-                let [(first, _), .., (_, last)] = Line::ALL.map(|line| line.bounds(*number));
+                let [(first, _), .., (_, last)] = JobLine::ALL.map(|line| line.bounds(*number));
                 for (check, sql) in OF_TOPIC {
                     find(connection, &mut report, (*check, sql), &[number, &first, &last])?;
                 }

@@ -11,10 +11,10 @@ use crate::embedded::fault::{Done, Fault};
 use crate::embedded::keys::key_rates::was_held_back;
 use crate::embedded::limits::tenant::read_use;
 use crate::embedded::links::waits_for;
-use crate::embedded::memory::topic::{Lines, read_limited};
-use crate::embedded::place::{Line, priority_of, topic_of};
+use crate::embedded::memory::topic::{PriorityRows, read_limited};
+use crate::embedded::place::{JobLine, priority_of, topic_of};
 use crate::embedded::results;
-use crate::embedded::row::{Known, at, job_columns, lease_until, ms, read_job, shown_jobs, text, topic, whole};
+use crate::embedded::row::{JobHistory, at, job_columns, lease_until, ms, read_job, shown_jobs, text, topic, whole};
 use crate::embedded::store::EmbeddedStore;
 use crate::embedded::work;
 use crate::turns::ahead_by_turns;
@@ -188,7 +188,7 @@ fn counts(connection: &Connection, tenant: &Name) -> Done<Vec<TopicCounts>> {
             dead: count("dead")?,
             oldest_ready: match count("ready")? {
                 0 => None,
-                _ => oldest(connection, row.get("number")?, Lines::read(row)?)?,
+                _ => oldest(connection, row.get("number")?, PriorityRows::read(row)?)?,
             },
             paused: row.get("paused")?,
             pause: match row.get::<_, Option<i64>>("since")? {
@@ -207,11 +207,11 @@ fn standing_by(connection: &Connection, topic: i64) -> Done<u64> {
 }
 
 /// The earliest due time at the heads of a topic's lines.
-fn oldest(connection: &Connection, topic: i64, claimed: Lines) -> Done<Option<Timestamp>> {
+fn oldest(connection: &Connection, topic: i64, claimed: PriorityRows) -> Done<Option<Timestamp>> {
     let mut head = connection.prepare_cached(HEAD)?;
     let mut oldest: Option<i64> = None;
     for line in Priority::ALL {
-        let (_, last) = Line::Of(line).bounds(topic);
+        let (_, last) = JobLine::Of(line).bounds(topic);
         let due = head.query_row([claimed.get(line), last], |row| row.get(0)).optional()?;
         oldest = oldest.into_iter().chain(due).min();
     }
@@ -234,7 +234,7 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
     let was_held_back = was_held_back(row)?;
     let unreadable = |problem| Fault::Unreadable { job: id.to_string(), problem };
     let job = read_job(row, &topic(row, tenant)?).map_err(unreadable)?;
-    let (state, known) = state(row)?;
+    let (state, history) = state(row)?;
     let rate_of_key = was_held_back && matches!(state, JobState::Delayed { .. });
     let waits_for = if job.spec.options.waits() { waits_for(connection, tenant, id, SHOWN)? } else { None };
     let (result, result_topic) = kept.map(|(_, result, topic)| (result, topic)).unzip();
@@ -242,14 +242,14 @@ fn view(connection: &Connection, tenant: &Name, id: &JobId, now: Timestamp) -> D
         id: id.clone(),
         state,
         job: Some(job),
-        attempts: known.attempts,
-        last_failure: known.failure,
+        attempts: history.attempts,
+        last_failure: history.failure,
         result,
         result_topic: result_topic.flatten(),
         behind,
         rate_of_key,
         waits_for,
-        checkpoint: known.checkpoint.map(|data| Payload { data, content_type: None }),
+        checkpoint: history.checkpoint.map(|data| Payload { data, content_type: None }),
         claimed_at: claimed_at(row)?,
         progress: None,
         ended: None,
@@ -276,7 +276,7 @@ fn jobs_ahead(connection: &Connection, topic: &TopicId, id: &JobId) -> Done<Opti
     let place = connection
         .prepare_cached(READY_PLACE)?
         .query_row(params![id.as_str(), topic.tenant.as_str(), topic.topic.as_str()], |row| {
-            Ok((row.get::<_, i64>("number")?, row.get::<_, i64>("turn")?, Lines::read(row)?))
+            Ok((row.get::<_, i64>("number")?, row.get::<_, i64>("turn")?, PriorityRows::read(row)?))
         });
     let Some((number, turn, claimed)) = place.optional()? else { return Ok(None) };
     let Some(own) = priority_of(number).filter(|own| claimed.get(*own) < number) else { return Ok(None) };
@@ -286,7 +286,7 @@ fn jobs_ahead(connection: &Connection, topic: &TopicId, id: &JobId) -> Done<Opti
     let before = jobs_until(own, number)?;
     let mut lines = [0; 3];
     for (jobs, line) in lines.iter_mut().zip(Priority::ALL) {
-        *jobs = if line == own { before + 1 } else { jobs_until(line, Line::Of(line).bounds(topic_of(number)).1)? };
+        *jobs = if line == own { before + 1 } else { jobs_until(line, JobLine::Of(line).bounds(topic_of(number)).1)? };
     }
     Ok(ahead_by_turns(usize::try_from(turn).unwrap_or_default(), own, before, lines))
 }
@@ -297,21 +297,21 @@ pub(in crate::embedded) fn claimed_at(row: &Row<'_>) -> Done<Option<Timestamp>> 
 }
 
 /// Where a job is, and what is known of it, given a row of [`shown_jobs`].
-pub(in crate::embedded) fn state(row: &Row<'_>) -> Done<(JobState, Known)> {
-    let known = Known::read(row)?;
+pub(in crate::embedded) fn state(row: &Row<'_>) -> Done<(JobState, JobHistory)> {
+    let history = JobHistory::read(row)?;
     if let Some(until) = row.get::<_, Option<i64>>("delayed_until")? {
-        return Ok((JobState::delayed(at(until)), known));
+        return Ok((JobState::delayed(at(until)), history));
     }
     if let Some(since) = row.get::<_, Option<i64>>("dead_since")? {
-        return Ok((JobState::Dead { since: at(since) }, known));
+        return Ok((JobState::Dead { since: at(since) }, history));
     }
-    let Some(worker) = row.get("worker")? else { return Ok((JobState::Ready, known)) };
-    let known = known.claimed();
+    let Some(worker) = row.get("worker")? else { return Ok((JobState::Ready, history)) };
+    let history = history.claimed();
     let running = JobState::Running {
         worker,
-        delivery: known.deliveries,
+        delivery: history.deliveries,
         lease_until: at(row.get("lease_until")?),
         cancelled: row.get("cancelled")?,
     };
-    Ok((running, known))
+    Ok((running, history))
 }

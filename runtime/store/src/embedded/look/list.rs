@@ -6,8 +6,8 @@ use rusqlite::{Connection, OptionalExtension, Params, params};
 use super::inspect::{claimed_at, state};
 use crate::batch::ByteBudget;
 use crate::embedded::fault::{Done, Fault};
-use crate::embedded::memory::topic::Lines;
-use crate::embedded::place::{LAST_PLACE, Line, of_topic, place_of};
+use crate::embedded::memory::topic::PriorityRows;
+use crate::embedded::place::{JobLine, LAST_PLACE, of_topic, place_of};
 use crate::embedded::row::{
     job_columns, lease_until, limit as limited, running_jobs, show_job, shown_jobs, stored_bytes,
 };
@@ -90,7 +90,7 @@ fn list(
     }
     let mut find = connection.prepare_cached(TOPIC)?;
     let found = find.query_row([topic.tenant.as_str(), topic.topic.as_str()], |row| {
-        Ok((row.get::<_, i64>("number")?, Lines::read(row)?))
+        Ok((row.get::<_, i64>("number")?, PriorityRows::read(row)?))
     });
     let Some((number, claimed)) = found.optional()? else { return Ok(Page::default()) };
     let mut page = Filling {
@@ -127,15 +127,15 @@ impl Filling<'_> {
                 return Ok(());
             }
             let job = show_job(row, self.topic)?;
-            let (state, known) = state(row)?;
+            let (state, history) = state(row)?;
             self.last = row.get("number")?;
             self.last_key = row.get("key")?;
             self.jobs.push(JobView {
                 id: job.spec.id.clone(),
                 state,
                 job: Some(job),
-                attempts: known.attempts,
-                last_failure: known.failure,
+                attempts: history.attempts,
+                last_failure: history.failure,
                 result: None,
                 result_topic: None,
                 behind: None,
@@ -151,13 +151,13 @@ impl Filling<'_> {
     }
 
     /// The lines one after the other, until the page is full.
-    fn list_ready(mut self, number: i64, claimed: Lines, after: Option<&Cursor>) -> Done<Page> {
+    fn list_ready(mut self, number: i64, claimed: PriorityRows, after: Option<&Cursor>) -> Done<Page> {
         if let Some((after, key)) = after.and_then(|after| Some((after, after.key.as_deref()?))) {
             return self.list_behind(number, (key, after.number as i64));
         }
         let begin = after.map_or(Priority::High, |after| after.line);
         for line in Priority::ALL.into_iter().filter(|line| *line >= begin) {
-            let (first, last) = Line::Of(line).bounds(number);
+            let (first, last) = JobLine::Of(line).bounds(number);
             let after =
                 after.filter(|after| after.line == line).map_or(0, |after| (after.number as i64).clamp(0, LAST_PLACE));
             self.last = None;
@@ -175,7 +175,7 @@ impl Filling<'_> {
     /// Adds the jobs that wait for others of their key, behind a place of a key.
     fn list_behind(mut self, number: i64, (key, place): (&str, i64)) -> Done<Page> {
         self.last = None;
-        let after = if key.is_empty() { 0 } else { Line::Beside.number(number, place) };
+        let after = if key.is_empty() { 0 } else { JobLine::Beside.number(number, place) };
         let left = limited(self.limit - self.jobs.len() + 1);
         self.fill(BEHIND_KEY, params![number, key, after, left])?;
         let (key, place) =

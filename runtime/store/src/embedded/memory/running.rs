@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 use crate::embedded::fault::Done;
 use crate::embedded::file::statements::Statements;
 use crate::embedded::keys::slot::held_key;
-use crate::embedded::place::{Line, same_line, topic_of};
+use crate::embedded::place::{JobLine, same_line, topic_of};
 use crate::embedded::row::{at, attempts, ms, unique_until_done, whole};
 use gristmill_core::job::{JobId, WorkerId};
 use gristmill_core::time::Timestamp;
@@ -31,7 +31,7 @@ const REMOVE: &str = "DELETE FROM batches WHERE first = ?1";
 
 /// A running job.
 #[derive(Debug, Clone)]
-pub(in crate::embedded) struct Held {
+pub(in crate::embedded) struct RunningJob {
     /// Its row.
     pub(in crate::embedded) number: i64,
     /// With this one.
@@ -54,7 +54,7 @@ struct Batch {
     claim: i64,
     worker: WorkerId,
     /// How many of its jobs still run.
-    left: usize,
+    running: usize,
 }
 
 /// A claim, as it is written down.
@@ -67,7 +67,7 @@ pub(in crate::embedded) struct Claiming<'a> {
 
 #[derive(Debug, Default)]
 pub(in crate::embedded) struct Running {
-    held: HashMap<JobId, Held>,
+    jobs: HashMap<JobId, RunningJob>,
     numbers: BTreeSet<i64>,
     /// By the number of the first.
     batches: BTreeMap<i64, Batch>,
@@ -81,7 +81,7 @@ impl Running {
 
     /// Reads the running jobs of a topic.
     pub(in crate::embedded) fn load_of(connection: &Connection, topic: i64) -> Done<Self> {
-        let [(first, _), .., (_, last)] = Line::ALL.map(|line| line.bounds(topic));
+        let [(first, _), .., (_, last)] = JobLine::ALL.map(|line| line.bounds(topic));
         Ok(Self::load_between(connection, first, last)?.remove(&topic).unwrap_or_default())
     }
 
@@ -95,11 +95,11 @@ impl Running {
             let worker = row.get::<_, String>("worker")?;
             let batch = running.batches.entry(row.get("first")?);
             let (last, claim) = (row.get("last")?, row.get("claim")?);
-            batch.or_insert_with(|| Batch { last, claim, worker: WorkerId::new(&worker), left: 0 }).left += 1;
+            batch.or_insert_with(|| Batch { last, claim, worker: WorkerId::new(&worker), running: 0 }).running += 1;
             running.numbers.insert(number);
             // No lease names an id that is none.
             let Ok(id) = row.get::<_, String>("id")?.parse() else { continue };
-            let held = Held {
+            let job = RunningJob {
                 number,
                 attempts: attempts(row.get("attempts")?),
                 deliveries: whole(row.get("deliveries")?),
@@ -109,18 +109,18 @@ impl Running {
                 key: held_key(row)?,
                 large: row.get("large")?,
             };
-            running.held.insert(id, held);
+            running.jobs.insert(id, job);
         }
         Ok(all)
     }
 
     /// The job, if it runs.
-    pub(in crate::embedded) fn get(&self, job: &JobId) -> Option<&Held> {
-        self.held.get(job)
+    pub(in crate::embedded) fn get(&self, job: &JobId) -> Option<&RunningJob> {
+        self.jobs.get(job)
     }
 
-    pub(in crate::embedded) fn get_mut(&mut self, job: &JobId) -> Option<&mut Held> {
-        self.held.get_mut(job)
+    pub(in crate::embedded) fn get_mut(&mut self, job: &JobId) -> Option<&mut RunningJob> {
+        self.jobs.get_mut(job)
     }
 
     /// Who holds the job in this row, and by which claim.
@@ -134,31 +134,35 @@ impl Running {
         &mut self,
         statements: &mut Statements<'_>,
         by: Claiming<'_>,
-        jobs: Vec<(JobId, Held)>,
+        jobs: Vec<(JobId, RunningJob)>,
     ) -> Done<()> {
         let (Some((_, first)), Some((_, last))) = (jobs.first(), jobs.last()) else { return Ok(()) };
         let (first, last) = (first.number, last.number);
         statements.get(ADD)?.execute(params![first, last, by.claim, by.worker.as_str(), ms(by.lease_until)])?;
-        let batch = Batch { last, claim: by.claim, worker: by.worker.clone(), left: jobs.len() };
+        let batch = Batch { last, claim: by.claim, worker: by.worker.clone(), running: jobs.len() };
         self.batches.insert(first, batch);
-        self.numbers.extend(jobs.iter().map(|(_, held)| held.number));
-        self.held.extend(jobs);
+        self.numbers.extend(jobs.iter().map(|(_, job)| job.number));
+        self.jobs.extend(jobs);
         Ok(())
     }
 
     /// Forgets a job that runs no longer, and its batch if it was the last of it. Its row is still there.
-    pub(in crate::embedded) fn remove(&mut self, statements: &mut Statements<'_>, job: &JobId) -> Done<Option<Held>> {
-        let Some(held) = self.held.remove(job) else { return Ok(None) };
-        self.numbers.remove(&held.number);
-        if let Some((first, batch)) = self.batches.range_mut(..=held.number).next_back() {
-            batch.left = batch.left.saturating_sub(1);
-            if batch.left == 0 {
+    pub(in crate::embedded) fn remove(
+        &mut self,
+        statements: &mut Statements<'_>,
+        job: &JobId,
+    ) -> Done<Option<RunningJob>> {
+        let Some(removed) = self.jobs.remove(job) else { return Ok(None) };
+        self.numbers.remove(&removed.number);
+        if let Some((first, batch)) = self.batches.range_mut(..=removed.number).next_back() {
+            batch.running = batch.running.saturating_sub(1);
+            if batch.running == 0 {
                 let first = *first;
                 self.batches.remove(&first);
                 statements.get(REMOVE)?.execute([first])?;
             }
         }
-        Ok(Some(held))
+        Ok(Some(removed))
     }
 
     /// Whether no row between these two of removed jobs belongs to a job that runs still or is ready.

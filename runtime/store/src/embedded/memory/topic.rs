@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, Statement, params};
 use super::running::Running;
 use crate::LimitReached;
 use crate::embedded::fault::{Done, Fault};
-use crate::embedded::place::Line;
+use crate::embedded::place::JobLine;
 use crate::embedded::row::{at, ms, text, whole};
 use gristmill_core::job::{Name, Priority, TopicId};
 use gristmill_core::time::Timestamp;
@@ -60,23 +60,23 @@ pub(in crate::embedded) struct Topic {
     pub(in crate::embedded) dead: u64,
     /// The row that was claimed last. A job that becomes ready gets a later one, so ready jobs stand behind it; running jobs
     /// keep theirs, at it or before.
-    pub(in crate::embedded) claimed: Lines,
+    pub(in crate::embedded) claimed: PriorityRows,
     /// No ready job stands behind this row.
-    pub(in crate::embedded) last: Lines,
-    pub(in crate::embedded) held: Running,
+    pub(in crate::embedded) last: PriorityRows,
+    pub(in crate::embedded) running_jobs: Running,
     /// It is in the list of topics without jobs.
     pub(in crate::embedded) listed: bool,
 }
 
 /// A row of each priority's line.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::embedded) struct Lines {
+pub(in crate::embedded) struct PriorityRows {
     high: i64,
     normal: i64,
     low: i64,
 }
 
-impl Lines {
+impl PriorityRows {
     /// Reads them from a row of `topics`.
     pub(in crate::embedded) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self { high: row.get("claimed_high")?, normal: row.get("claimed_normal")?, low: row.get("claimed_low")? })
@@ -84,7 +84,7 @@ impl Lines {
 
     /// What stands before the first row of each line.
     fn beginning(topic: i64) -> Self {
-        let before = |priority| Line::Of(priority).bounds(topic).0;
+        let before = |priority| JobLine::Of(priority).bounds(topic).0;
         Self { high: before(Priority::High), normal: before(Priority::Normal), low: before(Priority::Low) }
     }
 
@@ -123,9 +123,9 @@ impl Topic {
             delayed: 0,
             running: 0,
             dead: 0,
-            claimed: Lines::beginning(number),
-            last: Lines::beginning(number),
-            held: Running::default(),
+            claimed: PriorityRows::beginning(number),
+            last: PriorityRows::beginning(number),
+            running_jobs: Running::default(),
             listed: false,
         }
     }
@@ -151,9 +151,9 @@ impl Topic {
             delayed: count("delayed")?,
             running: count("running")?,
             dead: count("dead")?,
-            claimed: Lines::read(row)?,
-            last: Lines::read(row)?,
-            held: Running::default(),
+            claimed: PriorityRows::read(row)?,
+            last: PriorityRows::read(row)?,
+            running_jobs: Running::default(),
             listed: false,
         }))
     }
@@ -193,7 +193,7 @@ impl Topic {
     pub(in crate::embedded) fn find_last(&mut self, connection: &Connection) -> Done<()> {
         let mut find = connection.prepare_cached(LAST_OF_LINE)?;
         for priority in Priority::ALL {
-            let last: Option<i64> = find.query_row(Line::Of(priority).bounds(self.number), |row| row.get(0))?;
+            let last: Option<i64> = find.query_row(JobLine::Of(priority).bounds(self.number), |row| row.get(0))?;
             self.last.set(priority, last.unwrap_or(0).max(self.claimed.get(priority)));
         }
         Ok(())

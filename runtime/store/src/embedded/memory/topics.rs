@@ -15,7 +15,7 @@ use super::topic::{SAVE, Topic, row_count};
 use crate::LimitReached;
 use crate::embedded::fault::{Done, Fault};
 use crate::embedded::links::remaining;
-use crate::embedded::look::ended::{self, End, Together};
+use crate::embedded::look::ended::{self, EndRecord, Together};
 use crate::embedded::place::{LAST_TOPIC, topic_of};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -72,7 +72,7 @@ pub(in crate::embedded) struct Topics {
     last: i64,
     /// Some jobs may wait for others, or have waited.
     pub(in crate::embedded) some_links: bool,
-    /// Tenants of which ends of jobs have left something to be done.
+    /// Tenants whose ended jobs have links that are still to be passed on or forgotten.
     pub(in crate::embedded) unfinished: BTreeSet<Name>,
     /// Topics that were without jobs, the longest ago first. Some have jobs by now.
     empty: VecDeque<Number>,
@@ -90,12 +90,12 @@ impl Topics {
         let some_links = remaining::some_links(connection)?;
         let mut all = Self { last: connection.query_row(LAST, [], |row| row.get(0))?, some_links, ..Self::default() };
         all.unfinished = remaining::unfinished(connection)?;
-        let mut held = Running::load(connection)?;
+        let mut running = Running::load(connection)?;
         let mut select = connection.prepare(LOAD)?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
             if let Some(mut topic) = Topic::read(row)? {
-                topic.held = held.remove(&topic.number).unwrap_or_default();
+                topic.running_jobs = running.remove(&topic.number).unwrap_or_default();
                 topic.find_last(connection)?;
                 all.add(topic);
             }
@@ -177,9 +177,9 @@ impl Topics {
 
     /// The topic's running jobs, to be changed: they are written down as they change.
     #[expect(clippy::indexing_slicing, reason = "numbers are places of this memory, which never shrinks")]
-    pub(in crate::embedded) fn held_mut(&mut self, topic: Number) -> &mut Running {
+    pub(in crate::embedded) fn running_jobs_mut(&mut self, topic: Number) -> &mut Running {
         self.changed.entry(topic).or_insert(false);
-        &mut self.topics[topic].held
+        &mut self.topics[topic].running_jobs
     }
 
     pub(in crate::embedded) fn count(&mut self, topic: Number, what: impl Into<Cow<'static, str>>, n: u64) {
@@ -188,7 +188,7 @@ impl Topics {
     }
 
     /// Notes how a job has ended, to be remembered.
-    pub(in crate::embedded) fn remember(&mut self, topic: Number, job: &JobId, end: End) {
+    pub(in crate::embedded) fn remember(&mut self, topic: Number, job: &JobId, end: EndRecord) {
         if end.keep.is_zero() {
             return;
         }
@@ -388,7 +388,7 @@ impl Topics {
             let id = id.clone();
             let found = read.query_row([number], |row| Ok(Topic::read(row))).optional()?;
             let mut topic = found.transpose()?.flatten().unwrap_or_else(|| Topic::new(number, id));
-            topic.held = Running::load_of(connection, number)?;
+            topic.running_jobs = Running::load_of(connection, number)?;
             topic.find_last(connection)?;
             self.move_due(place, |old| (old.next_due, old.limited) = (topic.next_due, topic.limited));
             self.topics[place] = Topic { listed, ..topic };

@@ -14,11 +14,11 @@ use crate::clock::wait_ms;
 use crate::embedded::fault::{Done, Fault};
 use crate::embedded::file::request::{Request, Weight};
 use crate::embedded::keys::key_rates::{Asking, HELD_BACK, KeyRates};
-use crate::embedded::memory::running::{Claiming, Held};
+use crate::embedded::memory::running::{Claiming, RunningJob};
 use crate::embedded::memory::topic::Topic;
 use crate::embedded::memory::topics::Number;
-use crate::embedded::place::Line;
-use crate::embedded::row::{JOB_COLUMNS, Known, job_columns, key_of_slot, read_id, read_job, stored_bytes, whole};
+use crate::embedded::place::JobLine;
+use crate::embedded::row::{JOB_COLUMNS, JobHistory, job_columns, key_of_slot, read_id, read_job, stored_bytes, whole};
 use crate::embedded::store::EmbeddedStore;
 use crate::embedded::work::Work;
 use crate::{ClaimFrom, Claimed, Claims, StoreError, WaitToClaim, WaitingClaim};
@@ -133,10 +133,10 @@ impl<'a> Work<'a> {
         }
         let of = self.topics.get(topic).id.clone();
         let (mut claims, mut unreadable) = (Vec::with_capacity(count), Vec::new());
-        let mut lines: [Vec<(JobId, Held)>; 3] = Default::default();
-        for Ready { priority, id, job, known, held, was_held_back } in jobs {
+        let mut lines: [Vec<(JobId, RunningJob)>; 3] = Default::default();
+        for Ready { priority, id, job, history, running, was_held_back } in jobs {
             if was_held_back {
-                self.start_held_back(held.number)?;
+                self.start_held_back(running.number)?;
             }
             match job {
                 Ok(job) => claims.push(Claim {
@@ -145,19 +145,19 @@ impl<'a> Work<'a> {
                         job: id.clone(),
                         topic: of.clone(),
                         worker: by.worker.clone(),
-                        delivery: held.deliveries,
+                        delivery: running.deliveries,
                         batch: Some(whole(by.claim)),
                     },
-                    attempt: held.attempts,
+                    attempt: running.attempts,
                     claimed_at: self.time.now,
                     lease_until: by.lease_until,
-                    previous: known.failure.map(|failure| failure.reason),
-                    checkpoint: known.checkpoint,
+                    previous: history.failure.map(|failure| failure.reason),
+                    checkpoint: history.checkpoint,
                 }),
                 Err(problem) => unreadable.push((id.clone(), problem)),
             }
             if let Some(line) = lines.get_mut(priority as usize) {
-                line.push((id, Held { lease_until: by.lease_until, ..held }));
+                line.push((id, RunningJob { lease_until: by.lease_until, ..running }));
             }
         }
         for ((priority, _), jobs) in READY.into_iter().zip(lines) {
@@ -165,7 +165,7 @@ impl<'a> Work<'a> {
             let last = last.number;
             let changed = self.topics.change(topic);
             changed.claimed.set(priority, last);
-            changed.held.add(&mut self.statements, by, jobs)?;
+            changed.running_jobs.add(&mut self.statements, by, jobs)?;
         }
         for (id, problem) in unreadable {
             self.bury_unreadable(topic, &id, problem)?;
@@ -187,7 +187,7 @@ impl<'a> Work<'a> {
         let prepare = |(priority, sql)| waits(priority).then(|| self.connection.prepare_cached(sql)).transpose();
         let [high, normal, low] = READY.map(prepare);
         let (mut high, mut normal, mut low) = (high?, normal?, low?);
-        let mut lines = Lines {
+        let mut lines = ReadyLines {
             high: open(high.as_mut(), topic, Priority::High)?,
             normal: open(normal.as_mut(), topic, Priority::Normal)?,
             low: open(low.as_mut(), topic, Priority::Low)?,
@@ -235,8 +235,8 @@ impl<'a> Work<'a> {
         self.free_all(topic, id)?;
         self.end_run(topic);
         let changed = self.topics.change(topic);
-        let Some(held) = changed.held.remove(&mut self.statements, id)? else { return Ok(()) };
-        self.finish(topic, Some(held.number), &How::Dead(&failure), held.key.as_deref(), None)
+        let Some(running) = changed.running_jobs.remove(&mut self.statements, id)? else { return Ok(()) };
+        self.finish(topic, Some(running.number), &How::Dead(&failure), running.key.as_deref(), None)
     }
 }
 
@@ -257,8 +257,8 @@ struct Ready {
     id: JobId,
     /// Or why it cannot be read.
     job: Result<Job, String>,
-    known: Known,
-    held: Held,
+    history: JobHistory,
+    running: RunningJob,
     /// By the rate of its key.
     was_held_back: bool,
 }
@@ -274,7 +274,7 @@ fn read(row: &Row<'_>, priority: Priority, topic: &TopicId, room: &mut ByteBudge
     if !room.take(stored_bytes(row)?) {
         return Ok(None);
     }
-    let (job, known) = (read_job(row, topic), Known::read(row)?.claimed());
+    let (job, history) = (read_job(row, topic), JobHistory::read(row)?.claimed());
     let unique = match &job {
         Ok(job) => {
             job.spec.options.unique.as_ref().filter(|unique| unique.window.is_none() && !unique.value.is_empty())
@@ -282,10 +282,10 @@ fn read(row: &Row<'_>, priority: Priority, topic: &TopicId, room: &mut ByteBudge
         Err(_) => None,
     };
     let slot: Option<i64> = row.get(SLOT)?;
-    let held = Held {
+    let running = RunningJob {
         number: row.get(NUMBER)?,
-        attempts: known.attempts,
-        deliveries: known.deliveries,
+        attempts: history.attempts,
+        deliveries: history.deliveries,
         lease_until: Timestamp::default(),
         cancelled: false,
         unique: unique.map(|unique| unique.value.clone()),
@@ -296,14 +296,14 @@ fn read(row: &Row<'_>, priority: Priority, topic: &TopicId, room: &mut ByteBudge
         Ok(job) => job.spec.id.clone(),
         Err(_) => read_id(row)?,
     };
-    Ok(Some(Ready { priority, id, job, known, held, was_held_back: slot == Some(HELD_BACK) }))
+    Ok(Some(Ready { priority, id, job, history, running, was_held_back: slot == Some(HELD_BACK) }))
 }
 
 /// The ready jobs of one priority, in the order in which they became ready. One that is not open has none.
 struct OpenLine<'a>(Option<Rows<'a>>);
 
 fn open<'a>(statement: Option<&'a mut CachedStatement<'_>>, topic: &Topic, priority: Priority) -> Done<OpenLine<'a>> {
-    let (_, last) = Line::Of(priority).bounds(topic.number);
+    let (_, last) = JobLine::Of(priority).bounds(topic.number);
     let rows = statement.map(|statement| statement.query([topic.claimed.get(priority), last])).transpose()?;
     let mut line = OpenLine(rows);
     line.advance()?;
@@ -332,13 +332,13 @@ impl Waits for OpenLine<'_> {
 }
 
 /// A topic's ready jobs.
-struct Lines<L> {
+struct ReadyLines<L> {
     high: L,
     normal: L,
     low: L,
 }
 
-impl<L: Waits> Lines<L> {
+impl<L: Waits> ReadyLines<L> {
     /// The line whose job is next by turns; if that line has no jobs, the highest that has some.
     fn next(&mut self, turn: usize) -> Option<(Priority, &mut L)> {
         let priority = Priority::at_turn(turn, |priority| self.line(priority).waits())?;
@@ -376,8 +376,11 @@ mod tests {
 
     #[test]
     fn turns_are_taken_and_gaps_are_filled_from_above() {
-        let mut lines =
-            Lines { high: VecDeque::from([1, 2, 3]), normal: VecDeque::from([10, 11]), low: VecDeque::from([20, 21]) };
+        let mut lines = ReadyLines {
+            high: VecDeque::from([1, 2, 3]),
+            normal: VecDeque::from([10, 11]),
+            low: VecDeque::from([20, 21]),
+        };
         let order: Vec<i64> = (0..).map_while(|turn| lines.next(turn)?.1.pop_front()).collect();
         // High, normal, high, high, normal; then high's turns go to low, the highest that is left.
         assert_eq!(order, [1, 10, 2, 3, 11, 20, 21]);

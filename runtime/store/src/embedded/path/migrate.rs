@@ -41,7 +41,7 @@ const NEXT: &str = "SELECT min(delayed_until) FROM job_rows WHERE number >> 43 =
 const WANTED: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND active = 1 AND paused = 0
                           AND limited_until IS NULL ORDER BY topic";
 
-/// When the first of a tenant's delayed jobs is due, or a rate allows more; at once, if ends of jobs have left something to be done.
+/// When the first of a tenant's delayed jobs is due, or a rate allows more; at once, if ends of jobs are still to be passed on.
 const NEXT_OF_TENANT: &str = "SELECT min(at) FROM (
                                   SELECT next_due AS at FROM topics WHERE tenant = ?1
                                   UNION ALL SELECT 0 FROM awaited INDEXED BY awaited_ended

@@ -12,8 +12,8 @@ use crate::embedded::fault::Done;
 use crate::embedded::file::request::Weight;
 use crate::embedded::place::of_topic;
 use crate::embedded::row::{
-    Known, at, job_columns, lease_until, limit as limited, ms, read_id, read_job, running_jobs, stored_bytes, text,
-    topic, whole,
+    JobHistory, at, job_columns, lease_until, limit as limited, ms, read_id, read_job, running_jobs, stored_bytes,
+    text, topic, whole,
 };
 use crate::embedded::store::EmbeddedStore;
 use crate::embedded::work::Work;
@@ -226,19 +226,19 @@ fn find_overdue(
 }
 
 fn read_overdue(row: &Row<'_>, tenant: &Name, now: Timestamp, worker_died: bool) -> Done<Result<Overdue, Broken>> {
-    let known = Known::read(row)?.claimed();
+    let history = JobHistory::read(row)?.claimed();
     let topic = topic(row, tenant)?;
     let worker = WorkerId::new(text(row, "worker")?.unwrap_or_default());
-    let lease = Lease { job: read_id(row)?, topic, worker, delivery: known.deliveries, batch: batch(row)? };
+    let lease = Lease { job: read_id(row)?, topic, worker, delivery: history.deliveries, batch: batch(row)? };
     Ok(match read_job(row, &lease.topic) {
         Ok(job) => Ok(Overdue {
             claim: Claim {
                 job: Arc::new(job),
-                attempt: known.attempts,
+                attempt: history.attempts,
                 claimed_at: now,
                 lease_until: at(row.get("lease_until")?),
-                previous: known.failure.map(|failure| failure.reason),
-                checkpoint: known.checkpoint,
+                previous: history.failure.map(|failure| failure.reason),
+                checkpoint: history.checkpoint,
                 lease,
             },
             worker_died,

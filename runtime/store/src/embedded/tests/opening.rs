@@ -79,7 +79,7 @@ async fn a_file_has_one_owner_until_its_last_clone_is_gone() {
     let http = "127.0.0.1:7777".parse().unwrap();
     store.store.announce(http, "hush", &server).unwrap();
     let note = std::fs::metadata(file.with_file_name("jobs.db.owner")).unwrap();
-    assert_eq!(note.permissions().mode() & 0o777, 0o600, "nobody else reads the secret");
+    assert_eq!(note.permissions().mode() & 0o777, 0o600, "no other user reads the secret");
     assert_eq!(owner(&file).unwrap(), ours(Some(http)));
 
     let link = file.with_file_name("link.db");

@@ -112,7 +112,7 @@ async fn a_lock_that_another_process_holds_is_waited_for_and_then_reported() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let busy = store.store.push(&[job("mail")]).await.unwrap_err();
     assert!(busy.is_unavailable(), "{busy:?}");
-    assert_eq!(store.counts("mail").await.ready, 1, "readers wait for nobody");
+    assert_eq!(store.counts("mail").await.ready, 1, "readers do not wait for the writer");
     other.execute_batch("COMMIT").unwrap();
     assert_eq!(store.store.push(&[job("mail")]).await.unwrap(), [Pushed::Stored]);
 }

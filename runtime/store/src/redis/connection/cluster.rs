@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::error::{is_unavailable, store_error};
 use super::known_id::KnownId;
 use super::live::Asking;
-use super::server::{Place, Server};
+use super::server::{Server, ServerAddress};
 use super::server_link::{LinkSettings, Sent, ServerLink, Wait};
 use super::slots::{SharedMap, Slot, SlotMap, slot_of_key, slots_of};
 use crate::StoreError;
@@ -45,14 +45,14 @@ pub(in crate::redis) struct Cluster {
 }
 
 /// A call that no server has run yet: its position, and where to send it if not to the server that the map has for its slot.
-type Open = (usize, Option<Arc<ServerLink>>);
+type PendingCall = (usize, Option<Arc<ServerLink>>);
 
 /// Why a server did not run a call.
 enum Refusal {
     /// Another one has the slot.
-    Moved(Place),
+    Moved(ServerAddress),
     /// Another one may have the keys, and is about to get the slot.
-    Ask(Place),
+    Ask(ServerAddress),
     /// Some of the keys are here, and some there.
     Later,
 }
@@ -182,7 +182,7 @@ impl Cluster {
             let sent = server.send(doing, all.clone(), Asking::No, Wait::Primary).await;
             let mut answers = sent.map_err(unavailable)?.answers;
             match answers.iter().find_map(refusal) {
-                Some(Refusal::Moved(place)) => self.read_map(Some(&map), Some(place)).await?,
+                Some(Refusal::Moved(address)) => self.read_map(Some(&map), Some(address)).await?,
                 Some(Refusal::Ask(_) | Refusal::Later) => {}
                 None => {
                     let done = answers.pop().unwrap_or(Ok(Value::Nil))?;
@@ -206,18 +206,18 @@ impl Cluster {
         wait: Wait,
     ) -> Result<Vec<RedisResult<Value>>, StoreError> {
         let mut answers: Vec<RedisResult<Value>> = slots.iter().map(|slot| Err(moving(*slot))).collect();
-        let mut open: Vec<Open> = (0..calls.len()).map(|position| (position, None)).collect();
+        let mut pending: Vec<PendingCall> = (0..calls.len()).map(|position| (position, None)).collect();
         let mut unconfirmed = None;
         for tries in 0..TRIES {
             let map = match self.map().await {
                 Ok(map) => map,
                 Err(error) => {
-                    open.iter().for_each(|(position, _)| put(&mut answers, *position, Err(error.clone())));
+                    pending.iter().for_each(|(position, _)| put(&mut answers, *position, Err(error.clone())));
                     break;
                 }
             };
             let (mut again, mut stale) = (Vec::new(), None);
-            let groups = self.by_server(&map, open, slots, &mut answers);
+            let groups = self.by_server(&map, pending, slots, &mut answers);
             for (positions, sent) in self.send_groups(doing, calls, groups, wait).await {
                 let replies = match sent {
                     Ok(sent) => {
@@ -233,11 +233,11 @@ impl Cluster {
                 };
                 for (position, reply) in positions.into_iter().zip(replies) {
                     match refusal(&reply) {
-                        Some(Refusal::Moved(place)) => {
-                            stale = Some(Some(place));
+                        Some(Refusal::Moved(address)) => {
+                            stale = Some(Some(address));
                             again.push((position, None));
                         }
-                        Some(Refusal::Ask(place)) => again.push((position, Some(self.server_at(&map, place)))),
+                        Some(Refusal::Ask(address)) => again.push((position, Some(self.server_at(&map, address)))),
                         Some(Refusal::Later) => again.push((position, None)),
                         None => {
                             if reply.as_ref().is_err_and(is_unavailable) {
@@ -249,13 +249,13 @@ impl Cluster {
                 }
             }
             if let Some(hint) = stale {
-                // If no server answers, the calls that are open fail in the next round.
+                // If no server answers, the calls that are pending fail in the next round.
                 drop(self.read_map(Some(&map), hint).await);
             }
             if again.is_empty() {
                 break;
             }
-            open = again;
+            pending = again;
             pause(tries).await;
         }
         // It says that everything is stored.
@@ -265,16 +265,16 @@ impl Cluster {
         }
     }
 
-    /// The servers that open calls go to, each with the positions of its calls.
+    /// The servers that pending calls go to, each with the positions of its calls.
     fn by_server(
         &self,
         map: &SlotMap,
-        open: Vec<Open>,
+        pending: Vec<PendingCall>,
         slots: &[Slot],
         answers: &mut [RedisResult<Value>],
     ) -> Vec<(Arc<ServerLink>, Asking, Vec<usize>)> {
         let mut groups: Vec<(Arc<ServerLink>, Asking, Vec<usize>)> = Vec::new();
-        for (position, asked) in open {
+        for (position, asked) in pending {
             let slot = slots.get(position).copied().unwrap_or(self.home);
             let asking = if asked.is_some() { Asking::Yes } else { Asking::No };
             let Some(server) = asked.or_else(|| map.server(slot).cloned()) else {
@@ -341,13 +341,13 @@ async fn pause(tries: usize) {
 /// Why the server did not run the call, if another one may.
 fn refusal(answer: &RedisResult<Value>) -> Option<Refusal> {
     let error = answer.as_ref().err()?;
-    let place = || {
+    let address = || {
         let (host, port) = error.redirect_node()?.0.rsplit_once(':')?;
-        Some(Place::Tcp(host.to_owned(), port.parse().ok()?))
+        Some(ServerAddress::Tcp(host.to_owned(), port.parse().ok()?))
     };
     match error.kind() {
-        ErrorKind::Server(ServerErrorKind::Moved) => place().map(Refusal::Moved),
-        ErrorKind::Server(ServerErrorKind::Ask) => place().map(Refusal::Ask),
+        ErrorKind::Server(ServerErrorKind::Moved) => address().map(Refusal::Moved),
+        ErrorKind::Server(ServerErrorKind::Ask) => address().map(Refusal::Ask),
         ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Refusal::Later),
         _ => None,
     }
@@ -375,8 +375,11 @@ mod tests {
     #[test]
     fn an_address_names_some_servers_of_a_cluster() {
         let cluster = parse("redis+cluster://me:pw@h1,h2:7000,[::1]/0").unwrap();
-        let places: Vec<_> = cluster.seeds.iter().map(|seed| seed.place.clone()).collect();
-        assert_eq!(places, [("h1", 6379), ("h2", 7000), ("::1", 6379)].map(|(h, p)| Place::Tcp(h.into(), p)));
+        let addresses: Vec<_> = cluster.seeds.iter().map(|seed| seed.address.clone()).collect();
+        assert_eq!(
+            addresses,
+            [("h1", 6379), ("h2", 7000), ("::1", 6379)].map(|(h, p)| ServerAddress::Tcp(h.into(), p))
+        );
         assert!(cluster.seeds.iter().all(|seed| seed.settings.password() == Some("pw")));
         assert_eq!(cluster.to_string(), "the cluster of h1:6379, h2:7000, ::1:6379");
         for url in ["redis+cluster://", "redis+cluster://h1/3", "redis+cluster://h1:x"] {

@@ -7,7 +7,7 @@ use redis::{AsyncConnectionConfig, ProtocolVersion, RedisResult, Value, cmd};
 
 use super::cluster::Cluster;
 use super::error::{misconfigured, timed_out, unexpected};
-use super::server::{Place, Server};
+use super::server::{Server, ServerAddress};
 use super::server_link::ServerLink;
 use super::slots::{Slot, SlotMap, SlotRange, read_range};
 use super::timeout::timeout;
@@ -26,27 +26,27 @@ impl Cluster {
     }
 
     /// Asks which server has which slots, unless another caller has done so since `known` was read. The server at `hint` is asked first.
-    pub(super) async fn read_map(&self, known: Option<&Arc<SlotMap>>, hint: Option<Place>) -> RedisResult<()> {
+    pub(super) async fn read_map(&self, known: Option<&Arc<SlotMap>>, hint: Option<ServerAddress>) -> RedisResult<()> {
         let _turn = self.reading.lock().await;
         let current = self.map.borrow().clone();
         if current.as_ref().map(Arc::as_ptr) != known.map(Arc::as_ptr) {
             return Ok(());
         }
-        let mut places: Vec<Place> = hint.into_iter().collect();
+        let mut addresses: Vec<ServerAddress> = hint.into_iter().collect();
         for server in current.iter().flat_map(|map| map.servers()) {
             if let Topology::Single(server) = &server.topology {
-                places.push(server.place.clone());
+                addresses.push(server.address.clone());
             }
         }
-        places.extend(self.seeds.iter().map(|seed| seed.place.clone()));
-        let mut asked: Vec<Place> = Vec::new();
+        addresses.extend(self.seeds.iter().map(|seed| seed.address.clone()));
+        let mut asked: Vec<ServerAddress> = Vec::new();
         let mut problem = timed_out("no server of the cluster answered in time");
-        for place in places {
-            if asked.contains(&place) {
+        for address in addresses {
+            if asked.contains(&address) {
                 continue;
             }
-            asked.push(place.clone());
-            let answer = timeout(MAP_TIMEOUT, self.ask(&place)).await;
+            asked.push(address.clone());
+            let answer = timeout(MAP_TIMEOUT, self.ask(&address)).await;
             match answer
                 .unwrap_or_else(|_| Err(timed_out("a server of the cluster did not say in time which slots it has")))
             {
@@ -61,8 +61,8 @@ impl Cluster {
     }
 
     /// Slots, first and last, and where the server is that has them.
-    async fn ask(&self, place: &Place) -> RedisResult<Vec<(Slot, Slot, Place)>> {
-        let server = self.server(place.clone());
+    async fn ask(&self, address: &ServerAddress) -> RedisResult<Vec<(Slot, Slot, ServerAddress)>> {
+        let server = self.server(address.clone());
         let mut connection = server.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
         let answer: RedisResult<Vec<Vec<Value>>> =
             cmd("CLUSTER").arg("SLOTS").query_async(&mut connection.commands).await;
@@ -72,14 +72,14 @@ impl Cluster {
             }
             error
         })?;
-        ranges.into_iter().map(|range| read_range(range, place)).collect()
+        ranges.into_iter().map(|range| read_range(range, address)).collect()
     }
 
-    fn with_links(&self, ranges: Vec<(Slot, Slot, Place)>, before: Option<&SlotMap>) -> SlotMap {
+    fn with_links(&self, ranges: Vec<(Slot, Slot, ServerAddress)>, before: Option<&SlotMap>) -> SlotMap {
         let mut map = SlotMap { ranges: Vec::with_capacity(ranges.len()) };
-        for (first, last, place) in ranges {
-            let known = map.find(&place).or_else(|| before.and_then(|before| before.find(&place)));
-            let server = known.unwrap_or_else(|| self.new_link(place));
+        for (first, last, address) in ranges {
+            let known = map.find(&address).or_else(|| before.and_then(|before| before.find(&address)));
+            let server = known.unwrap_or_else(|| self.new_link(address));
             map.ranges.push(SlotRange { first, last, server });
         }
         map.ranges.sort_unstable_by_key(|range| range.first);
@@ -87,19 +87,19 @@ impl Cluster {
     }
 
     /// The server that a refusal names. It may have no slot yet.
-    pub(super) fn server_at(&self, map: &SlotMap, place: Place) -> Arc<ServerLink> {
-        map.find(&place).unwrap_or_else(|| self.new_link(place))
+    pub(super) fn server_at(&self, map: &SlotMap, address: ServerAddress) -> Arc<ServerLink> {
+        map.find(&address).unwrap_or_else(|| self.new_link(address))
     }
 
-    fn new_link(&self, place: Place) -> Arc<ServerLink> {
-        Arc::new(ServerLink::new(Topology::Single(self.server(place)), self.settings.clone()))
+    fn new_link(&self, address: ServerAddress) -> Arc<ServerLink> {
+        Arc::new(ServerLink::new(Topology::Single(self.server(address)), self.settings.clone()))
     }
 
-    /// The server at the place, with the user and the certificates of the address.
-    fn server(&self, place: Place) -> Server {
+    /// The server at the address, with the user and the certificates of the seeds.
+    fn server(&self, address: ServerAddress) -> Server {
         match self.seeds.first() {
-            Some(seed) => Server { place, ..seed.clone() },
-            None => Server { place, settings: redis::RedisConnectionInfo::default(), tls: None },
+            Some(seed) => Server { address, ..seed.clone() },
+            None => Server { address, settings: redis::RedisConnectionInfo::default(), tls: None },
         }
     }
 }

@@ -30,14 +30,14 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Where a server is, and how to greet it.
 #[derive(Debug, Clone)]
 pub(in crate::redis) struct Server {
-    pub(in crate::redis) place: Place,
+    pub(in crate::redis) address: ServerAddress,
     /// The user, the password and the database.
     pub(in crate::redis) settings: RedisConnectionInfo,
     pub(in crate::redis) tls: Option<Arc<Tls>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::redis) enum Place {
+pub(in crate::redis) enum ServerAddress {
     Tcp(String, u16),
     Unix(PathBuf),
 }
@@ -57,13 +57,13 @@ impl Server {
     pub(in crate::redis) fn parse(url: &str, files: &RedisTls) -> RedisResult<Self> {
         let plain = url.strip_prefix("rediss://").map(|rest| format!("redis://{rest}"));
         let info = plain.as_deref().unwrap_or(url).into_connection_info()?;
-        let place = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
-            ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+        let address = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => ServerAddress::Tcp(host.clone(), *port),
+            ConnectionAddr::Unix(path) => ServerAddress::Unix(path.clone()),
             _ => return Err((ErrorKind::InvalidClientConfig, "it is no host and no socket").into()),
         };
         let tls = plain.map(|_| Arc::new(Tls::new(files.clone())));
-        Ok(Self { place, settings: info.redis_settings().clone(), tls })
+        Ok(Self { address, settings: info.redis_settings().clone(), tls })
     }
 
     /// Connects and logs in. Takes at most [`CONNECT_TIMEOUT`] for each.
@@ -76,14 +76,14 @@ impl Server {
         protocol: ProtocolVersion,
         config: AsyncConnectionConfig,
     ) -> RedisResult<Connection> {
-        let (host, port) = match &self.place {
-            Place::Unix(path) => {
+        let (host, port) = match &self.address {
+            ServerAddress::Unix(path) => {
                 return match self.greet(UnixStream::connect(path).await?, protocol, config).await {
                     Err(error) => Err(self.explain_end(error).await),
                     greeted => greeted,
                 };
             }
-            Place::Tcp(host, port) => (host, *port),
+            ServerAddress::Tcp(host, port) => (host, *port),
         };
         let stream = open(host, port).await?;
         let Some(tls) = &self.tls else {
@@ -129,13 +129,13 @@ impl Server {
         }
         let mut said = [0; 64];
         let listen = async {
-            match &self.place {
-                Place::Unix(path) => UnixStream::connect(path).await?.read(&mut said).await,
-                Place::Tcp(host, port) => open(host, *port).await?.read(&mut said).await,
+            match &self.address {
+                ServerAddress::Unix(path) => UnixStream::connect(path).await?.read(&mut said).await,
+                ServerAddress::Tcp(host, port) => open(host, *port).await?.read(&mut said).await,
             }
         };
-        let heard = matches!(timeout(HANDSHAKE_TIMEOUT / 2, listen).await, Ok(Ok(_)));
-        if heard && String::from_utf8_lossy(&said).contains(TOO_MANY_CLIENTS) {
+        let answered = matches!(timeout(HANDSHAKE_TIMEOUT / 2, listen).await, Ok(Ok(_)));
+        if answered && String::from_utf8_lossy(&said).contains(TOO_MANY_CLIENTS) {
             return io::Error::other(TOO_MANY_CLIENTS).into();
         }
         error
@@ -156,9 +156,9 @@ impl fmt::Display for Server {
     /// Without the user and the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls.is_some() { "rediss://" } else { "" };
-        match &self.place {
-            Place::Tcp(host, port) => write!(f, "{scheme}{host}:{port}"),
-            Place::Unix(path) => write!(f, "{}", path.display()),
+        match &self.address {
+            ServerAddress::Tcp(host, port) => write!(f, "{scheme}{host}:{port}"),
+            ServerAddress::Unix(path) => write!(f, "{}", path.display()),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::confirm::{Confirmation, ProbeKeys};
 use super::error::{in_words, is_broken, is_unavailable, misconfigured, remedy, store_error, timed_out};
 use super::known_id::KnownId;
 use super::live::{Asking, Live};
-use super::server::{CONNECT_TIMEOUT, Place};
+use super::server::{CONNECT_TIMEOUT, ServerAddress};
 use super::slots::{SharedMap, slot_of_key};
 use super::timeout::timeout;
 use super::topology::Topology;
@@ -260,7 +260,7 @@ impl ServerLink {
     fn probe_keys(&self) -> ProbeKeys {
         let (begin, map) = (self.settings.probe_key.clone(), self.settings.map.clone());
         let own = match &self.topology {
-            Topology::Single(server) => Some(server.place.clone()),
+            Topology::Single(server) => Some(server.address.clone()),
             Topology::Sentinels(_) => None,
         };
         Box::new(move || {
@@ -274,9 +274,9 @@ impl ServerLink {
         })
     }
 
-    /// Whether this is the server at the place.
-    pub(in crate::redis) fn is_at(&self, place: Option<&Place>) -> bool {
-        matches!(&self.topology, Topology::Single(server) if Some(&server.place) == place)
+    /// Whether this is the server at the address.
+    pub(in crate::redis) fn is_at(&self, address: Option<&ServerAddress>) -> bool {
+        matches!(&self.topology, Topology::Single(server) if Some(&server.address) == address)
     }
 
     /// Refuses keys that another version wrote in another format. Marks the format where nothing has.

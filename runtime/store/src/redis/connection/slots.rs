@@ -6,7 +6,7 @@ use redis::{Arg, Cmd, RedisResult, Value, from_redis_value};
 use tokio::sync::watch;
 
 use super::error::unexpected;
-use super::server::Place;
+use super::server::ServerAddress;
 use super::server_link::ServerLink;
 use crate::redis::script::Call;
 
@@ -143,15 +143,18 @@ impl SlotMap {
         self.server(slot_of_key(key.as_bytes())).is_some_and(|owner| Arc::ptr_eq(owner, server))
     }
 
-    /// The link to the server at this place, if it is in the map.
-    pub(in crate::redis) fn find(&self, place: &Place) -> Option<Arc<ServerLink>> {
-        self.ranges.iter().map(|range| &range.server).find(|server| server.is_at(Some(place))).cloned()
+    /// The link to the server at this address, if it is in the map.
+    pub(in crate::redis) fn find(&self, address: &ServerAddress) -> Option<Arc<ServerLink>> {
+        self.ranges.iter().map(|range| &range.server).find(|server| server.is_at(Some(address))).cloned()
     }
 }
 
 /// An element of the answer to `CLUSTER SLOTS`: the first slot, the last one, the primary, its replicas. A server that does not know its own
 /// host leaves that out: it is where it was asked.
-pub(in crate::redis) fn read_range(range: Vec<Value>, asked: &Place) -> RedisResult<(Slot, Slot, Place)> {
+pub(in crate::redis) fn read_range(
+    range: Vec<Value>,
+    asked: &ServerAddress,
+) -> RedisResult<(Slot, Slot, ServerAddress)> {
     let mut parts = range.into_iter();
     let (Some(first), Some(last), Some(Value::Array(primary))) = (parts.next(), parts.next(), parts.next()) else {
         return Err(unexpected("CLUSTER SLOTS answered something else"));
@@ -162,10 +165,10 @@ pub(in crate::redis) fn read_range(range: Vec<Value>, asked: &Place) -> RedisRes
     };
     let host = from_redis_value::<Option<String>>(host)?.filter(|host| !matches!(host.as_str(), "" | "?"));
     let host = host.unwrap_or_else(|| match asked {
-        Place::Tcp(host, _) => host.clone(),
-        Place::Unix(_) => "localhost".to_owned(),
+        ServerAddress::Tcp(host, _) => host.clone(),
+        ServerAddress::Unix(_) => "localhost".to_owned(),
     });
-    Ok((from_redis_value(first)?, from_redis_value(last)?, Place::Tcp(host, from_redis_value(port)?)))
+    Ok((from_redis_value(first)?, from_redis_value(last)?, ServerAddress::Tcp(host, from_redis_value(port)?)))
 }
 
 #[cfg(test)]
@@ -202,10 +205,10 @@ mod tests {
     #[test]
     fn a_server_that_does_not_know_its_host_is_where_it_was_asked() {
         let primary = |host| Value::Array(vec![host, Value::Int(7000), Value::BulkString(b"id".to_vec())]);
-        let asked = Place::Tcp("h1".into(), 6379);
+        let asked = ServerAddress::Tcp("h1".into(), 6379);
         for (host, expected) in [(Value::Nil, "h1"), (Value::BulkString(b"h2".to_vec()), "h2")] {
             let range = vec![Value::Int(0), Value::Int(99), primary(host)];
-            assert_eq!(read_range(range, &asked).unwrap(), (0, 99, Place::Tcp(expected.into(), 7000)));
+            assert_eq!(read_range(range, &asked).unwrap(), (0, 99, ServerAddress::Tcp(expected.into(), 7000)));
         }
         assert!(read_range(vec![Value::Int(0)], &asked).is_err());
     }

@@ -1,4 +1,4 @@
-//! Connections that are subscribed to channels, and say when one is broken.
+//! Connections that are subscribed to channels, and report when one is broken.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use super::timeout::timeout;
 /// How often a quiet connection is asked whether it is still there: a half-open one would be silent for ever.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
-pub(in crate::redis) struct Line {
+/// A subscription to channels, on all servers that have some of them.
+pub(in crate::redis) struct ChannelSubscription {
     /// One to each server that has channels of ours.
     connections: Vec<Connection>,
     broken: Arc<Notify>,
@@ -28,14 +29,14 @@ pub(in crate::redis) struct Line {
     cluster: Option<Listened>,
 }
 
-/// Where in a cluster a line listens.
+/// Where in a cluster a subscription listens.
 struct Listened {
     channels: Vec<String>,
     servers: Vec<Arc<ServerLink>>,
     map: watch::Receiver<Option<Arc<SlotMap>>>,
 }
 
-/// Why a line has something to say.
+/// Why [`ChannelSubscription::trouble`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Trouble {
     Broken,
@@ -55,7 +56,7 @@ impl Link {
         &self,
         channels: &[String],
         hear: impl Fn(&str, &[u8], &Origin) -> bool + Send + Sync + 'static,
-    ) -> RedisResult<Line> {
+    ) -> RedisResult<ChannelSubscription> {
         let (broken, overflowed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let hear = Arc::new(hear);
         let config = |origin: Origin| {
@@ -77,13 +78,13 @@ impl Link {
                 }
             };
             let (broken, overflowed) = (Arc::clone(&broken), Arc::clone(&overflowed));
-            Ok(Line { connections, broken, overflowed, cluster: listened })
+            Ok(ChannelSubscription { connections, broken, overflowed, cluster: listened })
         };
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(timed_out("subscribing took too long")))
     }
 }
 
-impl Line {
+impl ChannelSubscription {
     /// Waits until there is something wrong. Cancel-safe.
     pub(in crate::redis) async fn trouble(&mut self) -> Trouble {
         loop {

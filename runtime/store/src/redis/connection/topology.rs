@@ -11,7 +11,7 @@ use redis::{
 };
 
 use super::error::{misconfigured, timed_out};
-use super::server::{Connection, Place, Server};
+use super::server::{Connection, Server, ServerAddress};
 use super::timeout::timeout;
 use gristmill_config::RedisTls;
 
@@ -33,7 +33,7 @@ pub(in crate::redis) enum Topology {
 pub(in crate::redis) struct Sentinels {
     sentinels: Vec<Server>,
     name: String,
-    /// How to greet the primary. Its place is what the sentinels say.
+    /// How to greet the primary. Its address is what the sentinels say.
     primary: Server,
 }
 
@@ -91,7 +91,7 @@ impl Sentinels {
         let sentinel = |host: &str| {
             let mut sentinel =
                 Server { settings: login.clone(), ..Server::parse(&format!("{scheme}://{host}"), files)? };
-            if let Place::Tcp(_, port) = &mut sentinel.place
+            if let ServerAddress::Tcp(_, port) = &mut sentinel.address
                 && !has_port(host)
             {
                 *port = SENTINEL_PORT;
@@ -108,19 +108,19 @@ impl Sentinels {
 
     /// The primary by the word of most sentinels that answer: one that is cut off from the others may still name the last one.
     async fn primary(&self) -> RedisResult<Server> {
-        let mut named: Vec<Place> = Vec::new();
+        let mut named: Vec<ServerAddress> = Vec::new();
         let mut problem = timed_out("no sentinel answered in time");
         let mut answers: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.ask(sentinel)).collect();
         let hear = async {
             while let Some(answer) = answers.next().await {
-                let place = match answer {
-                    Ok(place) => place,
+                let address = match answer {
+                    Ok(address) => address,
                     Err(error) => {
                         problem = error;
                         continue;
                     }
                 };
-                named.push(place);
+                named.push(address);
                 if votes(&named, named.last()) > self.sentinels.len() / 2 {
                     return;
                 }
@@ -128,11 +128,11 @@ impl Sentinels {
         };
         // Those that have answered by then decide.
         drop(timeout(SENTINEL_TIMEOUT, hear).await);
-        let place = named.iter().max_by_key(|place| votes(&named, Some(place))).cloned().ok_or(problem)?;
-        Ok(Server { place, ..self.primary.clone() })
+        let address = named.iter().max_by_key(|address| votes(&named, Some(address))).cloned().ok_or(problem)?;
+        Ok(Server { address, ..self.primary.clone() })
     }
 
-    async fn ask(&self, sentinel: &Server) -> RedisResult<Place> {
+    async fn ask(&self, sentinel: &Server) -> RedisResult<ServerAddress> {
         let mut connection = sentinel.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
         let mut ask = cmd("SENTINEL");
         ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
@@ -140,13 +140,13 @@ impl Sentinels {
         let (host, port) = answer.ok_or_else(|| {
             misconfigured(format!("the sentinel {sentinel} watches nothing by the name `{}`; correct `url`", self.name))
         })?;
-        Ok(Place::Tcp(host, port))
+        Ok(ServerAddress::Tcp(host, port))
     }
 }
 
-/// How many sentinels name the place.
-fn votes(named: &[Place], place: Option<&Place>) -> usize {
-    named.iter().filter(|other| Some(*other) == place).count()
+/// How many sentinels name the address.
+fn votes(named: &[ServerAddress], address: Option<&ServerAddress>) -> usize {
+    named.iter().filter(|other| Some(*other) == address).count()
 }
 
 /// Sentinels take a while to notice that a primary is one no more.
@@ -193,8 +193,11 @@ mod tests {
     fn an_address_names_sentinels_and_what_they_watch() {
         let url = "redis+sentinel://me:pw@h1,h2:7000,[::1]/main/3?sentinel-user=s&sentinel-password=a%40b";
         let Topology::Sentinels(Sentinels { sentinels, name, primary }) = parse(url).unwrap() else { panic!("{url}") };
-        let places: Vec<_> = sentinels.iter().map(|sentinel| sentinel.place.clone()).collect();
-        assert_eq!(places, [("h1", 26379), ("h2", 7000), ("::1", 26379)].map(|(h, p)| Place::Tcp(h.into(), p)));
+        let addresses: Vec<_> = sentinels.iter().map(|sentinel| sentinel.address.clone()).collect();
+        assert_eq!(
+            addresses,
+            [("h1", 26379), ("h2", 7000), ("::1", 26379)].map(|(h, p)| ServerAddress::Tcp(h.into(), p))
+        );
         assert_eq!((name.as_str(), primary.settings.db()), ("main", 3));
         assert_eq!((primary.settings.username(), primary.settings.password()), (Some("me"), Some("pw")));
         let settings = &sentinels[0].settings;

@@ -13,9 +13,9 @@ impl Partition {
         const DOING: &str = "respawn dead jobs";
         let keys = self.keys(&topic.tenant);
         let mut answers = Vec::with_capacity(ids.len());
-        let mut left = ids;
-        while !left.is_empty() {
-            let (ids, _) = left.split_at(left.len().min(SCRIPT_JOBS));
+        let mut remaining = ids;
+        while !remaining.is_empty() {
+            let (ids, _) = remaining.split_at(remaining.len().min(SCRIPT_JOBS));
             let mut ask = pipe();
             ask.cmd("HMGET").arg(keys.jobs()).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
             let (stored,): (Vec<Option<Vec<u8>>>,) = self.link.query(DOING, &ask).await?;
@@ -34,7 +34,7 @@ impl Partition {
             }
             // The script leaves jobs for another call for which many wait.
             let some = self.yes_or_no(DOING, call).await?;
-            left = left.get(some.len().max(1)..).unwrap_or_default();
+            remaining = remaining.get(some.len().max(1)..).unwrap_or_default();
             answers.extend(some);
         }
         Ok(answers)

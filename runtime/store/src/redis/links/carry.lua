@@ -1,4 +1,4 @@
--- Goes on with what scripts have left to be done when jobs ended for which others wait, or that have waited for others: see carry_ends of
+-- Goes on with the work that scripts deferred when jobs ended for which others wait, or that have waited for others: see carry_ends of
 -- links.lua. One call passes a job's end on to all that wait for it, so none gets it twice.
 --
 -- KEYS  1 to 14: see waiting
@@ -7,7 +7,7 @@
 local now, up = clock(ARGV[1])
 local at = partition(now, up, ARGV[2])
 
-local told, letters, gone, done = {}, {}, {}, {}
+local ended_jobs, letters, gone, done = {}, {}, {}, {}
 for _, entry in ipairs(members('ZRANGEBYLEX', 'e ', 'LIMIT', 0, STEP_LINKS)) do
   local job, letter = string.match(entry, '^e (%S+) (.)$')
   if letter == 'f' then
@@ -16,12 +16,12 @@ for _, entry in ipairs(members('ZRANGEBYLEX', 'e ', 'LIMIT', 0, STEP_LINKS)) do
     if not take_room(job and members('ZLEXCOUNT', 'j ' .. job .. ' ') or 0) then break end
     -- A member that cannot be read also goes.
     done[#done + 1] = entry
-    if job then told[#told + 1], letters[job] = job, letter end
+    if job then ended_jobs[#ended_jobs + 1], letters[job] = job, letter end
   end
 end
-expect_waiters(told, #told)
+expect_waiters(ended_jobs, #ended_jobs)
 despite_full_memory(at.due)
-pass_on(at, told, letters)
+pass_on(at, ended_jobs, letters)
 for _, waiter in ipairs(gone) do
   if room <= 0 then break end
   if forget_some(waiter, room) then done[#done + 1] = 'e ' .. waiter .. ' f' end

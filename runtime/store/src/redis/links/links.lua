@@ -41,10 +41,10 @@ local function members(command, before, ...)
 end
 
 -- Whether some links of jobs that have ended are still to be passed on or forgotten; of a single job, which is not pushed again meanwhile.
-local some_left
-local function links_left(job)
-  if some_left == nil then some_left = some_links() and members('ZLEXCOUNT', 'e ') > 0 end
-  return some_left and (not job or members('ZLEXCOUNT', 'e ' .. job .. ' ') > 0)
+local some_unfinished
+local function links_unfinished(job)
+  if some_unfinished == nil then some_unfinished = some_links() and members('ZLEXCOUNT', 'e ') > 0 end
+  return some_unfinished and (not job or members('ZLEXCOUNT', 'e ' .. job .. ' ') > 0)
 end
 
 -- How many jobs a job waits for.
@@ -186,32 +186,32 @@ local function forget_some(waiter, most)
 end
 
 -- Passes the ends of the noted jobs on to those that wait for them, and forgets what jobs that are gone have waited for. Comes after
--- follow-up jobs were put in their places: these may also wait for them. One script does a bounded part; what is left stays noted as
+-- follow-up jobs were put in their places: these may also wait for them. One script does a bounded part; what remains stays noted as
 -- members `e`, and the runner that migrates goes on with it at once, call by call: see carry.lua.
 local function carry_ends(at)
   if not some_links() then return end
-  local now_told, letters, left = {}, {}, {}
+  local now_ended, letters, unfinished = {}, {}, {}
   local function leave_for_later(job, letter)
-    left[#left + 1], left[#left + 2] = 0, 'e ' .. job .. ' ' .. letter
+    unfinished[#unfinished + 1], unfinished[#unfinished + 2] = 0, 'e ' .. job .. ' ' .. letter
   end
   for _, job in ipairs(noted_ends) do
     local letter = end_of[job] or 'D'
     local n = members('ZLEXCOUNT', 'j ' .. job .. ' ')
-    if letter == 'D' and links_left(job) then redis.call('ZREM', links, 'e ' .. job .. ' d') end
+    if letter == 'D' and links_unfinished(job) then redis.call('ZREM', links, 'e ' .. job .. ' d') end
     if n == 0 then
       -- No job waits for it.
     elseif reused[job] or take_room(n) then
-      now_told[#now_told + 1], letters[job] = job, letter
+      now_ended[#now_ended + 1], letters[job] = job, letter
     else
       leave_for_later(job, letter)
     end
   end
-  pass_on(at, now_told, letters)
+  pass_on(at, now_ended, letters)
   for _, waiter in ipairs(forgotten) do
     if not forget_some(waiter, math.max(room, 0)) then leave_for_later(waiter, 'f') end
   end
-  if #left == 0 then return end
-  many('ZADD', links, left)
+  if #unfinished == 0 then return end
+  many('ZADD', links, unfinished)
   if redis.call('ZADD', at.due, 'NX', at.now, ENDS) == 1 then
     publish(at.wake, 'due 0')
     publish(all_runners(at.wake), 'due ' .. tenant_of(at.due) .. ' 0')
@@ -221,7 +221,7 @@ end
 -- A dead job is to run again: those that still wait count it anew.
 local function reopen(job)
   if not some_links() then return end
-  if links_left(job) then redis.call('ZREM', links, 'e ' .. job .. ' d') end
+  if links_unfinished(job) then redis.call('ZREM', links, 'e ' .. job .. ' d') end
   local waiters = waiters_of(job)
   for _, waiter in ipairs(waiters) do
     if redis.call('ZREM', links, 'w ' .. waiter .. ' d ' .. job) == 1 then

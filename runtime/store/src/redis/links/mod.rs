@@ -85,7 +85,7 @@ impl Partition {
         Ok(named)
     }
 
-    /// Goes on with what ends have left to be done. Returns how much was done.
+    /// Goes on with the work that remains after ends of jobs. Returns how much was done.
     pub(super) async fn carry_ends(&self, keys: &Keys) -> Result<usize, StoreError> {
         const DOING: &str = "pass on the ends of jobs";
         let mut call = Call::new(script!("keys/waiting.lua", "links/links.lua", "links/carry.lua"), &keys.waiting());

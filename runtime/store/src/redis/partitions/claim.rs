@@ -28,16 +28,16 @@ impl Claims for RedisStore {
             let claimed = self.first().claim(worker, from, CLAIM_BYTES).await?;
             return Ok(Claimed { shard_returns: self.lost_claims(), ..claimed });
         }
-        let mut lines = self.lines(worker, &one_of_each_topic(from), &map).await?;
+        let mut topics = self.topic_claims(worker, &one_of_each_topic(from), &map).await?;
         let (mut claimed, mut room) = (Claimed::default(), CLAIM_BYTES);
         // A partition may have fewer jobs than its share: then the others are asked for more.
         loop {
-            let shares = shares(&mut lines);
+            let shares = shares(&mut topics);
             if shares.is_empty() || room == 0 {
                 break;
             }
-            let some = match self.claim_shares(worker, shares, room, &mut lines).await {
-                // The poll shows what is left.
+            let some = match self.claim_shares(worker, shares, room, &mut topics).await {
+                // The poll shows what remains.
                 Err(_) if !claimed.claims.is_empty() => break,
                 some => some?,
             };
@@ -48,20 +48,20 @@ impl Claims for RedisStore {
             claimed.strays += some.strays;
         }
         claimed.shard_returns = self.lost_claims();
-        let drained = lines.into_iter().filter(|line| line.ready.is_empty() && !line.is_left);
-        claimed.drained = drained.map(|line| line.from.topic).collect();
+        let drained = topics.into_iter().filter(|topic| topic.ready.is_empty() && !topic.has_remaining);
+        claimed.drained = drained.map(|topic| topic.from.topic).collect();
         Ok(claimed)
     }
 }
 
-/// What is still wanted of a topic.
-struct Line {
-    /// With what is left of `max`.
+/// What a claim still asks of a topic that is spread.
+struct TopicClaim {
+    /// With what remains of `max`.
     from: ClaimFrom,
     /// The partitions that may have ready jobs.
     ready: Vec<u32>,
     /// There are jobs in a partition that is not asked again: too large ones, or damaged ones.
-    is_left: bool,
+    has_remaining: bool,
 }
 
 /// The entries of a claim, those of one topic as one: with the first one's lease and limits.
@@ -91,9 +91,9 @@ fn shares_of_tenants(from: &[ClaimFrom], map: &PartitionMap) -> Option<Vec<Claim
 
 /// What each partition is asked for: of each topic equal shares, and of partitions that get one more, or none where there are too few, those
 /// that chance chooses.
-fn shares(lines: &mut [Line]) -> BTreeMap<u32, Vec<ClaimFrom>> {
+fn shares(topics: &mut [TopicClaim]) -> BTreeMap<u32, Vec<ClaimFrom>> {
     let mut shares: BTreeMap<u32, Vec<ClaimFrom>> = BTreeMap::new();
-    for Line { from, ready, .. } in lines {
+    for TopicClaim { from, ready, .. } in topics {
         fastrand::shuffle(ready);
         let count = ready.len().max(1);
         for (place, number) in ready.iter().enumerate() {
@@ -112,37 +112,42 @@ impl RedisStore {
     }
 
     /// Looks which partitions may have ready jobs.
-    async fn lines(&self, worker: &WorkerId, from: &[ClaimFrom], map: &PartitionMap) -> Result<Vec<Line>, StoreError> {
-        let looks = self.ask_parts(
+    async fn topic_claims(
+        &self,
+        worker: &WorkerId,
+        from: &[ClaimFrom],
+        map: &PartitionMap,
+    ) -> Result<Vec<TopicClaim>, StoreError> {
+        let looks = self.ask_partitions(
             from,
             |line| if line.max == 0 { 0 } else { map.of_topic(&line.topic) },
             |partition, lines| async move { partition.with_ready(worker, &lines, map).await },
         );
         let looks = looks.await.into_iter();
         let looks = looks.map(|part| part.answer.map(|ready| (part.store, part.positions, ready)));
-        let line = |from: &ClaimFrom| {
+        let topic_claim = |from: &ClaimFrom| {
             let limits = from.limits.share(map.of_topic(&from.topic));
-            Line { from: from.clone().within(limits), ready: Vec::new(), is_left: from.max == 0 }
+            TopicClaim { from: from.clone().within(limits), ready: Vec::new(), has_remaining: from.max == 0 }
         };
-        let mut lines: Vec<Line> = from.iter().map(line).collect();
+        let mut topics: Vec<TopicClaim> = from.iter().map(topic_claim).collect();
         for (number, positions, is_ready) in available(looks.collect())? {
             for (position, is_ready) in positions.into_iter().zip(is_ready) {
-                if let Some(line) = lines.get_mut(position).filter(|_| is_ready) {
-                    line.ready.push(number);
+                if let Some(topic) = topics.get_mut(position).filter(|_| is_ready) {
+                    topic.ready.push(number);
                 }
             }
         }
-        Ok(lines)
+        Ok(topics)
     }
 
-    /// Claims a share of each partition, all at once, and takes off the lines what was claimed and which partitions need not be
+    /// Claims a share of each partition, all at once, and takes off what was claimed and which partitions need not be
     /// asked again.
     async fn claim_shares(
         &self,
         worker: &WorkerId,
         shares: BTreeMap<u32, Vec<ClaimFrom>>,
         bytes: usize,
-        lines: &mut [Line],
+        topics: &mut [TopicClaim],
     ) -> Result<Claimed, StoreError> {
         let bytes = bytes / shares.len().max(1);
         let claims = shares.into_iter().map(|(number, asked)| async move {
@@ -153,17 +158,17 @@ impl RedisStore {
         for (number, asked, answer) in join_all(claims).await {
             let lost = answer.is_err();
             for share in asked {
-                let Some(line) = lines.iter_mut().find(|line| line.from.topic == share.topic) else { continue };
+                let Some(topic) = topics.iter_mut().find(|topic| topic.from.topic == share.topic) else { continue };
                 let mine = |topic: &&TopicId| **topic == share.topic;
                 let (got, is_drained) = answer.as_ref().map_or((0, true), |claimed| {
                     let got = claimed.claims.iter().filter(|claim| claim.lease.topic == share.topic).count();
                     (got, claimed.drained.iter().any(|topic| mine(&topic)))
                 });
-                line.from.max = line.from.max.saturating_sub(got);
+                topic.from.max = topic.from.max.saturating_sub(got);
                 if is_drained || got < share.max {
-                    line.ready.retain(|ready| *ready != number);
+                    topic.ready.retain(|ready| *ready != number);
                 }
-                line.is_left |= !is_drained && got < share.max;
+                topic.has_remaining |= !is_drained && got < share.max;
             }
             if lost {
                 // What it may have claimed is looked for as after a shard has come back.

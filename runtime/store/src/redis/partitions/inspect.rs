@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
 use super::{Partition, RedisStore};
+use crate::composite::{Asking, CompositeStore};
 use crate::joined::{any_of_each, ended_of_each};
-use crate::parts::{Asking, Parts};
 use crate::pulled::end_pulled;
 use crate::{Cancelled, Cursor, Heartbeat, ListJobs, Page, StateFilter, StoreError};
 use gristmill_core::job::{JobId, Name, TopicId};

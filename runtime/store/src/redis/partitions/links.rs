@@ -3,7 +3,7 @@
 
 use super::{PartitionMap, RedisStore};
 use crate::StoreError;
-use crate::parts::{Asking, Parts};
+use crate::composite::{Asking, CompositeStore};
 use gristmill_core::job::{NewJob, NoLink};
 use gristmill_core::time::Timestamp;
 

@@ -32,7 +32,7 @@ use super::clock::{TimeReply, server_time};
 use super::key_names;
 use super::store::{Partition, Server};
 use crate::StoreError;
-use crate::parts::{Asking, Part, Parts, Scope, ask_by_store};
+use crate::composite::{Asking, CompositeStore, Scope, StoreAnswer, ask_by_store};
 use gristmill_core::job::TopicId;
 use partition_map::PartitionMap;
 
@@ -42,18 +42,18 @@ const READ: &str = "read how topics are spread";
 
 /// All partitions that this process has asked for something, and what it knows of them. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct Partitions(Arc<Known>);
+pub(super) struct Partitions(Arc<PartitionRegistry>);
 
 #[derive(Debug)]
-struct Known {
+struct PartitionRegistry {
     server: Server,
     list: RwLock<Vec<Partition>>,
     map: ArcSwapOption<PartitionMap>,
     reading: tokio::sync::Mutex<()>,
     /// The map stays as it is, for tests.
     is_fixed: AtomicBool,
-    /// What topics have left for good: nothing of them is in that partition, and no process pushes there.
-    left: Mutex<HashSet<(u32, TopicId)>>,
+    /// Partitions that a topic has departed from for good: nothing of the topic is there, and no process pushes there.
+    departed: Mutex<HashSet<(u32, TopicId)>>,
     /// How often a claim got no answer from one of several partitions.
     lost_claims: AtomicU64,
     outboxes_read_at: Mutex<Option<Instant>>,
@@ -61,13 +61,13 @@ struct Known {
 
 impl Partitions {
     pub(super) fn new(server: &Server) -> Self {
-        Self(Arc::new(Known {
+        Self(Arc::new(PartitionRegistry {
             server: server.clone(),
             list: RwLock::default(),
             map: ArcSwapOption::empty(),
             reading: tokio::sync::Mutex::default(),
             is_fixed: AtomicBool::default(),
-            left: Mutex::default(),
+            departed: Mutex::default(),
             lost_claims: AtomicU64::new(0),
             outboxes_read_at: Mutex::default(),
         }))
@@ -113,12 +113,12 @@ impl RedisStore {
     /// # Errors
     /// The map was never read.
     pub(super) async fn map(&self) -> Result<Arc<PartitionMap>, StoreError> {
-        let known = &self.partitions.0;
-        let map = known.map.load_full();
+        let registry = &self.partitions.0;
+        let map = registry.map.load_full();
         let is_new = self.server.map_age.is_new();
         match map {
             Some(map) if is_new => Ok(map),
-            Some(map) => match known.reading.try_lock() {
+            Some(map) => match registry.reading.try_lock() {
                 Ok(_turn) => Ok(self.read_map().await.unwrap_or(map)),
                 Err(_) => Ok(map),
             },
@@ -128,8 +128,8 @@ impl RedisStore {
 
     /// Reads the map. No caller then needs another one for some time.
     pub(super) async fn read_map(&self) -> Result<Arc<PartitionMap>, StoreError> {
-        let known = &self.partitions.0;
-        if let Some(fixed) = known.map.load_full().filter(|_| known.is_fixed.load(Ordering::Relaxed)) {
+        let registry = &self.partitions.0;
+        if let Some(fixed) = registry.map.load_full().filter(|_| registry.is_fixed.load(Ordering::Relaxed)) {
             return Ok(fixed);
         }
         let asked_at = Instant::now();
@@ -144,17 +144,17 @@ impl RedisStore {
             Ok(PartitionMap::read(&records, server_time(time)))
         };
         let read = read.await;
-        if let Some(map) = read.as_ref().ok().or(known.map.load().as_deref()) {
+        if let Some(map) = read.as_ref().ok().or(registry.map.load().as_deref()) {
             self.server.map_age.note(asked_at, map.is_plain());
         }
         let map = Arc::new(read?);
-        known.map.store(Some(Arc::clone(&map)));
+        registry.map.store(Some(Arc::clone(&map)));
         Ok(map)
     }
 }
 
-impl Parts for RedisStore {
-    type Part = Partition;
+impl CompositeStore for RedisStore {
+    type Store = Partition;
 
     /// All at once: nothing moves between them. News is not asked for in vain: if all of them are unavailable, that is an error.
     async fn ask<A, F: Future<Output = Result<A, StoreError>>>(
@@ -189,12 +189,12 @@ impl RedisStore {
     }
 
     /// Asks each partition for its part of a batch, all at once. An item is for the first `count` partitions.
-    pub(super) async fn ask_parts<'a, T: Clone, A, F: Future<Output = Result<A, StoreError>>>(
+    pub(super) async fn ask_partitions<'a, T: Clone, A, F: Future<Output = Result<A, StoreError>>>(
         &self,
         items: &'a [T],
         count: impl Fn(&T) -> u32,
         ask: impl Fn(Partition, Cow<'a, [T]>) -> F,
-    ) -> Vec<Part<u32, A>> {
+    ) -> Vec<StoreAnswer<u32, A>> {
         let most = items.iter().map(&count).max().unwrap_or_default();
         let (ask, count) = (&ask, &count);
         let parts = (0..most).map(|number| {

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use redis::{Value, pipe};
 
 use super::{Partition, PartitionMap, RedisStore};
-use crate::parts::{Asking, Parts};
+use crate::composite::{Asking, CompositeStore};
 use crate::redis::envelope;
 use crate::redis::store::SCRIPT_JOBS;
 use crate::{PollTenant, Push, Pushed, Settled, Settlement, StoreError};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::parts::Scope;
+use crate::composite::Scope;
 use crate::redis::connection::slots::slot_of_key;
 use gristmill_core::job::{JobSpec, Lease, Name, TopicId};
 use gristmill_core::time::Timestamp;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use redis::RedisResult;
 
 use super::{PartitionMap, RedisStore};
-use crate::parts::answer_by_store;
+use crate::composite::answer_by_store;
 use crate::redis::key_names::Keys;
 use crate::redis::path::claim::job_id;
 use crate::redis::script::reply::Reply;
@@ -89,16 +89,16 @@ impl RedisStore {
             let Some(spread) = map.spread(&job.topic) else { continue };
             let value = job.options.unique.as_ref().map_or("", |unique| unique.value.as_str());
             for number in spread.earlier_places(job, now) {
-                if !self.partitions.0.left.lock().contains(&(number, job.topic.clone())) {
+                if !self.partitions.0.departed.lock().contains(&(number, job.topic.clone())) {
                     lookups.entry((number, &job.topic)).or_default().push((position, job.id.as_str(), value));
                 }
             }
         }
         let mut known = HashMap::new();
-        for ((number, topic), found, is_left) in self.look_up(&lookups).await? {
+        for ((number, topic), found, has_departed) in self.look_up(&lookups).await? {
             known.extend(found.into_iter().map(|(position, pushed)| (position, (number, pushed))));
-            if is_left && map.spread(topic).is_some_and(|spread| spread.has_lasted(PUSHED_UNTIL, now)) {
-                self.partitions.0.left.lock().insert((number, topic.clone()));
+            if has_departed && map.spread(topic).is_some_and(|spread| spread.has_lasted(PUSHED_UNTIL, now)) {
+                self.partitions.0.departed.lock().insert((number, topic.clone()));
             }
         }
         Ok(known)
@@ -128,8 +128,8 @@ impl RedisStore {
         }
         let replies = self.server.link.run(LOOK_UP, calls).await?;
         let answers = asked.into_iter().zip(replies).map(|((place, part), reply)| {
-            let (found, is_left) = Reply::new(reply).and_then(|reply| read(reply, part))?;
-            Ok((place, found, is_left))
+            let (found, has_departed) = Reply::new(reply).and_then(|reply| read(reply, part))?;
+            Ok((place, found, has_departed))
         });
         answers.collect::<RedisResult<_>>().map_err(self.server.misread(LOOK_UP))
     }
@@ -164,7 +164,7 @@ impl RedisStore {
 }
 
 fn read(mut reply: Reply, part: &[(usize, &str, &str)]) -> RedisResult<(Vec<(usize, Pushed)>, bool)> {
-    let is_left = reply.number()? == 1;
+    let has_departed = reply.number()? == 1;
     let mut found = Vec::new();
     for (position, id, _) in part {
         let holder = reply.text()?;
@@ -174,5 +174,5 @@ fn read(mut reply: Reply, part: &[(usize, &str, &str)]) -> RedisResult<(Vec<(usi
         let pushed = if holder == *id { Pushed::Exists } else { Pushed::Duplicate(job_id(&holder)?) };
         found.push((*position, pushed));
     }
-    Ok((found, is_left))
+    Ok((found, has_departed))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{PartitionMap, RedisStore};
-use crate::parts::{answer_by_store, ask_by_store};
+use crate::composite::{answer_by_store, ask_by_store};
 use crate::{Settle, Settled, Settlement, StoreError};
 use gristmill_core::job::{Lease, Progress};
 

@@ -1,7 +1,7 @@
 //! Moving jobs to and from another store: out of all partitions, and each into its own.
 
 use super::RedisStore;
-use crate::parts::answer_by_store;
+use crate::composite::answer_by_store;
 use crate::{Imported, StoreError, StoredJob, StoredWindow};
 use gristmill_core::job::{JobId, TopicId};
 use gristmill_core::time::Timestamp;
@@ -34,10 +34,11 @@ impl RedisStore {
     pub(crate) async fn remove_exported(&self, topic: &TopicId, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let mut answers = vec![false; ids.len()];
         for number in 0..self.map().await?.of_topic(topic) {
-            let left: Vec<usize> = (0..ids.len()).filter(|position| answers.get(*position) == Some(&false)).collect();
-            let some: Vec<JobId> = left.iter().filter_map(|position| ids.get(*position)).cloned().collect();
+            let missing: Vec<usize> =
+                (0..ids.len()).filter(|position| answers.get(*position) == Some(&false)).collect();
+            let some: Vec<JobId> = missing.iter().filter_map(|position| ids.get(*position)).cloned().collect();
             let removed = self.partition(number).remove_exported(topic, &some).await?;
-            for (position, removed) in left.into_iter().zip(removed) {
+            for (position, removed) in missing.into_iter().zip(removed) {
                 if let Some(answer) = answers.get_mut(position) {
                     *answer = removed;
                 }

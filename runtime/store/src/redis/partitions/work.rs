@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::{Partition, RedisStore, available};
+use crate::composite::{Asking, CompositeStore, StoreAnswer, add};
 use crate::joined::{self, any_of_each};
-use crate::parts::{Asking, Part, Parts, add};
 use crate::schedules::note_full;
 use crate::{DeadLimits, Migrated, OverdueJobs, PendingWork, PollTenant, Signal, StoreError, Sweepable, Workers};
 use gristmill_core::job::{Name, TopicId, WorkerId};
@@ -37,7 +37,7 @@ impl Workers for RedisStore {
 
     async fn overdue(&self, tenants: &[Name], dead_after: Duration, limit: usize) -> Result<OverdueJobs, StoreError> {
         let map = self.map().await?;
-        let parts = self.ask_parts(
+        let parts = self.ask_partitions(
             tenants,
             |tenant| map.of_tenant(tenant),
             |partition, tenants| async move { partition.overdue(&tenants, dead_after, limit).await },
@@ -66,7 +66,7 @@ impl RedisStore {
 
     pub(crate) async fn pass_on(&self, topics: &[TopicId]) -> Result<(), StoreError> {
         let map = self.map().await?;
-        let parts = self.ask_parts(
+        let parts = self.ask_partitions(
             topics,
             |topic| map.of_topic(topic),
             |partition, topics| async move { partition.pass_on(&topics).await },
@@ -92,7 +92,7 @@ impl RedisStore {
         let mut room = limit.saturating_sub(shares.iter().map(|(_, migrated)| migrated.moved).sum());
         let mut total = Migrated::default();
         for (partition, mut migrated) in shares {
-            // What others left of their shares.
+            // What remains of the shares of the others.
             if room > 0 && migrated.next_due_in == Some(Duration::ZERO) {
                 let more = partition.migrate(tenant, room, count).await?;
                 room = room.saturating_sub(more.moved);
@@ -111,7 +111,7 @@ impl RedisStore {
     ) -> Result<Vec<Result<PendingWork, StoreError>>, StoreError> {
         let map = self.map().await?;
         self.empty_outboxes(&map, tenants).await;
-        let parts = self.ask_parts(
+        let parts = self.ask_partitions(
             tenants,
             |polled| map.of_tenant(&polled.tenant),
             |partition, mut tenants| async move {
@@ -122,7 +122,7 @@ impl RedisStore {
             },
         );
         let answers =
-            parts.await.into_iter().map(|Part { positions, answer, .. }| answer.map(|found| (positions, found)));
+            parts.await.into_iter().map(|StoreAnswer { positions, answer, .. }| answer.map(|found| (positions, found)));
         let mut totals: Vec<_> = tenants.iter().map(|_| Ok(PendingWork::default())).collect();
         for (positions, found) in available(answers.collect())? {
             add(&mut totals, positions, found, PendingWork::add);
@@ -156,7 +156,7 @@ impl RedisStore {
             DeadLimits { keep: limits.keep.div_ceil(width), ..limits.clone() }
         };
         let limits: Vec<DeadLimits> = limits.iter().map(share).collect();
-        let parts = self.ask_parts(
+        let parts = self.ask_partitions(
             &limits,
             |limits| map.of_topic(&limits.topic),
             |partition, limits| async move { partition.sweep(&limits).await },

@@ -67,7 +67,7 @@ impl RedisStore {
         found.into_iter().map(read).collect()
     }
 
-    /// `news`: what all runners are told, '' for nothing.
+    /// `news`: the message for all runners, '' for none.
     async fn write_record(
         &self,
         doing: &'static str,

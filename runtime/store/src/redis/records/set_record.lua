@@ -1,7 +1,7 @@
 -- Writes a record of the installation, over the one of the generation before.
 --
 -- KEYS  1 the records
--- ARGV  1 of what  2 generation  3 record  4 channel of all runners  5 what to tell them, '' for nothing
+-- ARGV  1 of what  2 generation  3 record  4 channel of all runners  5 the message for them, '' for none
 -- Returns 1 written, 0 another process has written meanwhile.
 local known = redis.call('HGET', KEYS[1], ARGV[1])
 local generation = known and tonumber(string.match(known, '^%d+')) or 0

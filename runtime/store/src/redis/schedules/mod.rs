@@ -12,7 +12,7 @@ use super::clock::TimeReply;
 use super::key_names::Keys;
 use super::links::NamedKeys;
 use super::path::push::{NewJobArgument, add_jobs};
-use super::script::run::Part;
+use super::script::run::BatchCall;
 use super::script::{Call, script};
 use super::store::{Numbered, Partition, SCRIPT_BYTES};
 use crate::schedules::{self, Step};
@@ -156,7 +156,7 @@ impl Partition {
             let is_alive = alive.contains(&place);
             let Some(step) = schedules::fire(id, record, (is_alive, is_full), now) else { continue };
             let call = self.step_call(FIRE, &id.topic, &step)?;
-            steps.push(Part { call, positions: vec![steps.len()], read: |reply, _| reply.yes_or_no() });
+            steps.push(BatchCall { call, positions: vec![steps.len()], read: |reply, _| reply.yes_or_no() });
             bytes += step.jobs.iter().map(|job| job.spec.body.data.len()).sum::<usize>();
             // The others stay due.
             if bytes > SCRIPT_BYTES {
@@ -166,7 +166,7 @@ impl Partition {
         let mut fired = 0;
         while !steps.is_empty() {
             let rest = steps.split_off(TOGETHER.min(steps.len()));
-            let taken = self.run_parts(FIRE, std::mem::replace(&mut steps, rest)).await?;
+            let taken = self.run_batch(FIRE, std::mem::replace(&mut steps, rest)).await?;
             let ours = taken.into_iter().filter(|is_taken| *is_taken).count();
             fired += ours;
             // Another process fires them, and is ahead: what the server does for this one would hold that one up.

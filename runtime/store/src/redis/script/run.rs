@@ -9,7 +9,7 @@ use crate::redis::script::Call;
 use crate::redis::store::{CALLS_AT_ONCE, Server, in_order};
 
 /// A part of a batch, as one call of a script.
-pub(in crate::redis) struct Part<A> {
+pub(in crate::redis) struct BatchCall<A> {
     pub(in crate::redis) call: Call,
     /// The positions in the batch of what the call is about.
     pub(in crate::redis) positions: Vec<usize>,
@@ -38,10 +38,10 @@ impl Server {
     ///
     /// # Errors
     /// The first one; the other parts may have been run.
-    pub(in crate::redis) async fn run_parts<A>(
+    pub(in crate::redis) async fn run_batch<A>(
         &self,
         doing: &'static str,
-        parts: Vec<Part<A>>,
+        parts: Vec<BatchCall<A>>,
     ) -> Result<Vec<A>, StoreError> {
         self.run_waiting(doing, parts, Wait::Primary).await
     }
@@ -49,20 +49,25 @@ impl Server {
     /// The same for what a push stores: waits until it is where the settings want it.
     ///
     /// # Errors
-    /// As [`Self::run_parts`]; or [`StoreError::Unconfirmed`].
-    pub(in crate::redis) async fn run_parts_acknowledged<A>(
+    /// As [`Self::run_batch`]; or [`StoreError::Unconfirmed`].
+    pub(in crate::redis) async fn run_batch_acknowledged<A>(
         &self,
         doing: &'static str,
-        parts: Vec<Part<A>>,
+        parts: Vec<BatchCall<A>>,
     ) -> Result<Vec<A>, StoreError> {
         self.run_waiting(doing, parts, Wait::Acknowledgement).await
     }
 
-    async fn run_waiting<A>(&self, doing: &'static str, parts: Vec<Part<A>>, wait: Wait) -> Result<Vec<A>, StoreError> {
+    async fn run_waiting<A>(
+        &self,
+        doing: &'static str,
+        parts: Vec<BatchCall<A>>,
+        wait: Wait,
+    ) -> Result<Vec<A>, StoreError> {
         let (mut parts, mut answers, mut unconfirmed) = (parts.into_iter().peekable(), Vec::new(), None);
         while parts.peek().is_some() {
             let (mut calls, mut asked) = (Vec::new(), Vec::new());
-            for Part { call, positions, read } in parts.by_ref().take(CALLS_AT_ONCE) {
+            for BatchCall { call, positions, read } in parts.by_ref().take(CALLS_AT_ONCE) {
                 calls.push(call);
                 asked.push((positions, read));
             }

@@ -13,8 +13,8 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, interval_at, sleep};
 
 use super::clock::wait;
-use super::connection::line::{Line, Trouble};
 use super::connection::slots::Origin;
+use super::connection::subscription::{ChannelSubscription, Trouble};
 use super::key_names::{Keys, runner_channel, runners_channel};
 use super::partitions::RedisStore;
 use super::script::{Call, script};
@@ -91,8 +91,8 @@ impl RedisStore {
         let (signals, receiver) = mpsc::channel(WAITING);
         let listener = Listener { store: self.clone(), channels: Arc::new(channels), waits, signals };
         if !listener.channels.is_empty() {
-            let line = listener.subscribe().await?;
-            tokio::spawn(listener.listen(line));
+            let subscription = listener.subscribe().await?;
+            tokio::spawn(listener.listen(subscription));
         }
         Ok(receiver)
     }
@@ -100,26 +100,26 @@ impl RedisStore {
 
 impl Listener {
     /// Ends when the receiver is dropped.
-    async fn listen(self, mut line: Line) {
-        while self.until_broken(&mut line).await {
+    async fn listen(self, mut subscription: ChannelSubscription) {
+        while self.until_broken(&mut subscription).await {
             let Some(again) = self.reconnect().await else { return };
-            line = again;
+            subscription = again;
             if self.signals.send(Signal::Lost).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Waits until there must be another line. Returns `false` if nothing listens any more.
-    async fn until_broken(&self, line: &mut Line) -> bool {
+    /// Waits until there must be another subscription. Returns `false` if nothing listens any more.
+    async fn until_broken(&self, subscription: &mut ChannelSubscription) -> bool {
         let mut again = interval_at(Instant::now() + WAIT_AGAIN, WAIT_AGAIN);
         loop {
             let trouble = tokio::select! {
                 () = self.signals.closed() => return false,
-                trouble = line.trouble() => trouble,
+                trouble = subscription.trouble() => trouble,
                 _ = again.tick() => {
                     if let Err(error) = self.wait().await {
-                        tracing::debug!(store = %self.store.server.link.address, error = %anyhow::Error::from(error), "not heard to wait");
+                        tracing::debug!(store = %self.store.server.link.address, error = %anyhow::Error::from(error), "failed to wait for jobs again");
                     }
                     continue;
                 }
@@ -141,11 +141,11 @@ impl Listener {
 
     /// Returns `None` if the receiver is gone. Tries at once, then after pauses that double up to [`LONGEST_PAUSE`], each shortened
     /// by up to half at random, so that a hundred runners do not come back in step.
-    async fn reconnect(&self) -> Option<Line> {
+    async fn reconnect(&self) -> Option<ChannelSubscription> {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.subscribe().await {
-                Ok(line) => return Some(line),
+                Ok(subscription) => return Some(subscription),
                 Err(error) => {
                     let error = anyhow::Error::from(error);
                     tracing::debug!(store = %self.store.server.link.address, "no connection for signals yet: {error:#}");
@@ -159,7 +159,7 @@ impl Listener {
         }
     }
 
-    async fn subscribe(&self) -> Result<Line, StoreError> {
+    async fn subscribe(&self) -> Result<ChannelSubscription, StoreError> {
         const DOING: &str = "subscribe to signals";
         let (channels, signals) = (Arc::clone(&self.channels), self.signals.downgrade());
         let prefix = Arc::clone(&self.store.server.prefix);
@@ -169,18 +169,19 @@ impl Listener {
             let (Some(signal), Some(signals)) = (signal, signals.upgrade()) else { return true };
             !matches!(signals.try_send(signal), Err(TrySendError::Full(_)))
         };
-        let line = self.store.server.link.subscribe(&self.channels.keys().cloned().collect::<Vec<_>>(), hear).await;
-        let line = line.map_err(self.store.server.misread(DOING))?;
+        let subscription =
+            self.store.server.link.subscribe(&self.channels.keys().cloned().collect::<Vec<_>>(), hear).await;
+        let subscription = subscription.map_err(self.store.server.misread(DOING))?;
         // Only now: one that waits and does not listen is passed over for good.
         self.wait().await?;
-        Ok(line)
+        Ok(subscription)
     }
 
     /// Has the runner wait for its topics.
     async fn wait(&self) -> Result<(), StoreError> {
         let Some(Waits { channel, topics }) = &self.waits else { return Ok(()) };
         let map = self.store.map().await?;
-        let waits = self.store.ask_parts(
+        let waits = self.store.ask_partitions(
             topics,
             |topic| map.of_topic(topic),
             |partition, topics| async move { partition.wait_for(channel, &topics).await },

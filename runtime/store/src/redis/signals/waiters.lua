@@ -17,8 +17,8 @@ local function call_first(waiters, message)
     local found = redis.pcall('ZRANGE', waiters, '0', '0')
     local first = not found.err and found[1]
     if not first then return nil end
-    local heard = redis.pcall('PUBLISH', first, message)
-    if type(heard) == 'number' and heard > 0 then return first end
+    local receivers = redis.pcall('PUBLISH', first, message)
+    if type(receivers) == 'number' and receivers > 0 then return first end
     redis.call('ZREM', waiters, first)
   end
 end

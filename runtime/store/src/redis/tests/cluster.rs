@@ -167,7 +167,7 @@ async fn a_runner_hears_once_what_each_server_passes_on() {
     let mut signals = store.wake_ups(&worker(), &[tenant()], &[topic("mail")]).await.unwrap();
     store.push(&[job("mail")]).await.unwrap();
     let owner = cluster.owner(cluster.slot(&format!("{{{}/0}}", tenant())).await).await;
-    let (mut woken, mut heard) = (0, HashSet::new());
+    let (mut woken, mut received) = (0, HashSet::new());
     let publish = async |message: &str| {
         cluster.servers[owner].ask::<u64>("PUBLISH", &["gm:wake", message]).await.unwrap();
         message.to_owned()
@@ -176,18 +176,18 @@ async fn a_runner_hears_once_what_each_server_passes_on() {
         // Published where the job is, and passed on by each server: the signals of each of these tenants come from another one.
         for tenant in ["gamma", "elsewhere", "third"] {
             let mut last = publish(&format!("cancel {tenant} {round}")).await;
-            while !heard.contains(&last) {
+            while !received.contains(&last) {
                 match timeout(Duration::from_secs(5), signals.recv()).await {
                     Ok(Some(Signal::Ready(_))) => woken += 1,
                     Ok(Some(Signal::Cancelled { tenant, id })) => {
                         let message = format!("cancel {tenant} {id}");
-                        assert!(heard.insert(message.clone()), "{message:?} is heard again");
+                        assert!(received.insert(message.clone()), "{message:?} is received again");
                     }
                     Ok(other) => panic!("{other:?}"),
                     // What servers pass on to each other is sent once and may be lost, as when they open a link anew.
                     Err(_) => {
                         last = publish(&format!("{last}-again")).await;
-                        assert!(last.matches("again").count() < 10, "{last:?} is not heard");
+                        assert!(last.matches("again").count() < 10, "{last:?} is not received");
                     }
                 }
             }

@@ -90,11 +90,11 @@ async fn a_listener_reconnects_and_says_that_signals_may_be_lost() {
     let mut store = TestRedis::new().await;
     let mut signals = store.store.signals(&[tenant()]).await.unwrap();
     store.server.replace().await;
-    let heard = timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time");
-    assert_eq!(heard, Some(Signal::Lost));
+    let received = timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time");
+    assert_eq!(received, Some(Signal::Lost));
     until("the store answers", async || store.store.push(&[job("mail")]).await.is_ok()).await;
-    let heard = timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time");
-    assert!(matches!(heard, Some(Signal::Ready(_))), "{heard:?}");
+    let received = timeout(Duration::from_secs(30), signals.recv()).await.expect("a signal in time");
+    assert!(matches!(received, Some(Signal::Ready(_))), "{received:?}");
 }
 
 #[tokio::test]
@@ -196,8 +196,8 @@ async fn a_probe_fails_as_a_push_does() {
         command(refuse).await;
         let [pushed, probed] = [store.store.push(&[job("mail")]).await.map(drop), store.store.probe().await];
         assert_eq!(probed.unwrap_err().to_string(), pushed.unwrap_err().to_string(), "{refuse}");
-        let heard = store.store.heartbeat(&worker()).await;
-        assert!(heard.is_ok() || heard.unwrap_err().is_unavailable(), "plain commands, and refused as scripts are");
+        let beat = store.store.heartbeat(&worker()).await;
+        assert!(beat.is_ok() || beat.unwrap_err().is_unavailable(), "plain commands, and refused as scripts are");
         command(accept).await;
         store.store.probe().await.unwrap();
     }

@@ -62,28 +62,28 @@ impl Runners {
     }
 
     /// What each has received so far.
-    async fn heard(&mut self) -> Vec<Vec<Signal>> {
+    async fn received(&mut self) -> Vec<Vec<Signal>> {
         self.store.raw(cmd("PUBLISH").arg("gm:wake").arg("cancel acme end")).await;
         let mut all = Vec::new();
         for signals in &mut self.signals {
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             loop {
                 match next(signals).await {
                     Signal::Cancelled { .. } => break,
-                    signal => heard.push(signal),
+                    signal => received.push(signal),
                 }
             }
-            all.push(heard);
+            all.push(received);
         }
         all
     }
 
     /// Which have been woken for the topic, and nothing else.
     async fn woken(&mut self, for_topic: &str) -> Vec<usize> {
-        let heard = self.heard().await.into_iter().enumerate();
-        heard
-            .flat_map(|(runner, heard)| {
-                heard.into_iter().map(move |signal| {
+        let received = self.received().await.into_iter().enumerate();
+        received
+            .flat_map(|(runner, received)| {
+                received.into_iter().map(move |signal| {
                     assert_eq!(signal, Signal::Ready(topic(for_topic)));
                     runner
                 })
@@ -163,13 +163,13 @@ async fn one_runner_hears_of_a_delayed_job_and_all_if_none_waits() {
     let mut runners = Runners::new(&[&["mail"], &["mail"]]).await;
     let due = |ms| Signal::Due { tenant: tenant(), wait: Duration::from_millis(ms) };
     runners.store.push(&[delayed("mail", 60_000)]).await;
-    assert_eq!(runners.heard().await, [vec![due(60_000)], vec![]]);
+    assert_eq!(runners.received().await, [vec![due(60_000)], vec![]]);
     runners.store.push(&[delayed("mail", 30_000)]).await;
-    assert_eq!(runners.heard().await, [vec![due(30_000)], vec![]], "it goes on waiting");
+    assert_eq!(runners.received().await, [vec![due(30_000)], vec![]], "it goes on waiting");
     runners.store.push(&[delayed("mail", 40_000)]).await;
-    assert_eq!(runners.heard().await, [vec![], vec![]]);
+    assert_eq!(runners.received().await, [vec![], vec![]]);
     runners.store.push(&[delayed("other", 9_000)]).await;
-    assert_eq!(runners.heard().await, [vec![due(9_000)], vec![due(9_000)]]);
+    assert_eq!(runners.received().await, [vec![due(9_000)], vec![due(9_000)]]);
 }
 
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn a_job_that_this_process_pushes_goes_to_its_claim_that_waits_and_no_runn
 async fn what_this_process_moves_goes_to_its_claim_that_waits_and_wakes_runners_for_the_rest() {
     let mut runners = Runners::new(&[&["mail", "audit"]]).await;
     runners.store.push(&[delayed("mail", 5), delayed("mail", 5), delayed("audit", 5)]).await;
-    runners.heard().await;
+    runners.received().await;
     runners.store.pass(5);
     let migrate = async { runners.store.store.migrate(&tenant(), 9).await.unwrap().moved };
     assert_eq!(got(waiting(&runners, "mail", 9), migrate).await, 2);

@@ -155,18 +155,18 @@ impl TokenLookup for RedisStore {
     /// Ends with its connection: what is published while there is none is lost.
     async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError> {
         let (changes, receiver) = mpsc::channel(WAITING);
-        let heard = changes.downgrade();
+        let sender = changes.downgrade();
         let hear = move |_: &str, message: &[u8], _: &Origin| {
             let id = std::str::from_utf8(message).ok().and_then(|id| id.parse::<TokenId>().ok());
             // Anything else also makes the listener forget all that it knows.
-            id.zip(heard.upgrade()).is_some_and(|(id, heard)| heard.try_send(id).is_ok())
+            id.zip(sender.upgrade()).is_some_and(|(id, sender)| sender.try_send(id).is_ok())
         };
-        let line = self.server.link.subscribe(&[self.token_keys().channel()], hear).await;
-        let mut line = line.map_err(self.server.misread("subscribe to changes of tokens"))?;
+        let subscription = self.server.link.subscribe(&[self.token_keys().channel()], hear).await;
+        let mut subscription = subscription.map_err(self.server.misread("subscribe to changes of tokens"))?;
         tokio::spawn(async move {
             tokio::select! {
                 () = changes.closed() => {}
-                _ = line.trouble() => {}
+                _ = subscription.trouble() => {}
             }
         });
         Ok(receiver)
@@ -189,8 +189,8 @@ impl RedisStore {
         let mut ask = pipe();
         ask.atomic().cmd("TIME");
         ask.cmd("HMGET").arg(keys.all()).arg(&names).cmd("HMGET").arg(keys.limits()).arg(&names);
-        type Found = (TimeReply, Vec<Option<String>>, Vec<Option<String>>);
-        let (time, records, limits): Found = self.server.link.query(doing, &ask).await?;
+        type Reply = (TimeReply, Vec<Option<String>>, Vec<Option<String>>);
+        let (time, records, limits): Reply = self.server.link.query(doing, &ask).await?;
         let mut found = Vec::with_capacity(ids.len());
         for (id, (record, limits)) in ids.iter().zip(records.into_iter().zip(limits)) {
             let Some(record) = record else { continue };

@@ -12,7 +12,7 @@ use super::look::inspect::read_holders;
 use super::path::push::{held, priority, yes};
 use super::record::{read_failure, write_failure};
 use super::script::reply::Reply;
-use super::script::run::{Part, positions};
+use super::script::run::{BatchCall, positions};
 use super::script::{Call, script};
 use super::store::{Numbered, Partition, SCRIPT, SCRIPT_JOBS, by_tenant};
 use crate::batch::{Weight, parts as cut};
@@ -70,11 +70,11 @@ impl Partition {
             let keys = self.keys(tenant);
             for (part, _) in cut(group, SCRIPT, |(_, stored)| weight(stored)) {
                 let call = self.import_call(&keys, &part)?;
-                parts.push(Part { call, positions: positions(&part), read: read_imported });
+                parts.push(BatchCall { call, positions: positions(&part), read: read_imported });
             }
         }
         // As for a push: the other store removes what this one has.
-        let mut imported = self.run_parts_acknowledged(IMPORT, parts).await?.into_iter();
+        let mut imported = self.run_batch_acknowledged(IMPORT, parts).await?.into_iter();
         let answer = |stored| can_keep(stored).then(|| imported.next()).flatten().unwrap_or(Imported::Unreadable);
         Ok(jobs.iter().map(answer).collect())
     }
@@ -178,8 +178,8 @@ impl Partition {
         }
         ask.cmd("TIME");
         type Texts = Vec<Option<String>>;
-        type Parts = (Vec<Bytes>, Texts, Vec<Bytes>, Vec<Bytes>, Texts, TimeReply);
-        let (stored, claims, failures, checkpoints, priorities, time): Parts = self.link.query(READ, &ask).await?;
+        type Reply = (Vec<Bytes>, Texts, Vec<Bytes>, Vec<Bytes>, Texts, TimeReply);
+        let (stored, claims, failures, checkpoints, priorities, time): Reply = self.link.query(READ, &ask).await?;
 
         let mut jobs = Vec::with_capacity(part.len());
         let known =

@@ -8,7 +8,7 @@ use gristmill_core::job::{Ended, JobId, Payload};
 use gristmill_core::outcome::Failure;
 
 /// What the producer of a job asked for at its end.
-pub(in crate::embedded) struct Asked<'a> {
+pub(in crate::embedded) struct EndOptions<'a> {
     pub(in crate::embedded) job: &'a JobId,
     /// The value that the end of the job sets free.
     pub(in crate::embedded) unique: Option<&'a str>,

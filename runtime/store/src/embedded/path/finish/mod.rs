@@ -9,7 +9,7 @@ use rusqlite::params;
 use crate::Signal;
 use crate::clock::wait_ms;
 use crate::embedded::fault::Done;
-use crate::embedded::look::ended::End;
+use crate::embedded::look::ended::EndRecord;
 use crate::embedded::memory::topics::Number;
 use crate::embedded::recordings;
 use crate::embedded::results;
@@ -17,7 +17,7 @@ use crate::embedded::row::{ms, write_failure};
 use crate::embedded::work::Work;
 use gristmill_core::job::Ended;
 use gristmill_core::outcome::Failure;
-use how::{Asked, How};
+use how::{EndOptions, How};
 
 /// A running job goes to the dead. Its count of deliveries stays with it: a respawned job is fenced by it.
 const BURY: &str =
@@ -30,14 +30,14 @@ impl Work<'_> {
     /// its result is kept, and clients that wait for it get a signal.
     ///
     /// `row`: `None` if it is deleted already. `key`: the key of which it held a slot, which the next job of the key gets, unless the job is dead
-    /// and halts it. `asked`: `None` of a dead job, which got what it asked for when it died.
+    /// and halts it. `options`: `None` of a dead job, which got what it asked for when it died.
     pub(in crate::embedded) fn finish(
         &mut self,
         topic: Number,
         row: Option<i64>,
         how: &How<'_>,
         key: Option<&str>,
-        asked: Option<&Asked<'_>>,
+        options: Option<&EndOptions<'_>>,
     ) -> Done<()> {
         let halts = matches!(how, How::Dead(_)) && key.is_some() && self.dead_halt(topic);
         match (how, row) {
@@ -51,33 +51,37 @@ impl Work<'_> {
         if let Some(key) = key.filter(|_| !halts) {
             self.free_slot(topic, key)?;
         }
-        let Some(asked) = asked else { return Ok(()) };
+        let Some(options) = options else { return Ok(()) };
         if matches!(how, How::Cancelled) {
-            recordings::forget(self.connection, &self.topics.get(topic).id, asked.job)?;
+            recordings::forget(self.connection, &self.topics.get(topic).id, options.job)?;
         }
         if let Some(outcome) = how.remembered() {
-            self.topics.remember(topic, asked.job, End { outcome, attempts: asked.attempts, keep: asked.remember });
+            self.topics.remember(
+                topic,
+                options.job,
+                EndRecord { outcome, attempts: options.attempts, keep: options.remember },
+            );
         }
         if let Some(ended) = how.ended().filter(|_| self.topics.some_links || self.links_follow) {
             let tenant = self.topics.get(topic).id.tenant.clone();
-            self.note_end(&tenant, asked.job, ended);
+            self.note_end(&tenant, options.job, ended);
             if ended != Ended::Dead {
-                self.forget_links(&tenant, asked.job)?;
+                self.forget_links(&tenant, options.job)?;
             }
         }
-        if let Some(value) = asked.unique {
-            self.free(topic, value, asked.job)?;
+        if let Some(value) = options.unique {
+            self.free(topic, value, options.job)?;
         }
-        if asked.keep_result.is_zero() && !asked.notify {
+        if options.keep_result.is_zero() && !options.notify {
             return Ok(());
         }
         let id = self.topics.get(topic).id.clone();
-        if !asked.keep_result.is_zero() {
-            let until = self.now().plus(Duration::from_millis(wait_ms(asked.keep_result)));
-            results::keep(self.connection, &id, asked, how, until)?;
+        if !options.keep_result.is_zero() {
+            let until = self.now().plus(Duration::from_millis(wait_ms(options.keep_result)));
+            results::keep(self.connection, &id, options, how, until)?;
         }
-        if asked.notify {
-            self.signals.push(Signal::Finished { tenant: id.tenant, id: asked.job.clone() });
+        if options.notify {
+            self.signals.push(Signal::Finished { tenant: id.tenant, id: options.job.clone() });
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::reap::batch;
 use crate::clock::wait_ms;
 use crate::embedded::fault::Done;
 use crate::embedded::file::request::Weight;
-use crate::embedded::memory::running::Held;
+use crate::embedded::memory::running::RunningJob;
 use crate::embedded::memory::topics::Number;
 use crate::embedded::place::of_topic;
 use crate::embedded::row::{ms, read_id, running_jobs, topic, whole};
@@ -74,32 +74,32 @@ impl Leases for EmbeddedStore {
 impl Work<'_> {
     /// The running job of a lease, and its topic: nothing, if that very delivery is not running on that very worker, by that very
     /// claim if the lease says by which.
-    pub(in crate::embedded) fn running(&mut self, lease: &Lease) -> Done<Option<(Number, &mut Held)>> {
+    pub(in crate::embedded) fn running(&mut self, lease: &Lease) -> Done<Option<(Number, &mut RunningJob)>> {
         let Some(topic) = self.topics.find(self.connection, &lease.topic)? else { return Ok(None) };
-        let running = &self.topics.get(topic).held;
+        let jobs = &self.topics.get(topic).running_jobs;
         let holds = |(worker, claim): (&WorkerId, u64)| {
             *worker == lease.worker && lease.batch.is_none_or(|batch| batch == claim)
         };
-        let is_held = running
+        let is_held = jobs
             .get(&lease.job)
-            .is_some_and(|held| held.deliveries == lease.delivery && running.holder(held.number).is_some_and(holds));
+            .is_some_and(|job| job.deliveries == lease.delivery && jobs.holder(job.number).is_some_and(holds));
         if !is_held {
             return Ok(None);
         }
-        Ok(self.topics.held_mut(topic).get_mut(&lease.job).map(|held| (topic, held)))
+        Ok(self.topics.running_jobs_mut(topic).get_mut(&lease.job).map(|job| (topic, job)))
     }
 
     fn extend(&mut self, lease: &Lease, until: Timestamp) -> Done<bool> {
-        let Some((_, held)) = self.running(lease)? else { return Ok(false) };
-        held.lease_until = until;
-        let number = held.number;
+        let Some((_, job)) = self.running(lease)? else { return Ok(false) };
+        job.lease_until = until;
+        let number = job.number;
         self.statements.get(EXTEND)?.execute([number, ms(until)])?;
         Ok(true)
     }
 
     fn save_checkpoint(&mut self, lease: &Lease, state: &[u8]) -> Done<bool> {
-        let Some((_, held)) = self.running(lease)? else { return Ok(false) };
-        let number = held.number;
+        let Some((_, job)) = self.running(lease)? else { return Ok(false) };
+        let number = job.number;
         self.statements.get(CHECKPOINT)?.execute(params![number, state])?;
         Ok(true)
     }

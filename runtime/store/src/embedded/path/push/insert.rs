@@ -29,10 +29,10 @@ const DELETE_BODY_OF: &str = "DELETE FROM bodies WHERE number = (SELECT large FR
 
 /// A job as it is stored: where, and with what history.
 #[derive(Debug)]
-pub(in crate::embedded) struct Stored<'a> {
+pub(in crate::embedded) struct JobRow<'a> {
     pub(in crate::embedded) id: &'a JobId,
     pub(in crate::embedded) columns: Columns<'a>,
-    pub(in crate::embedded) place: Place,
+    pub(in crate::embedded) place: RowPlace,
     pub(in crate::embedded) attempts: u32,
     pub(in crate::embedded) deliveries: u64,
     pub(in crate::embedded) failure: Option<String>,
@@ -44,7 +44,7 @@ pub(in crate::embedded) struct Stored<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(in crate::embedded) enum Place {
+pub(in crate::embedded) enum RowPlace {
     Waiting(Waiting),
     Dead { since: Timestamp },
 }
@@ -72,10 +72,10 @@ impl Work<'_> {
         Ok(exists.exists(params![spec.id.as_str(), spec.topic.tenant.as_str()])?)
     }
 
-    pub(in crate::embedded) fn insert(&mut self, topic: Number, job: &Stored<'_>) -> Done<()> {
+    pub(in crate::embedded) fn insert(&mut self, topic: Number, job: &JobRow<'_>) -> Done<()> {
         let (number, until, dead_since, slot) = match job.place {
-            Place::Waiting(Waiting { number, until, slot }) => (number, until, None, slot),
-            Place::Dead { since } => (self.place_beside(topic)?, None, Some(since), None),
+            RowPlace::Waiting(Waiting { number, until, slot }) => (number, until, None, slot),
+            RowPlace::Dead { since } => (self.place_beside(topic)?, None, Some(since), None),
         };
         let slot = if job.holds_slot { Some(true) } else { slot };
         let Columns { body, .. } = &job.columns;

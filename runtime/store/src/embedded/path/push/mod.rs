@@ -15,7 +15,7 @@ use crate::embedded::store::EmbeddedStore;
 use crate::embedded::work::Work;
 use crate::{Push, Pushed, StoreError};
 use gristmill_core::job::{Due, JobId, NewJob};
-use insert::{Place, Stored};
+use insert::{JobRow, RowPlace};
 
 const DOING: &str = "push jobs";
 
@@ -75,7 +75,7 @@ impl Work<'_> {
     /// `follows` an attempt is not refused.
     pub(in crate::embedded) fn push(&mut self, Packed { job, written }: &Packed, follows: bool) -> Done<Pushed> {
         let spec = &job.spec;
-        if self.exists(spec)? || self.is_left(&spec.topic.tenant, &spec.id)? {
+        if self.exists(spec)? || self.is_unfinished(&spec.topic.tenant, &spec.id)? {
             return Ok(Pushed::Exists);
         }
         let topic = self.topics.find_or_add(self.connection, &spec.topic)?;
@@ -105,10 +105,10 @@ impl Work<'_> {
         } else {
             self.wait(topic, spec.options.priority, due_at, spec.shared_key())?
         };
-        let stored = Stored {
+        let row = JobRow {
             id: &spec.id,
             columns: Columns::of(spec, written, (self.now(), due_at)),
-            place: Place::Waiting(place),
+            place: RowPlace::Waiting(place),
             attempts: 0,
             deliveries: 0,
             failure: None,
@@ -116,7 +116,7 @@ impl Work<'_> {
             holds_slot: false,
             fixed: matches!(job.due, Due::At(_)),
         };
-        self.insert(topic, &stored)?;
+        self.insert(topic, &row)?;
         self.topics.count(topic, "pushed", 1);
         Ok(Pushed::Stored)
     }

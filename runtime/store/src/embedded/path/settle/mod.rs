@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::params;
 
-use super::finish::how::{Asked, How};
+use super::finish::how::{EndOptions, How};
 use super::push::{CHUNK, Packed, pack};
 use crate::batch::parts;
 use crate::clock::wait_ms;
 use crate::embedded::fault::{Done, Fault};
 use crate::embedded::file::request::Weight;
-use crate::embedded::memory::running::Held;
+use crate::embedded::memory::running::RunningJob;
 use crate::embedded::memory::topics::{Number, Topics};
 use crate::embedded::place::priority_of;
 use crate::embedded::row::{ms, write_failure};
@@ -53,10 +53,10 @@ impl Settle for EmbeddedStore {
             Weight { jobs, bytes: settlement.bytes() }
         };
         for (part, weight) in parts(settlements, CHUNK, weigh) {
-            let endings = part.into_iter().map(Ending::of).collect::<Done<Vec<_>>>();
-            let endings = endings.map_err(|fault| self.error(fault, DOING))?;
-            let count = endings.len();
-            let settle = move |work: &mut Work<'_>| work.settle_all(&endings);
+            let prepared = part.into_iter().map(PreparedSettlement::of).collect::<Done<Vec<_>>>();
+            let prepared = prepared.map_err(|fault| self.error(fault, DOING))?;
+            let count = prepared.len();
+            let settle = move |work: &mut Work<'_>| work.settle_all(&prepared);
             asked.push((self.ask(weight, settle).await, count));
         }
         let (mut answers, mut failed) = (Vec::with_capacity(settlements.len()), None);
@@ -80,12 +80,12 @@ impl Settle for EmbeddedStore {
 }
 
 /// A settlement with what can be made ready outside the writer.
-struct Ending {
+struct PreparedSettlement {
     settlement: Settlement,
     follow_ups: Vec<Packed>,
 }
 
-impl Ending {
+impl PreparedSettlement {
     fn of(settlement: &Settlement) -> Done<Self> {
         let follow_ups = pack(settlement.visible_follow_ups())?;
         let verdict = match &settlement.verdict {
@@ -110,18 +110,22 @@ impl Ending {
 type Ended = Vec<(Number, i64)>;
 
 impl Work<'_> {
-    fn settle_all(&mut self, endings: &[Ending]) -> Done<Vec<Settled>> {
+    fn settle_all(&mut self, prepared: &[PreparedSettlement]) -> Done<Vec<Settled>> {
         let mut ended = Ended::new();
-        let settled = endings.iter().map(|ending| self.settle(ending, &mut ended)).collect::<Done<_>>()?;
+        let settled = prepared.iter().map(|one| self.settle(one, &mut ended)).collect::<Done<_>>()?;
         self.whole = false;
         self.delete_ended(&mut ended)?;
         Ok(settled)
     }
 
-    fn settle(&mut self, Ending { settlement, follow_ups }: &Ending, ended: &mut Ended) -> Done<Settled> {
+    fn settle(
+        &mut self,
+        PreparedSettlement { settlement, follow_ups }: &PreparedSettlement,
+        ended: &mut Ended,
+    ) -> Done<Settled> {
         let lease = &settlement.lease;
-        let Some((topic, held)) = self.running(lease)? else { return Ok(Settled::LeaseLost) };
-        let lease_until = held.lease_until;
+        let Some((topic, running)) = self.running(lease)? else { return Ok(Settled::LeaseLost) };
+        let lease_until = running.lease_until;
         if let Some(dead_after) = settlement.only_if_overdue
             && lease_until > self.now()
             && !self.is_dead(&lease.worker, dead_after)?
@@ -131,42 +135,46 @@ impl Work<'_> {
         self.end_run(topic);
         self.add_fuel(topic, settlement.fuel)?;
         let changed = self.topics.change(topic);
-        let Some(held) = changed.held.remove(&mut self.statements, &lease.job)? else { return Ok(Settled::LeaseLost) };
-        let asked = Asked {
+        let Some(running) = changed.running_jobs.remove(&mut self.statements, &lease.job)? else {
+            return Ok(Settled::LeaseLost);
+        };
+        let options = EndOptions {
             job: &lease.job,
-            unique: held.unique.as_deref(),
-            attempts: held.attempts,
+            unique: running.unique.as_deref(),
+            attempts: running.attempts,
             keep_result: settlement.keep_result,
             remember: settlement.remember,
             notify: settlement.notify,
         };
-        let key = held.key.as_deref();
+        let key = running.key.as_deref();
         self.whole = follow_ups.iter().any(|job| *job.id() == lease.job);
         self.links_follow = follow_ups.iter().any(Packed::is_linked);
-        if held.cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
-            self.finish(topic, Some(held.number), &How::Cancelled, key, Some(&asked))?;
+        if running.cancelled && !matches!(settlement.verdict, Verdict::Ack(_) | Verdict::Expire) {
+            self.finish(topic, Some(running.number), &How::Cancelled, key, Some(&options))?;
             self.carry_ends()?;
             return Ok(Settled::Cancelled);
         }
         match &settlement.verdict {
             Verdict::Ack(payload) if key.is_some() => {
-                self.finish(topic, Some(held.number), &How::Acked(payload.as_ref()), key, Some(&asked))?;
+                self.finish(topic, Some(running.number), &How::Acked(payload.as_ref()), key, Some(&options))?;
             }
             Verdict::Ack(payload) => {
                 // Those of a batch go together.
-                ended.push((topic, held.number));
-                if let Some(body) = held.large {
+                ended.push((topic, running.number));
+                if let Some(body) = running.large {
                     self.statements.get(DELETE_BODY)?.execute([body])?;
                 }
-                self.finish(topic, None, &How::Acked(payload.as_ref()), None, Some(&asked))?;
+                self.finish(topic, None, &How::Acked(payload.as_ref()), None, Some(&options))?;
             }
-            Verdict::Expire => self.finish(topic, Some(held.number), &How::Expired, key, Some(&asked))?,
-            Verdict::Bury(failure) => self.finish(topic, Some(held.number), &How::Dead(failure), key, Some(&asked))?,
+            Verdict::Expire => self.finish(topic, Some(running.number), &How::Expired, key, Some(&options))?,
+            Verdict::Bury(failure) => {
+                self.finish(topic, Some(running.number), &How::Dead(failure), key, Some(&options))?
+            }
             Verdict::Retry { after, failure } => {
-                self.put_back(topic, &held, held.attempts, *after, Some(failure), "retried")?;
+                self.put_back(topic, &running, running.attempts, *after, Some(failure), "retried")?;
             }
-            Verdict::Snooze(after) => self.put_back(topic, &held, less_one(&held), *after, None, "snoozed")?,
-            Verdict::Release(after) => self.put_back(topic, &held, less_one(&held), *after, None, "released")?,
+            Verdict::Snooze(after) => self.put_back(topic, &running, less_one(&running), *after, None, "snoozed")?,
+            Verdict::Release(after) => self.put_back(topic, &running, less_one(&running), *after, None, "released")?,
         }
         if let Some(state) = &settlement.state {
             self.write_state(&lease.topic, state)?;
@@ -185,7 +193,8 @@ impl Work<'_> {
     /// Deletes rows of jobs that are neither running nor waiting any more, by as few statements as there are runs of them.
     fn delete_ended(&mut self, ended: &mut Ended) -> Done<()> {
         ended.sort_unstable_by_key(|(_, number)| *number);
-        let one_run = |topics: &Topics, a: &(Number, i64), b: &(Number, i64)| topics.get(a.0).held.is_one_run(a.1, b.1);
+        let one_run =
+            |topics: &Topics, a: &(Number, i64), b: &(Number, i64)| topics.get(a.0).running_jobs.is_one_run(a.1, b.1);
         for run in ended.chunk_by(|a, b| one_run(self.topics, a, b)) {
             if let ([(_, first), ..], [.., (_, last)]) = (run, run) {
                 self.statements.get(DELETE)?.execute([first, last])?;
@@ -199,13 +208,13 @@ impl Work<'_> {
     fn put_back(
         &mut self,
         topic: Number,
-        held: &Held,
+        running: &RunningJob,
         attempts: u32,
         after: Duration,
         failure: Option<&Failure>,
         counted: &'static str,
     ) -> Done<()> {
-        let priority = priority_of(held.number).unwrap_or_default();
+        let priority = priority_of(running.number).unwrap_or_default();
         let place = if after.is_zero() {
             self.line_up(topic, priority)?
         } else {
@@ -214,12 +223,12 @@ impl Work<'_> {
         };
         let failure = failure.map(write_failure).transpose()?;
         let mut put_back = self.connection.prepare_cached(PUT_BACK)?;
-        put_back.execute(params![held.number, place.number, place.until.map(ms), attempts, failure])?;
+        put_back.execute(params![running.number, place.number, place.until.map(ms), attempts, failure])?;
         self.topics.count(topic, counted, 1);
         Ok(())
     }
 }
 
-fn less_one(held: &Held) -> u32 {
-    held.attempts.saturating_sub(1)
+fn less_one(running: &RunningJob) -> u32 {
+    running.attempts.saturating_sub(1)
 }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use redis::{RedisResult, pipe};
 
-use super::{Bytes, DOING, Look, Scan, shown};
+use super::{Bytes, DOING, PartitionCheck, Scan, shown};
 use crate::redis::envelope;
 use crate::redis::holder::{Holder, claim_fields, read_holder};
 use crate::redis::script::reply::Reply;
@@ -26,7 +26,7 @@ const TRIES: usize = 5;
 const LARGE: usize = 4096;
 
 /// What its producer brought of a job. Only `change` changes it.
-struct Stored {
+struct CheckedJob {
     id: Bytes,
     /// When it was enqueued, as it is stored: another job with the same id has another time.
     stamp: Bytes,
@@ -38,7 +38,7 @@ struct Stored {
     problem: Option<String>,
 }
 
-impl Stored {
+impl CheckedJob {
     /// Whether it is the same job, and has not been changed.
     fn is_as(&self, before: &Self) -> bool {
         (&self.stamp, self.bytes, self.priority) == (&before.stamp, before.bytes, before.priority)
@@ -111,7 +111,7 @@ impl Facts {
     }
 }
 
-type JobCheck = fn(&Stored, &Facts) -> Option<(Check, String)>;
+type JobCheck = fn(&CheckedJob, &Facts) -> Option<(Check, String)>;
 
 /// Each says what is wrong with a job, if that is.
 const CHECKS: [JobCheck; 12] = [
@@ -196,7 +196,7 @@ impl Ready {
     }
 }
 
-impl Look<'_> {
+impl PartitionCheck<'_> {
     /// Looks through the ready Lists, and then at every job.
     pub(super) async fn jobs(&mut self, topics: &BTreeSet<Name>, raw: &BTreeSet<String>) -> Result<(), StoreError> {
         let mut ready = 0;
@@ -231,7 +231,7 @@ impl Look<'_> {
         let (scan, mut cursor) = (if some_large { Scan::LargeHash } else { Scan::Hash }, 0);
         loop {
             let (next, entries) = self.scan(scan, &self.keys.jobs(), cursor).await?;
-            let mut by_topic: BTreeMap<Name, Vec<Stored>> = BTreeMap::new();
+            let mut by_topic: BTreeMap<Name, Vec<CheckedJob>> = BTreeMap::new();
             for (id, stored) in entries.into_iter().filter(|(id, _)| ready.is_of_round(id)) {
                 if let Some(job) = self.read(id, &stored) {
                     by_topic.entry(job.topic.clone()).or_default().push(job);
@@ -251,7 +251,7 @@ impl Look<'_> {
     }
 
     /// `None` if no topic can be made out.
-    fn read(&mut self, id: Bytes, stored: &[u8]) -> Option<Stored> {
+    fn read(&mut self, id: Bytes, stored: &[u8]) -> Option<CheckedJob> {
         let topic = envelope::topic(self.tenant, stored).ok()?.topic;
         let known = shown(&id).parse::<JobId>().map_err(|error| error.to_string());
         let read = known.and_then(|id| envelope::read(self.tenant, id, stored).map_err(|error| error.to_string()));
@@ -260,7 +260,7 @@ impl Look<'_> {
             Err(problem) => (None, Some(problem)),
         };
         let unique = spec.as_ref().and_then(|spec| spec.options.unique.as_ref()?.held_until_done().map(str::to_owned));
-        Some(Stored {
+        Some(CheckedJob {
             id,
             stamp: stored.iter().take(8).copied().collect(),
             topic,
@@ -271,16 +271,17 @@ impl Look<'_> {
         })
     }
 
-    async fn jobs_of_topic(&mut self, topic: &Name, jobs: &[Stored], ready: &Ready) -> Result<(), StoreError> {
-        let all: Vec<&Stored> = jobs.iter().collect();
+    async fn jobs_of_topic(&mut self, topic: &Name, jobs: &[CheckedJob], ready: &Ready) -> Result<(), StoreError> {
+        let all: Vec<&CheckedJob> = jobs.iter().collect();
         let mut facts = self.facts(topic, &all, "").await?;
         for (job, facts) in jobs.iter().zip(&mut facts) {
             facts.lines = ready.lines_of(topic, &job.id);
         }
-        let is_suspicious = |(job, facts): &(&Stored, &Facts)| {
+        let is_suspicious = |(job, facts): &(&CheckedJob, &Facts)| {
             facts.is_stored && (facts.is_listed.is_none() || CHECKS.iter().any(|check| check(job, facts).is_some()))
         };
-        let mut suspicious: Vec<&Stored> = jobs.iter().zip(&facts).filter(is_suspicious).map(|(job, _)| job).collect();
+        let mut suspicious: Vec<&CheckedJob> =
+            jobs.iter().zip(&facts).filter(is_suspicious).map(|(job, _)| job).collect();
         for _ in 0..TRIES {
             if suspicious.is_empty() {
                 break;
@@ -294,9 +295,9 @@ impl Look<'_> {
     async fn look_again<'a>(
         &mut self,
         topic: &Name,
-        jobs: Vec<&'a Stored>,
+        jobs: Vec<&'a CheckedJob>,
         ready: &Ready,
-    ) -> Result<Vec<&'a Stored>, StoreError> {
+    ) -> Result<Vec<&'a CheckedJob>, StoreError> {
         // Each look may walk through a List from end to end.
         let mut claimed = Vec::new();
         for job in jobs {
@@ -324,7 +325,7 @@ impl Look<'_> {
         Ok(claimed)
     }
 
-    async fn facts(&self, topic: &Name, jobs: &[&Stored], how: &str) -> Result<Vec<Facts>, StoreError> {
+    async fn facts(&self, topic: &Name, jobs: &[&CheckedJob], how: &str) -> Result<Vec<Facts>, StoreError> {
         let mut ask = pipe();
         ask.cmd("HMGET").arg(self.keys.claims()).arg(jobs.iter().map(|job| &job.id).collect::<Vec<_>>());
         let (claims,): (Vec<Option<Bytes>>,) = self.query(&ask).await?;

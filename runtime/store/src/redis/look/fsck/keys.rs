@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::pipe;
 
-use super::{DOING, Found, shown};
+use super::{DOING, TenantKeys, shown};
 use crate::redis::key_names::{KnownKey, partitions, read_key, tenants_key};
 use crate::redis::partitions::RedisStore;
 use crate::redis::partitions::scan::escaped;
@@ -16,7 +16,7 @@ use gristmill_core::job::Name;
 const STATE_BYTES: usize = 20;
 
 /// The partitions of tenants, by the number that they have.
-type Partitions = BTreeMap<(Name, u32), Found>;
+type Partitions = BTreeMap<(Name, u32), TenantKeys>;
 
 impl RedisStore {
     /// Looks through the names of all keys of all servers.

@@ -1,10 +1,10 @@
 //! Jobs that wait for other jobs.
 
-use super::{Bytes, Look, Scan};
+use super::{Bytes, PartitionCheck, Scan};
 use crate::redis::script::{Call, script};
 use crate::{Check, StoreError};
 
-impl Look<'_> {
+impl PartitionCheck<'_> {
     /// Which jobs wait for which.
     pub(super) async fn links(&mut self) -> Result<(), StoreError> {
         let key = self.keys.links();

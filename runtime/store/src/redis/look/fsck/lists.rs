@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use redis::{RedisResult, pipe};
 
-use super::{Bytes, DOING, Look, Scan, shown};
+use super::{Bytes, DOING, PartitionCheck, Scan, shown};
 use crate::redis::holder::{Holder, read_holder};
 use crate::redis::script::{Call, script};
 use crate::{Check, StoreError};
@@ -13,7 +13,7 @@ use gristmill_core::job::{Name, Priority, WorkerId};
 /// How many elements of a List are read at once.
 const ELEMENTS: usize = 1000;
 
-impl Look<'_> {
+impl PartitionCheck<'_> {
     /// Every claim with a lease or a List.
     pub(super) async fn claims(&mut self, mut holders: BTreeSet<String>) -> Result<(), StoreError> {
         let leased = self.partition.holders(DOING, &self.keys).await?;

@@ -32,7 +32,7 @@ type Bytes = Vec<u8>;
 
 /// Jobs, topics and claims of a tenant's partition, as their keys name them.
 #[derive(Debug, Default)]
-pub(in crate::redis) struct Found {
+pub(in crate::redis) struct TenantKeys {
     topics: BTreeSet<Name>,
     holders: BTreeSet<String>,
     bills: Vec<String>,
@@ -43,7 +43,7 @@ pub(in crate::redis) struct Found {
 }
 
 /// One partition of a tenant, while it is looked at.
-struct Look<'a> {
+struct PartitionCheck<'a> {
     partition: &'a Partition,
     tenant: &'a Name,
     keys: Keys,
@@ -54,26 +54,26 @@ struct Look<'a> {
 impl Fsck for RedisStore {
     async fn fsck(&self) -> Result<FsckReport, StoreError> {
         let mut report = FsckReport::default();
-        for ((tenant, number), found) in self.find_partitions(&mut report).await? {
+        for ((tenant, number), names) in self.find_partitions(&mut report).await? {
             report.look("partitions", 1);
-            if found.is_unusable {
+            if names.is_unusable {
                 report.skip(format!("partition {number} of tenant {tenant}, because a key of it has a wrong type"));
                 continue;
             }
             let partition = self.partition(number);
             let keys = partition.keys(&tenant);
-            let mut look = Look { partition: &partition, tenant: &tenant, keys, report: &mut report };
-            look.at_everything(found).await?;
+            let mut check = PartitionCheck { partition: &partition, tenant: &tenant, keys, report: &mut report };
+            check.everything(names).await?;
         }
         Ok(report)
     }
 }
 
-impl Look<'_> {
-    async fn at_everything(&mut self, found: Found) -> Result<(), StoreError> {
+impl PartitionCheck<'_> {
+    async fn everything(&mut self, names: TenantKeys) -> Result<(), StoreError> {
         let (mut topics, raw) = self.topics().await?;
-        topics.extend(found.topics);
-        self.claims(found.holders).await?;
+        topics.extend(names.topics);
+        self.claims(names.holders).await?;
         for topic in &topics {
             self.topic(topic, raw.contains(topic.as_str())).await?;
             self.unique_values(topic).await?;
@@ -82,7 +82,7 @@ impl Look<'_> {
         self.details(&topics, &raw).await?;
         self.slots_of_keys().await?;
         self.links().await?;
-        self.counts(&found.bills).await?;
+        self.counts(&names.bills).await?;
         self.running().await?;
         self.pauses().await?;
         self.key_rates().await?;

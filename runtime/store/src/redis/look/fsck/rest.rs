@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{RedisResult, pipe};
 
-use super::{Bytes, DOING, Look, Scan, shown};
+use super::{Bytes, DOING, PartitionCheck, Scan, shown};
 use crate::fsck::schedule_problem;
 use crate::redis::envelope;
 use crate::redis::key_names::counter;
@@ -27,7 +27,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(3600);
 /// The member of `due` that stands for the schedules.
 const SCHEDULES: &str = "@schedules";
 
-impl Look<'_> {
+impl PartitionCheck<'_> {
     pub(super) async fn unique_values(&mut self, topic: &Name) -> Result<(), StoreError> {
         let (unique, windows) = (self.keys.unique(topic), self.keys.windows(topic));
         for (key, scan) in [(&unique, Scan::Hash), (&windows, Scan::Sorted)] {
@@ -235,8 +235,8 @@ impl Look<'_> {
             .arg(-1)
             .arg("WITHSCORES");
         ask.cmd("ZSCORE").arg(keys.due()).arg(SCHEDULES);
-        type Answer = (BTreeMap<String, String>, Vec<(String, f64)>, Option<f64>);
-        let (records, ticks, due): Answer = self.query(&ask).await?;
+        type Reply = (BTreeMap<String, String>, Vec<(String, f64)>, Option<f64>);
+        let (records, ticks, due): Reply = self.query(&ask).await?;
         self.report.look("schedules", records.len());
         let at = |ms: f64| Timestamp::from_millis(ms as u64);
         let first = ticks.first().map(|(_, first)| *first);

@@ -41,8 +41,8 @@ impl Partition {
         ask.cmd("HGETALL").arg(keys.counts()).cmd("ZRANGE").arg(keys.limited()).arg(0).arg(-1).arg("WITHSCORES");
         ask.cmd("HGETALL").arg(keys.tenant()).cmd("HGETALL").arg(keys.pauses());
         type Texts = HashMap<String, String>;
-        type Found = (Vec<String>, HashSet<String>, HashMap<String, i64>, HashMap<String, f64>, Texts, Texts);
-        let (used, paused, counters, limited, of_tenant, pauses): Found = self.link.query(DOING, &ask).await?;
+        type Reply = (Vec<String>, HashSet<String>, HashMap<String, i64>, HashMap<String, f64>, Texts, Texts);
+        let (used, paused, counters, limited, of_tenant, pauses): Reply = self.link.query(DOING, &ask).await?;
         let (budget, tenant_limits) = read_tenant(&of_tenant);
         let topics: BTreeSet<Name> = used.iter().chain(&paused).filter_map(|name| name.parse().ok()).collect();
 

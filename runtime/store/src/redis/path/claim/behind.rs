@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 
 use gristmill_core::job::TopicId;
 
-/// What a claim is told that waits: it is time.
+/// The message to a claim that waits: it goes out now, behind a script.
 #[derive(Debug)]
 pub(in crate::redis) struct Behind {
     /// What the script makes ready, of those topics that the claim waits for.

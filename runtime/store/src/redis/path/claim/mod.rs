@@ -220,8 +220,8 @@ impl Running {
 fn bounded<'a>(lines: impl Iterator<Item = &'a ClaimFrom>) -> Vec<Vec<ClaimFrom>> {
     let mut parts: Vec<(usize, Vec<ClaimFrom>)> = Vec::new();
     for line in lines {
-        let mut left = line.max;
-        while left > 0 {
+        let mut remaining = line.max;
+        while remaining > 0 {
             let fits = |(room, part): &(usize, Vec<ClaimFrom>)| {
                 *room > 0 && part.first().is_some_and(|first| first.lease == line.lease)
             };
@@ -230,9 +230,9 @@ fn bounded<'a>(lines: impl Iterator<Item = &'a ClaimFrom>) -> Vec<Vec<ClaimFrom>
                 parts.len() - 1
             });
             let Some((room, part)) = parts.get_mut(position) else { break };
-            let max = left.min(*room);
+            let max = remaining.min(*room);
             part.push(ClaimFrom { max, ..line.clone() });
-            (left, *room) = (left - max, *room - max);
+            (remaining, *room) = (remaining - max, *room - max);
         }
     }
     parts.into_iter().map(|(_, part)| part).collect()
@@ -268,22 +268,22 @@ fn read<'a>(
         tracing::warn!(%topic, "set an element of the ready list aside whose job is missing, running, delayed or dead; see the topic's `strays`");
         claimed.strays += 1;
     }
-    let mut next_known = Known::next(&mut before)?;
+    let mut next_history = JobHistory::next(&mut before)?;
     let mut position = 0;
     while !runs.is_empty() {
         let (line, jobs) = (line_at(part, runs.number()?)?, runs.number()?);
         for _ in 0..jobs {
             position += 1;
-            let known = if next_known.position == position {
-                std::mem::replace(&mut next_known, Known::next(&mut before)?)
+            let history = if next_history.position == position {
+                std::mem::replace(&mut next_history, JobHistory::next(&mut before)?)
             } else {
-                Known::default()
+                JobHistory::default()
             };
             let (job, topic) = (job_id(ids.next().unwrap_or_default())?, line.topic.clone());
-            let lease = Lease { job, topic, worker: worker.clone(), delivery: known.delivery, batch: Some(batch) };
+            let lease = Lease { job, topic, worker: worker.clone(), delivery: history.delivery, batch: Some(batch) };
             let lease_until = now.plus(Duration::from_millis(wait_ms(line.lease)));
-            let running = Running { lease, attempt: known.attempt, claimed_at: now, lease_until };
-            match running.claim(stored.bytes()?, &known.failure, known.checkpoint) {
+            let running = Running { lease, attempt: history.attempt, claimed_at: now, lease_until };
+            match running.claim(stored.bytes()?, &history.failure, history.checkpoint) {
                 Ok(claim) => claimed.claims.push(claim),
                 Err(unreadable) => broken.push(unreadable),
             }
@@ -293,7 +293,7 @@ fn read<'a>(
 }
 
 /// What a claim says of a job that was claimed before. By default: of one that was not.
-struct Known {
+struct JobHistory {
     /// Of the job in the reply, counted from 1; 0 is none.
     position: u64,
     delivery: u64,
@@ -302,13 +302,13 @@ struct Known {
     checkpoint: Vec<u8>,
 }
 
-impl Default for Known {
+impl Default for JobHistory {
     fn default() -> Self {
         Self { position: 0, delivery: 1, attempt: 1, failure: Vec::new(), checkpoint: Vec::new() }
     }
 }
 
-impl Known {
+impl JobHistory {
     /// The next one in the reply, if there is one.
     fn next(reply: &mut Reply) -> RedisResult<Self> {
         if reply.is_empty() {

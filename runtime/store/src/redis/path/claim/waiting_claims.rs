@@ -17,7 +17,7 @@ impl WaitToClaim for RedisStore {
         let number = claims.add(from, go);
         let (worker, from) = (worker.clone(), from.to_vec());
         let answer = async move {
-            // Never told: nothing is ready.
+            // The sender is gone: nothing is ready.
             let Ok(behind) = behind.await else { return Ok(Claimed::default()) };
             partition.claim_behind(&worker, from, behind).await
         };
@@ -32,7 +32,7 @@ impl Partition {
         Some((topics.iter().filter(|topic| waits_for.contains(topic)).cloned().collect(), go))
     }
 
-    /// Claims what a script makes ready that wakes nobody for it. Where the claim got nothing of a topic, it was perhaps carried out first, because
+    /// Claims what a script makes ready; that script wakes no runner for it. Where the claim got nothing of a topic, it was perhaps carried out first, because
     /// the connection was new or the server did not know the script yet: then once more.
     async fn claim_behind(
         &self,

@@ -10,7 +10,7 @@ use crate::StoreError;
 use crate::clock::wait_ms;
 use crate::redis::envelope;
 use crate::redis::holder::{Holder, claim_fields, read_holder};
-use crate::redis::script::run::{Part, positions};
+use crate::redis::script::run::{BatchCall, positions};
 use crate::redis::script::{Call, script};
 use crate::redis::store::{Numbered, Partition, SCRIPT_JOBS, by_tenant};
 use gristmill_core::job::{JobId, Lease, Name, Progress, WorkerId};
@@ -35,10 +35,10 @@ impl Partition {
                 for ((_, lease), holder) in part.iter().zip(numbers) {
                     call.arg(lease.job.as_str()).arg(lease.delivery).arg(holder);
                 }
-                parts.push(Part { call, positions: positions(part), read: |reply, _| reply.yes_or_no() });
+                parts.push(BatchCall { call, positions: positions(part), read: |reply, _| reply.yes_or_no() });
             }
         }
-        self.run_parts(DOING, parts).await
+        self.run_batch(DOING, parts).await
     }
 
     /// The lease says its batch.
@@ -107,8 +107,8 @@ impl Partition {
             let names: Vec<&str> = ids.iter().map(JobId::as_str).collect();
             let mut look = pipe();
             look.cmd("HMGET").arg(keys.claims()).arg(&names).cmd("HMGET").arg(keys.jobs()).arg(&names);
-            type Parts = (Vec<Option<String>>, Vec<Option<Vec<u8>>>);
-            let (claims, stored): Parts = self.link.query(DOING, &look).await?;
+            type Reply = (Vec<Option<String>>, Vec<Option<Vec<u8>>>);
+            let (claims, stored): Reply = self.link.query(DOING, &look).await?;
             let parts = ids.iter().zip(claims.iter().zip(&stored));
             // Whatever has ended or was taken away between the two questions is not held any more.
             leases.extend(parts.filter_map(|(job, (claim, stored))| {

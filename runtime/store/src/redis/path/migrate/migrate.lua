@@ -4,7 +4,7 @@
 -- KEYS  1 to 14: see waiting; 15 limited; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 how many at most, up to 1,000
 --       4 '1': the topics are guessed, move nothing if another one is due
---       5 how many of the topics, the first ones, are claimed from by the next script of this connection: nobody is woken for them
+--       5 how many of the topics, the first ones, are claimed from by the next script of this connection: no runner is woken for them
 --       then members of `due`, at most 64: the topics' names, with '@' where it is their rate that allows more
 -- Returns { how many jobs were moved and topics may be claimed from again, -1 if the guess was wrong }
 local now, up = clock(ARGV[1])

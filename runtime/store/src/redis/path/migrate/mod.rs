@@ -116,9 +116,9 @@ impl Partition {
             if let Some(error) = refused.remove(&position) {
                 return Err(error);
             }
-            type Found = (Vec<String>, HashSet<String>, Vec<(String, f64)>);
+            type Reply = (Vec<String>, HashSet<String>, Vec<(String, f64)>);
             let Some(answer) = answer else { return Ok(PendingWork::default()) };
-            let found = answer.and_then(|answer| Ok(from_redis_value::<Found>(Value::Array(answer))?));
+            let found = answer.and_then(|answer| Ok(from_redis_value::<Reply>(Value::Array(answer))?));
             let (active, cancelled, head) = found.map_err(self.misread(POLL))?;
             self.waiting.note(tenant, !(active.is_empty() && cancelled.is_empty() && head.is_empty()));
             // A version that knew no kills may have left a mark behind.

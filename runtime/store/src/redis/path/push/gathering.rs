@@ -16,11 +16,11 @@ pub(in crate::redis) const JOBS: usize = 64;
 
 /// The tenants of which single jobs are on their way.
 #[derive(Debug, Default)]
-pub(in crate::redis) struct Gathering(Mutex<HashMap<Name, Line>>);
+pub(in crate::redis) struct Gathering(Mutex<HashMap<Name, TenantPushes>>);
 
-/// Single jobs of one tenant.
+/// The pushes of single jobs of one tenant: how many are on their way, and the jobs that wait.
 #[derive(Debug, Default)]
-struct Line {
+struct TenantPushes {
     on_their_way: usize,
     waiting: Vec<Waiting>,
 }
@@ -34,26 +34,26 @@ pub(in crate::redis) struct Waiting {
 impl Gathering {
     /// Has the job wait, or counts it as on its way.
     pub(in crate::redis) fn enter(&self, job: &NewJob) -> Option<oneshot::Receiver<Result<Pushed, StoreError>>> {
-        let mut lines = self.0.lock();
-        let line = lines.entry(job.spec.topic.tenant.clone()).or_default();
-        if line.on_their_way < AT_ONCE {
-            line.on_their_way += 1;
+        let mut tenants = self.0.lock();
+        let pushes = tenants.entry(job.spec.topic.tenant.clone()).or_default();
+        if pushes.on_their_way < AT_ONCE {
+            pushes.on_their_way += 1;
             return None;
         }
         let (answer, answered) = oneshot::channel();
-        line.waiting.push(Waiting { job: job.clone(), answer });
+        pushes.waiting.push(Waiting { job: job.clone(), answer });
         Some(answered)
     }
 
     /// What goes out when a push has come back. Nothing: it is not on its way any more.
     pub(in crate::redis) fn next(&self, tenant: &Name) -> Vec<Waiting> {
-        let mut lines = self.0.lock();
-        let Some(line) = lines.get_mut(tenant) else { return Vec::new() };
-        let next: Vec<Waiting> = line.waiting.drain(..line.waiting.len().min(JOBS)).collect();
+        let mut tenants = self.0.lock();
+        let Some(pushes) = tenants.get_mut(tenant) else { return Vec::new() };
+        let next: Vec<Waiting> = pushes.waiting.drain(..pushes.waiting.len().min(JOBS)).collect();
         if next.is_empty() {
-            line.on_their_way -= 1;
-            if line.on_their_way == 0 {
-                lines.remove(tenant);
+            pushes.on_their_way -= 1;
+            if pushes.on_their_way == 0 {
+                tenants.remove(tenant);
             }
         }
         next

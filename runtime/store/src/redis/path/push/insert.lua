@@ -111,7 +111,7 @@ local function insert(at, new, dropped)
   local ids, refused = new.ids, {}
   if #ids == 0 then return refused end
   local known, bodies, priorities, seen, last = read_known(at, ids), {}, {}, {}, 0
-  for n, id in ipairs(ids) do known[n] = known[n] or links_left(id) end
+  for n, id in ipairs(ids) do known[n] = known[n] or links_unfinished(id) end
   for _, run in ipairs(new.runs) do
     local topic, due, priority, i = run.topic, due_time(at, run.due), run.priority, run.first
     -- What waits for other jobs, or is on its way to another partition, goes by the stamp later.

@@ -14,7 +14,7 @@ use crate::redis::envelope;
 use crate::redis::key_names::Keys;
 use crate::redis::links::{Named, NamedKeys, read_problem};
 use crate::redis::script::reply::Reply;
-use crate::redis::script::run::{Part, positions};
+use crate::redis::script::run::{BatchCall, positions};
 use crate::redis::script::{Call, script};
 use crate::redis::store::{Numbered, Partition, by_tenant, in_order};
 use crate::{Pushed, StoreError};
@@ -75,17 +75,17 @@ impl Partition {
                 let positions = positions(&part);
                 if some_linked {
                     // One after the other: a job may be in one step, and what waits for it in the next.
-                    let pushed = self.run_parts_acknowledged(
+                    let pushed = self.run_batch_acknowledged(
                         DOING,
-                        vec![Part { call, positions: (0..positions.len()).collect(), read }],
+                        vec![BatchCall { call, positions: (0..positions.len()).collect(), read }],
                     );
                     answers.extend(positions.into_iter().zip(pushed.await?));
                 } else {
-                    parts.push(Part { call, positions, read });
+                    parts.push(BatchCall { call, positions, read });
                 }
             }
         }
-        if some_linked { Ok(in_order(answers)) } else { self.run_parts_acknowledged(DOING, parts).await }
+        if some_linked { Ok(in_order(answers)) } else { self.run_batch_acknowledged(DOING, parts).await }
     }
 
     pub(in crate::redis) fn pack(&self, doing: &'static str, job: &NewJob) -> Result<Vec<u8>, StoreError> {

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 to 14: see waiting; then a row per topic
 -- ARGV  1 now, ms ('': the server's clock)  2 wake channel  3 'follow': the jobs follow attempts that have ended, and none is refused because of
---       what it is to wait for; 'claimed': a claim of these topics comes right behind, nobody is woken for them  4 number of topics, then their names in order
+--       what it is to wait for; 'claimed': a claim of these topics comes right behind, no runner is woken for them  4 number of topics, then their names in order
 --       then the jobs: see read_new. At most 1,000 in all.
 -- Returns what insert() does.
 local now, up = clock(ARGV[1])

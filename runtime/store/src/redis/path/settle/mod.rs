@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::batch::{Weight, parts};
 use crate::redis::partitions::partition_map::PartitionMap;
-use crate::redis::script::run::{Part, positions};
+use crate::redis::script::run::{BatchCall, positions};
 use crate::redis::store::{Partition, SCRIPT, SCRIPT_JOBS, by_tenant};
 use crate::{Settled, Settlement, StoreError};
 use call::by_group;
@@ -36,11 +36,11 @@ impl Partition {
             for (part, _) in parts_of(by_group(&group, &dead)) {
                 let record = self.replies.begin(&part);
                 let call = self.settle_call(&keys, &part, (&dead, map, now), &record).await?;
-                parts.push(Part { call, positions: positions(&part), read: read_settled });
+                parts.push(BatchCall { call, positions: positions(&part), read: read_settled });
                 calls.push((record, part));
             }
         }
-        let answers = match self.run_parts(DOING, parts).await {
+        let answers = match self.run_batch(DOING, parts).await {
             Ok(answers) => self.with_lost_replies(settlements, answers).await,
             Err(error) => Err(error),
         };

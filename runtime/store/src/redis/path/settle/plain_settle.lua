@@ -6,7 +6,7 @@ local GONE = { ack = 'acked', expire = 'expired' }
 local ENDED_AS = { acked = 'c', expired = 'e', cancelled = 'x' }
 
 -- Returns what settle returns. Nil, and nothing has changed, if settle has to look closer: at another verdict, a topic with a row, a result, a
--- follow-up job, who is told; at a lease that is lost, a job that was claimed before or is named twice; at jobs that are cancelled,
+-- follow-up job, a client that waits for the end; at a lease that is lost, a job that was claimed before or is named twice; at jobs that are cancelled,
 -- have a lease of their own or wait for others, and at limits.
 local function settle_plain()
   local claims, leases, holders = KEYS[15], KEYS[16], tonumber(ARGV[5])

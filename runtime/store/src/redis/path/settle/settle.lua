@@ -140,7 +140,7 @@ for _, group in ipairs(groups) do
 end
 if not next(ended) then return answers end
 
--- What only some jobs have: one question tells that none has any of it. The mark of a cancelled job ends with the delivery.
+-- What only some jobs have: one question shows that none has any of it. The mark of a cancelled job ends with the delivery.
 local marked, some = {}, { failures, checkpoints, KEYS[2], KEYS[9] }
 local some_cancelled, some_extended, some_limited, some_tenant = false, false, false, false
 if redis.call('EXISTS', cancelled, extended, limited, tenant, links, unpack(some)) > 0 then
