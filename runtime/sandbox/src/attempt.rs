@@ -121,7 +121,7 @@ pub struct AttemptControl {
     /// What the handler has said since it was taken.
     progress: Mutex<Option<Progress>>,
     has_progress: AtomicBool,
-    /// Told that there is progress. `None`: it is of no interest.
+    /// Notified of progress. `None`: the runner does not need it.
     listener: Option<Arc<Notify>>,
 }
 
@@ -130,8 +130,8 @@ impl AttemptControl {
     const KILLED: u8 = 2;
     const LOST: u8 = 4;
 
-    /// One that tells `listener` when the attempt has made progress.
-    pub fn heard_by(listener: Arc<Notify>) -> Self {
+    /// Notifies `listener` when the attempt has made progress.
+    pub fn notifying(listener: Arc<Notify>) -> Self {
         Self { listener: Some(listener), ..Self::default() }
     }
 

@@ -10,7 +10,7 @@ use tokio::time::Sleep;
 use super::attempt::AttemptControl;
 use super::classify::Stopped;
 
-/// Turns after the alarm in which the guest may go on: the runner notes every few turns that a thread stood still, and then more is left.
+/// Turns after the alarm in which the guest may go on: the runner notes every few turns that a thread stood still, and then more time remains.
 const LAST_TURNS: u32 = 8;
 
 /// The clock of an attempt, which stands still while others have the thread.
@@ -31,7 +31,7 @@ impl<'a> AttemptTime<'a> {
         self.started
     }
 
-    fn left(&self) -> Duration {
+    fn remaining(&self) -> Duration {
         let waited = self.control.waited().saturating_sub(self.waited);
         self.timeout.saturating_sub(self.started.elapsed().saturating_sub(waited))
     }
@@ -49,22 +49,22 @@ pub(super) async fn within<T>(
     let mut alarm: Option<Pin<Box<Sleep>>> = None;
     let mut late_turns = 0;
     poll_fn(|context| {
-        if late_turns >= LAST_TURNS && time.left().is_zero() {
+        if late_turns >= LAST_TURNS && time.remaining().is_zero() {
             return Poll::Ready(Err(Stopped::Deadline));
         }
         if let Poll::Ready(ended) = call.as_mut().poll(context) {
             return Poll::Ready(ended);
         }
-        let alarm = alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(time.left())));
+        let alarm = alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(time.remaining())));
         while alarm.as_mut().poll(context).is_ready() {
-            let left = time.left();
-            if left.is_zero() {
+            let remaining = time.remaining();
+            if remaining.is_zero() {
                 late_turns += 1;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
             late_turns = 0;
-            alarm.as_mut().reset(tokio::time::Instant::now() + left);
+            alarm.as_mut().reset(tokio::time::Instant::now() + remaining);
         }
         Poll::Pending
     })

@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::sync::Semaphore;
 use wasmtime::component::{self, ComponentExportIndex, InstancePre, Linker};
 
-use super::adapters::{Entries, export};
+use super::adapters::{EntryPoints, export};
 use super::attempt::Version;
 use super::direct::{self, Direct};
 use super::error::LoadError;
@@ -36,7 +36,7 @@ pub(super) struct Code {
     pub(super) is_composed: bool,
     pub(super) pre: InstancePre<State>,
     /// Type-checked when the component was linked.
-    pub(super) entries: Entries,
+    pub(super) entry_points: EntryPoints,
     pub(super) self_test: Option<ComponentExportIndex>,
     /// None if nothing is known of them, or if frames of the glue between composed components would be taken for others.
     pub(super) lines: Option<SourceLines>,
@@ -59,7 +59,7 @@ impl Code {
         let pre = linker
             .instantiate_pre(compiled)
             .map_err(|error| LoadError::Imports { problem: format!("{error:#}"), allowed: allowed_imports() })?;
-        let entries = Entries::find(&pre)?;
+        let entry_points = EntryPoints::find(&pre)?;
         let self_test = export::<(), (Result<(), String>,)>(&pre, SELF_TEST, "check")?;
         let ty = compiled.component_type();
         let facts = Facts {
@@ -80,7 +80,7 @@ impl Code {
         };
         let lines = artifact.filter(|_| !shape.is_composed).map(SourceLines::of);
         let (is_composed, idle) = (shape.is_composed, Arc::clone(idle));
-        Ok((Self { version, is_composed, pre, entries, self_test, lines, idle, direct: Direct::default() }, facts))
+        Ok((Self { version, is_composed, pre, entry_points, self_test, lines, idle, direct: Direct::default() }, facts))
     }
 }
 

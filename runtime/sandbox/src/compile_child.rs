@@ -62,7 +62,7 @@ pub fn compile_child(limits: ChildLimits) -> ExitCode {
     }
 }
 
-/// Most allocations that fail end the process; these are told to their callers, and no less due to the limit.
+/// Most allocations that fail end the process; these are returned to their callers as errors, and are due to the limit as well.
 fn is_out_of_memory(error: &wasmtime::Error) -> bool {
     error.is::<OutOfMemory>()
         || error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::OutOfMemory)

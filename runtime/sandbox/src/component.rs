@@ -16,10 +16,10 @@ use gristmill_core::topic::Demands;
 /// A component that passed every check and can be run. Cheap to clone. Its code is mapped when it first runs, and unmapped with the
 /// last clone, or when that of many others is needed.
 #[derive(Clone)]
-pub struct Component(pub(super) Arc<Known>);
+pub struct Component(pub(super) Arc<ComponentInner>);
 
-/// What is known of a component.
-pub(super) struct Known {
+/// What the clones of a component share.
+pub(super) struct ComponentInner {
     version: Version,
     facts: Facts,
     passed_trials: AtomicBool,
@@ -56,7 +56,7 @@ impl Component {
     ) -> Self {
         let demands = Demands::of(&facts.imports, &facts.exports);
         let (slot, passed_trials) = (Arc::new(slot), AtomicBool::new(facts.passed_trials));
-        Self(Arc::new(Known { version, facts, passed_trials, demands, artifact, slot, loader, idle }))
+        Self(Arc::new(ComponentInner { version, facts, passed_trials, demands, artifact, slot, loader, idle }))
     }
 
     /// What its file is.
@@ -137,7 +137,7 @@ impl Component {
     /// # Errors
     /// The artifact is gone or damaged, or the process has no more files or mappings: that is no fault of the job.
     pub(super) async fn code(&self) -> Result<Arc<Code>, Outcome> {
-        let Known { slot, loader, .. } = &*self.0;
+        let ComponentInner { slot, loader, .. } = &*self.0;
         let Some(loader) = loader else {
             return slot.get().ok_or_else(|| Outcome::HostFault("its code is not mapped".to_owned()));
         };

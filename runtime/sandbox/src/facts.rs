@@ -47,7 +47,7 @@ pub struct Needs {
 
 /// Facts as they are stored, with the program that found them: another one checks the component again.
 #[derive(Serialize, Deserialize)]
-struct Stored<F> {
+struct StoredFacts<F> {
     host: String,
     facts: F,
 }
@@ -55,13 +55,13 @@ struct Stored<F> {
 impl Facts {
     /// What [`Self::to_bytes`] of this program, or of one that checks the same, made; `None` of anything else.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let stored: Stored<Self> = serde_json::from_slice(bytes).ok()?;
+        let stored: StoredFacts<Self> = serde_json::from_slice(bytes).ok()?;
         (stored.host == *HOST).then_some(stored.facts)
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         // Fails for maps with keys that are no strings, of which there are none.
-        serde_json::to_vec(&Stored { host: HOST.clone(), facts: self }).unwrap_or_default()
+        serde_json::to_vec(&StoredFacts { host: HOST.clone(), facts: self }).unwrap_or_default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use wasmtime::Store;
 use wasmtime::component::Instance;
 
-use super::adapters::Entry;
+use super::adapters::EntryPoint;
 use super::idle::IdleItems;
 use super::state::State;
 use gristmill_core::outcome::Outcome;
@@ -32,7 +32,7 @@ impl PoolId {
 pub(super) struct GuestInstance {
     pub(super) store: Store<State>,
     /// What is called, and of what; `None` until it is started.
-    pub(super) started: Option<(Entry, Instance)>,
+    pub(super) started: Option<(EntryPoint, Instance)>,
     /// Jobs that it has begun.
     pub(super) jobs: u32,
 }

@@ -113,8 +113,8 @@ impl GuestLog {
         self.note_last_words(line.level, line.source, &line.message, &line.fields);
         let bytes = line.bytes();
         match self.bytes_left.checked_sub(bytes.max(1) as u64) {
-            Some(left) if line.fields.len() <= FIELDS_MAX => {
-                self.bytes_left = left;
+            Some(remaining) if line.fields.len() <= FIELDS_MAX => {
+                self.bytes_left = remaining;
                 if bytes > 0 {
                     self.boundary.note_line(&line);
                     self.forward(line);
@@ -127,14 +127,14 @@ impl GuestLog {
     /// Writes what goes to a stream, line by line; a line without an end waits for it.
     pub(super) fn print(&mut self, stream: Stream, bytes: &[u8]) {
         self.passed = self.passed.saturating_add(bytes.len() as u64);
-        let mut left = bytes;
-        while !left.is_empty() {
+        let mut remaining = bytes;
+        while !remaining.is_empty() {
             if self.bytes_left == 0 {
-                left = self.skip(stream, left);
+                remaining = self.skip(stream, remaining);
             }
-            let end = memchr::memchr(b'\n', left);
-            let (text, rest) = left.split_at(end.unwrap_or(left.len()));
-            left = rest.get(1..).unwrap_or_default();
+            let end = memchr::memchr(b'\n', remaining);
+            let (text, rest) = remaining.split_at(end.unwrap_or(remaining.len()));
+            remaining = rest.get(1..).unwrap_or_default();
             for part in text.chunks(LINE_BYTES_MAX) {
                 if self.partial_line(stream).len() + part.len() > LINE_BYTES_MAX {
                     self.end_line(stream);
@@ -152,7 +152,7 @@ impl GuestLog {
     /// Counts a line that says nothing, as [`Self::write`] does, at hardly any cost: a guest may print a million of them.
     fn count_empty_line(&mut self) {
         match self.bytes_left.checked_sub(1) {
-            Some(left) => self.bytes_left = left,
+            Some(remaining) => self.bytes_left = remaining,
             None => self.dropped += 1,
         }
     }
@@ -194,7 +194,7 @@ impl GuestLog {
         self.write(LogLine { level, source, message, fields: Vec::new() });
     }
 
-    /// Bytes of its limit that are used up. All are, once a line was dropped: what it left is of no use.
+    /// Bytes of its limit that are used up. All are, once a line was dropped: the rest is of no use.
     pub(super) fn used(&self, limits: &Limits) -> u64 {
         if self.dropped > 0 { limits.log_bytes } else { limits.log_bytes.saturating_sub(self.bytes_left) }
     }

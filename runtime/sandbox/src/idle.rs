@@ -100,7 +100,7 @@ impl<K: PartialEq + Send + 'static, T: Send + 'static> IdleItems<K, T> {
         free(Vec::from(cleared));
     }
 
-    /// Frees what has been idle too long at `now`, and says when to look again; none if nothing is left.
+    /// Frees what has been idle too long at `now`, and returns when to check again; `None` if no instance remains.
     fn free_idle(&self, now: Instant) -> Option<Instant> {
         let mut content = self.content.lock();
         let mut old = Vec::new();

@@ -59,7 +59,7 @@ impl InstancePool {
     /// keeps the instance if it can do another job. `component` is always the one that the pool was made for.
     ///
     /// Second and later attempts begin in a fresh instance: what spoilt the first may be in the old one. If a used instance
-    /// traps or runs out of memory, the attempt is made again in a fresh one, within what is left of its time; fuel and
+    /// traps or runs out of memory, the attempt is made again in a fresh one, within the rest of its time; fuel and
     /// dropped log lines of both are added up.
     ///
     /// Cancel-safe: dropping the future frees the instance.

@@ -1,4 +1,4 @@
-//! The end of an attempt's log, kept in memory for whoever asks how the attempt went.
+//! The end of an attempt's log, kept in memory to show how the attempt went.
 
 use std::collections::VecDeque;
 

@@ -146,17 +146,17 @@ pub(super) fn set_fuel(mut store: impl AsContextMut<Data = State>, fuel: u64, sl
 pub(super) fn on_change(mut store: StoreContextMut<'_, State>, change: CallHook) -> wasmtime::Result<()> {
     match change {
         CallHook::CallingHost => {
-            let left = store.get_fuel()?;
+            let remaining = store.get_fuel()?;
             let meter = &mut store.data_mut().meter;
-            meter.yielding = left <= meter.yields_at;
+            meter.yielding = remaining <= meter.yields_at;
             Ok(())
         }
         CallHook::CallingWasm | CallHook::ReturningFromHost if store.data().meter.owed > 0 => settle(store),
         CallHook::ReturningFromHost if store.data().meter.yielding => {
             store.data_mut().meter.yielding = false;
             store.data_mut().note_yield();
-            let left = store.get_fuel()?;
-            set_fuel(store, left, FUEL_PER_YIELD)
+            let remaining = store.get_fuel()?;
+            set_fuel(store, remaining, FUEL_PER_YIELD)
         }
         _ => Ok(()),
     }
@@ -165,10 +165,10 @@ pub(super) fn on_change(mut store: StoreContextMut<'_, State>, change: CallHook)
 /// Takes what a host function charged. A host function that calls the guest back, for memory, settles before it does so.
 fn settle(mut store: StoreContextMut<'_, State>) -> wasmtime::Result<()> {
     let now = Instant::now();
-    let left = store.get_fuel()?;
+    let remaining = store.get_fuel()?;
     let state = store.data_mut();
     let owed = state.take_owed();
-    let after = left.saturating_sub(owed);
+    let after = remaining.saturating_sub(owed);
     let of_slice = after.saturating_sub(state.meter.yields_at).max(1);
     let slice = if state.has_kept_its_thread(now) { 1 } else { of_slice };
     state.meter.yielding = false;
@@ -179,7 +179,7 @@ fn settle(mut store: StoreContextMut<'_, State>) -> wasmtime::Result<()> {
     }
     state.check_deadline(now)?;
     set_fuel(store, after, slice)?;
-    if left < owed { Err(Trap::OutOfFuel.into()) } else { Ok(()) }
+    if remaining < owed { Err(Trap::OutOfFuel.into()) } else { Ok(()) }
 }
 
 /// The hook of a component with other components inside.

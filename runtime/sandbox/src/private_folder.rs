@@ -49,14 +49,14 @@ pub struct FolderLimits {
 }
 
 /// A file of the folder.
-struct Entry {
+struct FolderFile {
     used: SystemTime,
     bytes: u64,
     path: PathBuf,
 }
 
 impl PrivateFolder {
-    /// Makes the folder if it is missing, and removes what writers left behind that were killed.
+    /// Makes the folder if it is missing, and removes the files of writers that were killed.
     ///
     /// # Errors
     /// The folder cannot be made, or another user could write to it or put another one into its place.
@@ -208,7 +208,7 @@ impl PrivateFolder {
             if is_new && used.elapsed().is_ok_and(|age| age > WRITTEN_WITHIN) {
                 unless_gone(fs::remove_file(path))?;
             } else if path.extension().is_some_and(|extension| extension == self.extension) {
-                entries.push(Entry { used, bytes, path });
+                entries.push(FolderFile { used, bytes, path });
             }
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));

@@ -22,16 +22,16 @@ impl Producers {
     pub fn of(wasm: &[u8]) -> Self {
         // QuickJS is recognised by the name under which componentize-qjs hands it the handler.
         let marked = memmem::find(wasm, b"componentize-qjs:user.js").map(|_| "JavaScript");
-        let mut found = Found { marked, ..Found::default() };
-        // Whatever is wrong with the file, others say it better.
-        found.read(wasm).ok();
-        found.into_producers()
+        let mut reader = ProducersReader { marked, ..ProducersReader::default() };
+        // Other checks report better what is wrong with a broken file.
+        reader.read(wasm).ok();
+        reader.into_producers()
     }
 }
 
 /// Interpreters carry the name of what they were compiled from, and nothing about what they interpret. Zig says that it is C.
 #[derive(Default)]
-struct Found {
+struct ProducersReader {
     tools: Vec<(String, String)>,
     marked: Option<&'static str>,
     /// Bytes of the largest module, and the language that it names.
@@ -40,7 +40,7 @@ struct Found {
     module: (usize, Option<String>),
 }
 
-impl Found {
+impl ProducersReader {
     fn read(&mut self, wasm: &[u8]) -> Result<(), BinaryReaderError> {
         for payload in Parser::new(0).parse_all(wasm) {
             match payload? {

@@ -27,7 +27,7 @@ pub(crate) struct Replacer {
     /// What may be the begin of something that is replaced. Shorter than that.
     held: Vec<u8>,
     /// Bytes that may still come out.
-    left: usize,
+    remaining: usize,
 }
 
 impl Replacements {
@@ -121,7 +121,7 @@ fn extend(out: &mut Vec<u8>, bytes: &[u8], most: usize) -> Result<(), TooLong> {
 impl Replacer {
     /// One out of which at most `most` bytes come.
     pub(crate) fn new(what: Arc<Replacements>, most: u64) -> Self {
-        Self { what, held: Vec::new(), left: usize::try_from(most).unwrap_or(usize::MAX) }
+        Self { what, held: Vec::new(), remaining: usize::try_from(most).unwrap_or(usize::MAX) }
     }
 
     /// The bytes that are certain after these.
@@ -136,7 +136,7 @@ impl Replacer {
             bytes
         } else {
             let mut out = Vec::new();
-            let open = self.what.replace(all, false, self.left, &mut out)?;
+            let open = self.what.replace(all, false, self.remaining, &mut out)?;
             self.held = all.get(open..).unwrap_or_default().to_vec();
             Bytes::from(out)
         };
@@ -147,12 +147,12 @@ impl Replacer {
     pub(crate) fn finish(&mut self) -> Result<Bytes, TooLong> {
         let held = std::mem::take(&mut self.held);
         let mut out = Vec::new();
-        self.what.replace(&held, true, self.left, &mut out)?;
+        self.what.replace(&held, true, self.remaining, &mut out)?;
         self.count(Bytes::from(out))
     }
 
     fn count(&mut self, out: Bytes) -> Result<Bytes, TooLong> {
-        self.left = self.left.checked_sub(out.len()).ok_or(TooLong)?;
+        self.remaining = self.remaining.checked_sub(out.len()).ok_or(TooLong)?;
         Ok(out)
     }
 }
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(streamed(&of(&[("ab", "")]), &[b"xxa", b"b"], 2).unwrap(), b"xx");
     }
 
-    /// A guest that repeats one of several makes nobody look for the others again and again.
+    /// A guest that repeats one of several causes no repeated search for the others.
     #[test]
     fn many_of_one_take_no_time_for_the_others() {
         let what = of(&[("ab", "c"), ("not there at all", "d")]);

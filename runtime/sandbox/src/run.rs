@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::adapters::Entry;
+use super::adapters::EntryPoint;
 use super::attempt::{Attempt, Report};
 use super::attempt_time::{AttemptTime, within};
 use super::classify::{self, Stopped};
@@ -102,12 +102,13 @@ impl GuestInstance {
     }
 
     /// Starts it, if it is not started yet.
-    pub(super) async fn start(&mut self, run: &Run<'_>) -> Result<Entry, Stopped> {
+    pub(super) async fn start(&mut self, run: &Run<'_>) -> Result<EntryPoint, Stopped> {
         if let Some((entry, _)) = self.started {
             return Ok(entry);
         }
         let instance = run.code.start(&mut self.store).await.map_err(Stopped::Starting)?;
-        let entry = run.code.entries.of(&run.attempt.adapter, &instance, &mut self.store).map_err(Stopped::Starting)?;
+        let entry =
+            run.code.entry_points.of(&run.attempt.adapter, &instance, &mut self.store).map_err(Stopped::Starting)?;
         self.started = Some((entry, instance));
         Ok(entry)
     }

@@ -198,7 +198,7 @@ mod tests {
     use gristmill_core::job::{Due, NewJob};
     use gristmill_core::trace::TraceContext;
 
-    /// No field is left out here: who adds one says what becomes of it when an instance is used again.
+    /// No field is omitted here: the author of a new field states what becomes of it when an instance is used again.
     #[test]
     fn a_renewed_state_is_the_new_attempts_but_for_what_the_guest_holds() {
         let version = Version([1; 32]);

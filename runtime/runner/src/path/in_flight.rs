@@ -34,7 +34,7 @@ impl InFlight {
     /// Takes jobs up, and gives each what says whether it is still wanted.
     pub(super) fn take(&self, claims: Vec<Claim>) -> Vec<(Arc<Claim>, Arc<AttemptControl>)> {
         let now = Instant::now();
-        let control = || Arc::new(AttemptControl::heard_by(Arc::clone(&self.progressed)));
+        let control = || Arc::new(AttemptControl::notifying(Arc::clone(&self.progressed)));
         let taken: Vec<_> = claims.into_iter().map(|claim| (Arc::new(claim), control())).collect();
         let mut jobs = self.jobs.lock();
         for of_tenant in taken.chunk_by(|(a, _), (b, _)| a.lease.topic.tenant == b.lease.topic.tenant) {

@@ -18,7 +18,7 @@ use gristmill_core::topic::Adapter;
 
 /// The functions by which a component can be called; at least one.
 #[derive(Debug)]
-pub(super) struct Entries {
+pub(super) struct EntryPoints {
     handler: Option<ComponentExportIndex>,
     command: Option<ComponentExportIndex>,
     proxy: Option<ComponentExportIndex>,
@@ -26,13 +26,13 @@ pub(super) struct Entries {
 
 /// The function of an instance that its topic calls.
 #[derive(Clone, Copy)]
-pub(super) enum Entry {
+pub(super) enum EntryPoint {
     Handler(handler::Function),
     Command(command::Function),
     Proxy(proxy::Function),
 }
 
-impl Entries {
+impl EntryPoints {
     /// Checks the exports by type; runs nothing of the guest.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Entries {
         adapter: &Adapter,
         instance: &Instance,
         store: &mut Store<State>,
-    ) -> wasmtime::Result<Entry> {
+    ) -> wasmtime::Result<EntryPoint> {
         let index = match adapter {
             Adapter::Handler => &self.handler,
             Adapter::Command(_) => &self.command,
@@ -67,14 +67,14 @@ impl Entries {
         let missing = || wasmtime::Error::msg(format!("the component cannot be called as its topic says: {adapter:?}"));
         let index = index.as_ref().ok_or_else(missing)?;
         Ok(match adapter {
-            Adapter::Handler => Entry::Handler(instance.get_typed_func(store, index)?),
-            Adapter::Command(_) => Entry::Command(instance.get_typed_func(store, index)?),
-            Adapter::Proxy(_) => Entry::Proxy(instance.get_typed_func(store, index)?),
+            Adapter::Handler => EntryPoint::Handler(instance.get_typed_func(store, index)?),
+            Adapter::Command(_) => EntryPoint::Command(instance.get_typed_func(store, index)?),
+            Adapter::Proxy(_) => EntryPoint::Proxy(instance.get_typed_func(store, index)?),
         })
     }
 }
 
-impl Entry {
+impl EntryPoint {
     /// Calls the function with the attempt's job, and reads its answer. The deadline is by the store's clock.
     pub(super) async fn call(
         self,

@@ -55,7 +55,7 @@ pub(super) async fn call(
     let (give, given) = oneshot::channel();
     let request = request(proxy, attempt, deadline).map_err(Stopped::Running)?;
     let parameters = parameters(store.data_mut(), request, give).map_err(Stopped::Running)?;
-    let answer = Answer::read(given, attempt.limits.output_bytes);
+    let answer = ProxyResponse::read(given, attempt.limits.output_bytes);
     let mut answer = pin!(answer);
     let mut answered = None;
     {
@@ -75,7 +75,7 @@ pub(super) async fn call(
         Some(answered) => answered,
         None => answer.await,
     };
-    if let Answer::Whole { body, .. } = &answered {
+    if let ProxyResponse::Whole { body, .. } = &answered {
         store.data_mut().charge_bytes(body.len());
     }
     Ok(answered.outcome(proxy))
@@ -136,7 +136,7 @@ fn headers(attempt: &Attempt, deadline: Timestamp) -> HeaderMap {
 }
 
 /// What came of a request.
-enum Answer {
+enum ProxyResponse {
     Whole {
         status: u16,
         headers: HeaderMap,
@@ -148,7 +148,7 @@ enum Answer {
     Broken(String),
 }
 
-impl Answer {
+impl ProxyResponse {
     async fn read(given: oneshot::Receiver<Given>, body_bytes_max: u64) -> Self {
         let response = match given.await {
             Ok(Ok(response)) => response,

@@ -174,12 +174,12 @@ impl<C: AsContextMut<Data = State>> Lowering<C> {
 /// guest may pass the same text a thousand times.
 pub(super) struct View<'a> {
     memory: &'a [u8],
-    left: Cell<usize>,
+    remaining: Cell<usize>,
 }
 
 impl<'a> View<'a> {
     pub(super) fn of(memory: &'a [u8]) -> Self {
-        Self { memory, left: Cell::new(BYTES_MAX) }
+        Self { memory, remaining: Cell::new(BYTES_MAX) }
     }
 
     /// A value of so many bytes lies there, with this alignment.
@@ -211,7 +211,7 @@ impl<'a> View<'a> {
 
     fn bytes(&self, (place, length): Span) -> wasmtime::Result<&'a [u8]> {
         let (from, length) = (place as usize, length as usize);
-        self.left.set(self.left.get().checked_sub(length).ok_or_else(|| no_value("a short list"))?);
+        self.remaining.set(self.remaining.get().checked_sub(length).ok_or_else(|| no_value("a short list"))?);
         let end = from.checked_add(length);
         end.and_then(|end| self.memory.get(from..end)).ok_or_else(|| no_value("a list"))
     }

@@ -96,9 +96,9 @@ fn config_secret(mut caller: Port<'_>, name: u32, bytes: u32, answer: u32) -> wa
 
 fn fuel_remaining(mut caller: Port<'_>) -> wasmtime::Result<u64> {
     let fuel = caller.data().attempt.limits.fuel;
-    let left = fuel.saturating_sub(slice_of(fuel)).saturating_add(caller.get_fuel()?);
+    let remaining = fuel.saturating_sub(slice_of(fuel)).saturating_add(caller.get_fuel()?);
     charge_call(&mut caller, None)?;
-    Ok(left)
+    Ok(remaining)
 }
 
 fn is_cancelled(mut caller: Port<'_>) -> wasmtime::Result<u32> {
@@ -203,8 +203,8 @@ fn begin(caller: &mut Port<'_>, passed_on: Option<u64>) -> wasmtime::Result<()> 
     }
     // One instruction for each argument, one to begin, and two for the call.
     let instructions = passed_on.map_or(0, |arguments| arguments + 3);
-    let left = caller.get_fuel()?.checked_sub(instructions).ok_or(Trap::OutOfFuel)?;
-    caller.set_fuel(left)
+    let remaining = caller.get_fuel()?.checked_sub(instructions).ok_or(Trap::OutOfFuel)?;
+    caller.set_fuel(remaining)
 }
 
 /// A call that passes nothing begins, and is paid for.
@@ -217,8 +217,8 @@ fn charge_call(caller: &mut Port<'_>, passed_on: Option<u64>) -> wasmtime::Resul
 /// Takes what the call has charged. To be called before the guest goes on.
 fn settle(caller: &mut Port<'_>) -> wasmtime::Result<()> {
     let owed = caller.data_mut().take_owed();
-    let left = caller.get_fuel()?.checked_sub(owed).ok_or(Trap::OutOfFuel)?;
-    caller.set_fuel(left)
+    let remaining = caller.get_fuel()?.checked_sub(owed).ok_or(Trap::OutOfFuel)?;
+    caller.set_fuel(remaining)
 }
 
 /// A text that is the first argument of so many.

@@ -143,12 +143,12 @@ impl Main {
         let is_done = matches!(outcome, Outcome::Complete(_) | Outcome::Snooze(_));
         // What fails is recorded in the component.
         let is_recorded = !matches!(attempt.record, Record::Off);
-        let left = store.get_fuel()?;
-        // A guest sees at its next function or loop that it has none left. What it has computed until it returned is not known here.
-        if left == 0 || (is_recorded && !is_done) || store.data().memory.denied() {
+        let remaining = store.get_fuel()?;
+        // A guest sees at its next function or loop that it has none. What it has computed until it returned is not known here.
+        if remaining == 0 || (is_recorded && !is_done) || store.data().memory.denied() {
             return Ok(None);
         }
-        store.set_fuel(fuel.saturating_sub(slice).saturating_add(left))?;
+        store.set_fuel(fuel.saturating_sub(slice).saturating_add(remaining))?;
         store.data().guest_log().release();
         Ok(Some(report(&mut store, started, |_| outcome)))
     }

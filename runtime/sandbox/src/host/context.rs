@@ -17,19 +17,19 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     let mut context = linker.instance("gristmill:job/context@0.1.0")?;
     context.func_wrap("fuel-remaining", |mut store: StoreContextMut<'_, State>, (): ()| {
         store.data_mut().charge(0)?;
-        let left = store.get_fuel()?;
-        let asked = store.data().question("context.fuel-remaining", "", &());
-        Ok((store.data_mut().ask(&asked, |_| Ok(left))?,))
+        let remaining = store.get_fuel()?;
+        let question = store.data().question("context.fuel-remaining", "", &());
+        Ok((store.data_mut().ask(&question, |_| Ok(remaining))?,))
     })?;
     context.func_wrap("now", |mut store: StoreContextMut<'_, State>, (): ()| {
         store.data_mut().charge(0)?;
-        let asked = store.data().question("context.now", "", &());
-        Ok((store.data_mut().ask(&asked, |state| Ok(state.now().as_millis()))?,))
+        let question = store.data().question("context.now", "", &());
+        Ok((store.data_mut().ask(&question, |state| Ok(state.now().as_millis()))?,))
     })?;
     context.func_wrap("is-cancelled", |mut store: StoreContextMut<'_, State>, (): ()| {
         store.data_mut().charge(0)?;
-        let asked = store.data().question("context.is-cancelled", "", &());
-        Ok((store.data_mut().ask(&asked, |state| Ok(state.attempt.cancellation.is_cancelled()))?,))
+        let question = store.data().question("context.is-cancelled", "", &());
+        Ok((store.data_mut().ask(&question, |state| Ok(state.attempt.cancellation.is_cancelled()))?,))
     })?;
     context.func_wrap_async("checkpoint", |mut store: StoreContextMut<'_, State>, (state,): (Vec<u8>,)| {
         Box::new(async move {
@@ -38,12 +38,12 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
             if state.len() as u64 > limit {
                 return Ok((Err(CheckpointError::TooLarge(limit)),));
             }
-            let asked = store.data().question("context.checkpoint", "", &Bytes::new(&state));
-            let saved = match store.data_mut().recorded::<Result<(), String>>(&asked)? {
+            let question = store.data().question("context.checkpoint", "", &Bytes::new(&state));
+            let saved = match store.data_mut().recorded::<Result<(), String>>(&question)? {
                 Some(saved) => saved,
                 None => {
                     let saved = checkpoint(state, store.data().attempt.checkpoints.as_ref()).await;
-                    store.data_mut().keep(&asked, &saved);
+                    store.data_mut().keep(&question, &saved);
                     saved
                 }
             };

@@ -7,7 +7,7 @@ use wasmtime::component::Linker;
 
 use super::super::bindings::http::{HttpError, Request, Response};
 use super::super::outbound::{Outbound, Sent};
-use super::super::recording::answers::{Fault, Told, about_request, answered, request_question, response};
+use super::super::recording::answers::{Fault, HttpReply, about_request, answered, request_question, response};
 use super::super::state::State;
 use gristmill_core::http_grant::HttpGrant;
 
@@ -37,23 +37,23 @@ async fn send(
 ) -> wasmtime::Result<Result<Response, HttpError>> {
     let Request { method, url, headers, body, timeout, redirects } = &request;
     let about = about_request(method, url);
-    let asked = state.question(
+    let question = state.question(
         "http.send",
         &about,
         &request_question(method, url, headers, body.as_deref(), *timeout, *redirects),
     );
-    if let Some((answer, requests)) = state.recorded::<Told>(&asked)? {
+    if let Some((answer, requests)) = state.recorded::<HttpReply>(&question)? {
         state.http_requests += requests;
         return Ok(answer.map(response).map_err(HttpError::from));
     }
     let sent = match allowance(state) {
-        Ok((grant, left)) => outbound.send(state.topic(), &grant, request, left, state.egress.clone()).await,
+        Ok((grant, remaining)) => outbound.send(state.topic(), &grant, request, remaining, state.egress.clone()).await,
         Err(error) => Sent { answer: Err(error), requests: 0 },
     };
     state.http_requests += sent.requests;
     if state.is_recorded {
-        let answer: Told = (sent.answer.as_ref().map(answered).map_err(Fault::from), sent.requests);
-        state.keep(&asked, &answer);
+        let answer: HttpReply = (sent.answer.as_ref().map(answered).map_err(Fault::from), sent.requests);
+        state.keep(&question, &answer);
     }
     Ok(sent.answer)
 }
@@ -68,6 +68,6 @@ pub(super) fn allowance(state: &State) -> Result<(Arc<HttpGrant>, u32), HttpErro
     };
     match grant.requests.saturating_sub(state.http_requests) {
         0 => Err(HttpError::TooMany(grant.requests)),
-        left => Ok((grant, left)),
+        remaining => Ok((grant, remaining)),
     }
 }

@@ -10,8 +10,8 @@ use super::super::bindings::log::Level;
 use super::super::guest_log::FIELD_BYTES;
 use super::super::state::State;
 
-/// What the guest passes: nothing of it is read yet.
-type Line = (Level, WasmStr, WasmList<(WasmStr, WasmStr)>);
+/// What the guest passes to `emit`, not read yet.
+type EmitParameters = (Level, WasmStr, WasmList<(WasmStr, WasmStr)>);
 
 /// Links the interface by hand: the generated form would read all fields of a line that is dropped.
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
@@ -20,12 +20,12 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     log.func_wrap("enabled", |mut store: StoreContextMut<'_, State>, (level,): (Level,)| {
         store.data_mut().charge(0)?;
         let level: tracing::Level = level.into();
-        let asked = store.data().question("log.enabled", level.as_str(), &level.as_str());
-        Ok((store.data_mut().ask(&asked, |state| Ok(state.guest_log().keeps(level)))?,))
+        let question = store.data().question("log.enabled", level.as_str(), &level.as_str());
+        Ok((store.data_mut().ask(&question, |state| Ok(state.guest_log().keeps(level)))?,))
     })
 }
 
-fn emit(mut store: StoreContextMut<'_, State>, (level, message, fields): Line) -> wasmtime::Result<()> {
+fn emit(mut store: StoreContextMut<'_, State>, (level, message, fields): EmitParameters) -> wasmtime::Result<()> {
     let (level, source) = (level.into(), "log");
     store.data_mut().charge(fields.len().saturating_mul(FIELD_BYTES))?;
     let guest_log = Arc::clone(&store.data().guest_log);

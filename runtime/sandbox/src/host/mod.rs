@@ -63,8 +63,8 @@ fn charge_for_environment(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut environment = linker.instance(ENVIRONMENT)?;
     environment.func_wrap("get-environment", |mut store: StoreContextMut<'_, State>, (): ()| {
         let environment = |state: &mut State| WasiCliView::cli(state).get_environment();
-        let asked = store.data().question("environment", "", &());
-        let variables = store.data_mut().ask_sealed(&asked, environment)?;
+        let question = store.data().question("environment", "", &());
+        let variables = store.data_mut().ask_sealed(&question, environment)?;
         store.data_mut().charge_bytes(variables.iter().map(|(name, value)| name.len() + value.len()).sum());
         Ok((variables,))
     })?;

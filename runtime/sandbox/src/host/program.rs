@@ -24,15 +24,15 @@ fn size(mut store: StoreContextMut<'_, State>, of: fn(&State) -> Texts) -> wasmt
     let (bytes, count) = of(store.data());
     store.data_mut().charge(bytes.len())?;
     let size = (count << 32) | bytes.len() as u64;
-    let asked = store.data().question("program.size", "", &());
-    Ok((store.data_mut().ask_sealed(&asked, |_| Ok(size))?,))
+    let question = store.data().question("program.size", "", &());
+    Ok((store.data_mut().ask_sealed(&question, |_| Ok(size))?,))
 }
 
 fn texts(mut store: StoreContextMut<'_, State>, of: fn(&State) -> Texts) -> wasmtime::Result<(Vec<u8>,)> {
     let (bytes, _) = of(store.data());
     store.data_mut().charge(bytes.len())?;
-    let asked = store.data().question("program.texts", "", &());
-    Ok((store.data_mut().ask_sealed(&asked, |_| Ok(bytes))?,))
+    let question = store.data().question("program.texts", "", &());
+    Ok((store.data_mut().ask_sealed(&question, |_| Ok(bytes))?,))
 }
 
 fn arguments(state: &State) -> Texts {

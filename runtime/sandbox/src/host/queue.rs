@@ -6,7 +6,7 @@ use serde_bytes::Bytes;
 
 use super::super::attempt::LogLine;
 use super::super::bindings::queue::{
-    self as wit, EnqueueError, Host, LinkedError, NewJob as Request, Priority as Asked,
+    self as wit, EnqueueError, Host, LinkedError, NewJob as Request, Priority as WitPriority,
 };
 use super::super::recording::answers::{Fault, FollowUpQuestion};
 use super::super::state::State;
@@ -32,10 +32,14 @@ impl Host for State {
         }))
     }
 
-    fn enqueue_linked(&mut self, request: Request, asked: wit::Links) -> wasmtime::Result<Result<String, LinkedError>> {
-        let ids = asked.after.iter().chain(&asked.batch).map(|id| id.len() + size_of::<String>());
+    fn enqueue_linked(
+        &mut self,
+        request: Request,
+        wanted: wit::Links,
+    ) -> wasmtime::Result<Result<String, LinkedError>> {
+        let ids = wanted.after.iter().chain(&wanted.batch).map(|id| id.len() + size_of::<String>());
         self.charge(bytes_of(&request) + ids.sum::<usize>())?;
-        match links(asked) {
+        match links(wanted) {
             Ok(links) => self.accept("queue.enqueue-linked", request, links),
             Err(error) => Ok(Err(error)),
         }
@@ -63,9 +67,9 @@ impl State {
             links: (&links.after, links.after_failed, &links.batch, links.open),
         };
         let about = question.about().to_owned();
-        let asked = self.question(name, &about, &question);
+        let question = self.question(name, &about, &question);
         let accepted = |state: &mut Self| Ok(state.accept_now(request, links).map_err(|error| Fault::from(&error)));
-        Ok(self.ask(&asked, accepted)?.map_err(LinkedError::from))
+        Ok(self.ask(&question, accepted)?.map_err(LinkedError::from))
     }
 
     fn accept_now(&mut self, request: Request, links: JobOptions) -> Result<String, LinkedError> {
@@ -103,16 +107,16 @@ impl State {
     }
 }
 
-fn links(asked: wit::Links) -> Result<JobOptions, LinkedError> {
+fn links(wanted: wit::Links) -> Result<JobOptions, LinkedError> {
     let id = |text: &String| text.parse::<JobId>().map_err(|bad| LinkedError::InvalidLinks(bad.to_string()));
     Ok(JobOptions {
-        after: asked.after.iter().map(id).collect::<Result<_, _>>()?,
-        after_failed: match asked.after_failed {
+        after: wanted.after.iter().map(id).collect::<Result<_, _>>()?,
+        after_failed: match wanted.after_failed {
             wit::AfterFailed::Dead => AfterFailed::Dead,
             wit::AfterFailed::Run => AfterFailed::Run,
         },
-        batch: asked.batch.as_ref().map(id).transpose()?,
-        open: asked.open,
+        batch: wanted.batch.as_ref().map(id).transpose()?,
+        open: wanted.open,
         ..JobOptions::default()
     })
 }
@@ -137,10 +141,10 @@ fn bytes_of(request: &Request) -> usize {
     request.body.data.len() + metadata.sum::<usize>()
 }
 
-const fn priority(asked: Asked) -> Priority {
-    match asked {
-        Asked::High => Priority::High,
-        Asked::Normal => Priority::Normal,
-        Asked::Low => Priority::Low,
+const fn priority(wanted: WitPriority) -> Priority {
+    match wanted {
+        WitPriority::High => Priority::High,
+        WitPriority::Normal => Priority::Normal,
+        WitPriority::Low => Priority::Low,
     }
 }

@@ -41,14 +41,14 @@ fn ask<A: Serialize + DeserializeOwned>(
     live: impl FnOnce(&mut State) -> wasmtime::Result<A>,
 ) -> wasmtime::Result<(A,)> {
     let state = store.data_mut();
-    let asked = state.question(name, "", question);
-    if let Some(answer) = state.recorded(&asked)? {
+    let question = state.question(name, "", question);
+    if let Some(answer) = state.recorded(&question)? {
         state.charge(0).ok();
         return Ok((answer,));
     }
-    // Not told again: this is no replay, or the call ended the guest.
+    // No answer to replay: this is no replay, or the call ended the guest.
     let answer = live(state);
-    state.keep_or_note_end(&asked, &answer);
+    state.keep_or_note_end(&question, &answer);
     Ok((answer?,))
 }
 
@@ -92,13 +92,13 @@ fn add_readiness(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut polls = linker.instance("wasi:io/poll@0.2.12")?;
     polls.func_wrap_async("poll", |mut store: Store<'_>, (pollables,): (Vec<Resource<DynPollable>>,)| {
         Box::new(async move {
-            let asked = store.data().question("poll", "", &(pollables.len() as u64));
-            if let Some(ready) = store.data_mut().recorded::<Vec<u32>>(&asked)? {
+            let question = store.data().question("poll", "", &(pollables.len() as u64));
+            if let Some(ready) = store.data_mut().recorded::<Vec<u32>>(&question)? {
                 store.data_mut().charge(0).ok();
                 return Ok((ready,));
             }
             let ready = poll::Host::poll(store.data_mut().ctx().table, pollables).await;
-            store.data_mut().keep_or_note_end(&asked, &ready);
+            store.data_mut().keep_or_note_end(&question, &ready);
             Ok((ready?,))
         })
     })?;
@@ -106,13 +106,13 @@ fn add_readiness(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         "[method]pollable.ready",
         |mut store: Store<'_>, (pollable,): (Resource<DynPollable>,)| {
             Box::new(async move {
-                let asked = store.data().question("pollable.ready", "", &());
-                if let Some(ready) = store.data_mut().recorded::<bool>(&asked)? {
+                let question = store.data().question("pollable.ready", "", &());
+                if let Some(ready) = store.data_mut().recorded::<bool>(&question)? {
                     store.data_mut().charge(0).ok();
                     return Ok((ready,));
                 }
                 let ready = poll::HostPollable::ready(store.data_mut().ctx().table, pollable).await?;
-                store.data_mut().keep(&asked, &ready);
+                store.data_mut().keep(&question, &ready);
                 Ok((ready,))
             })
         },
@@ -121,13 +121,13 @@ fn add_readiness(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         "[method]pollable.block",
         |mut store: Store<'_>, (pollable,): (Resource<DynPollable>,)| {
             Box::new(async move {
-                let asked = store.data().question("pollable.block", "", &());
-                if store.data_mut().recorded::<()>(&asked)?.is_some() {
+                let question = store.data().question("pollable.block", "", &());
+                if store.data_mut().recorded::<()>(&question)?.is_some() {
                     store.data_mut().charge(0).ok();
                     return Ok(());
                 }
                 poll::HostPollable::block(store.data_mut().ctx().table, pollable).await?;
-                store.data_mut().keep(&asked, &());
+                store.data_mut().keep(&question, &());
                 Ok(())
             })
         },
@@ -162,8 +162,8 @@ fn add_readiness(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 
 /// Whether there is an answer yet. The answer itself is recorded where it comes from.
 async fn get(store: &mut Store<'_>, future: Resource<HostFutureIncomingResponse>) -> wasmtime::Result<Got> {
-    let asked = store.data().question("future-incoming-response.get", "", &());
-    match store.data_mut().recorded::<bool>(&asked)? {
+    let question = store.data().question("future-incoming-response.get", "", &());
+    match store.data_mut().recorded::<bool>(&question)? {
         Some(false) => {
             _ = store.data_mut().http();
             Ok(None)
@@ -174,7 +174,7 @@ async fn get(store: &mut Store<'_>, future: Resource<HostFutureIncomingResponse>
         }
         None => {
             let got = types::HostFutureIncomingResponse::get(&mut store.data_mut().http(), future)?;
-            store.data_mut().keep(&asked, &got.is_some());
+            store.data_mut().keep(&question, &got.is_some());
             Ok(got)
         }
     }
@@ -182,8 +182,8 @@ async fn get(store: &mut Store<'_>, future: Resource<HostFutureIncomingResponse>
 
 /// The same for what comes after its body.
 async fn get_trailers(store: &mut Store<'_>, future: Resource<HostFutureTrailers>) -> wasmtime::Result<GotTrailers> {
-    let asked = store.data().question("future-trailers.get", "", &());
-    match store.data_mut().recorded::<bool>(&asked)? {
+    let question = store.data().question("future-trailers.get", "", &());
+    match store.data_mut().recorded::<bool>(&question)? {
         Some(false) => {
             _ = store.data_mut().http();
             Ok(None)
@@ -194,7 +194,7 @@ async fn get_trailers(store: &mut Store<'_>, future: Resource<HostFutureTrailers
         }
         None => {
             let got = types::HostFutureTrailers::get(&mut store.data_mut().http(), future)?;
-            store.data_mut().keep(&asked, &got.is_some());
+            store.data_mut().keep(&question, &got.is_some());
             Ok(got)
         }
     }
@@ -210,8 +210,8 @@ async fn read(
         let read = table.read(stream, bytes_max);
         return typed(store, read);
     }
-    let asked = store.data().question("input-stream.read", "", &bytes_max);
-    let read = match store.data_mut().recorded::<Option<u64>>(&asked)? {
+    let question = store.data().question("input-stream.read", "", &bytes_max);
+    let read = match store.data_mut().recorded::<Option<u64>>(&question)? {
         Some(Some(0)) => {
             store.data_mut().charge(0).ok();
             return Ok(Ok(Vec::new()));
@@ -221,7 +221,7 @@ async fn read(
         None => {
             let read = store.data_mut().ctx().table.read(stream, bytes_max);
             let bytes = read.as_ref().ok().map(|bytes| bytes.len() as u64);
-            store.data_mut().keep(&asked, &bytes);
+            store.data_mut().keep(&question, &bytes);
             read
         }
     };
@@ -237,8 +237,8 @@ async fn check_write(
         let permitted = store.data_mut().ctx().table.check_write(stream);
         return typed(store, permitted);
     }
-    let asked = store.data().question("output-stream.check-write", "", &());
-    match store.data_mut().recorded::<Option<u64>>(&asked)? {
+    let question = store.data().question("output-stream.check-write", "", &());
+    match store.data_mut().recorded::<Option<u64>>(&question)? {
         Some(Some(permitted)) => {
             store.data_mut().charge(0).ok();
             if permitted > 0 {
@@ -249,7 +249,7 @@ async fn check_write(
         answer => {
             let permitted = store.data_mut().ctx().table.check_write(stream);
             if answer.is_none() {
-                store.data_mut().keep(&asked, &permitted.as_ref().ok().copied());
+                store.data_mut().keep(&question, &permitted.as_ref().ok().copied());
             }
             typed(store, permitted)
         }

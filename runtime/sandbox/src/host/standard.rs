@@ -32,21 +32,21 @@ enum ConfigError {
     Io(String),
 }
 
-type Answer<T> = wasmtime::Result<(Result<T, ConfigError>,)>;
+type HostResult<T> = wasmtime::Result<(Result<T, ConfigError>,)>;
 
 /// The settings of the topic, as `gristmill:job/config` has them; its secrets are there only.
-fn get(mut store: StoreContextMut<'_, State>, (name,): (String,)) -> Answer<Option<String>> {
+fn get(mut store: StoreContextMut<'_, State>, (name,): (String,)) -> HostResult<Option<String>> {
     store.data_mut().charge(name.len())?;
-    let asked = store.data().question("config.get", &name, &name);
-    let value = store.data_mut().ask(&asked, |state| Ok(state.attempt.grants.config.get(&name).cloned()))?;
+    let question = store.data().question("config.get", &name, &name);
+    let value = store.data_mut().ask(&question, |state| Ok(state.attempt.grants.config.get(&name).cloned()))?;
     store.data_mut().charge_bytes(value.as_ref().map_or(0, String::len));
     Ok((Ok(value),))
 }
 
-fn get_all(mut store: StoreContextMut<'_, State>, (): ()) -> Answer<Vec<(String, String)>> {
+fn get_all(mut store: StoreContextMut<'_, State>, (): ()) -> HostResult<Vec<(String, String)>> {
     let all = |state: &mut State| Ok(state.attempt.grants.config.clone().into_iter().collect());
-    let asked = store.data().question("config.get-all", "", &());
-    let settings: Vec<(String, String)> = store.data_mut().ask(&asked, all)?;
+    let question = store.data().question("config.get-all", "", &());
+    let settings: Vec<(String, String)> = store.data_mut().ask(&question, all)?;
     store.data_mut().charge(settings.iter().map(|(name, value)| name.len() + value.len()).sum())?;
     Ok((Ok(settings),))
 }

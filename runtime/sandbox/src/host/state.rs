@@ -4,7 +4,7 @@ use serde_bytes::{ByteBuf, Bytes};
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 
-use super::super::bindings::state::StateError as Answer;
+use super::super::bindings::state::StateError as WitStateError;
 use super::super::keyed_state::StateError;
 use super::super::recording::answers::Fault;
 use super::super::state::State;
@@ -31,9 +31,9 @@ pub(super) async fn read(
     state: &mut State,
     name: &'static str,
 ) -> wasmtime::Result<Result<Option<Vec<u8>>, StateError>> {
-    type Answer = Result<Option<ByteBuf>, Fault>;
-    let asked = state.question(name, "", &());
-    if let Some(answer) = state.recorded::<Answer>(&asked)? {
+    type RecordedState = Result<Option<ByteBuf>, Fault>;
+    let question = state.question(name, "", &());
+    if let Some(answer) = state.recorded::<RecordedState>(&question)? {
         return Ok(answer.map(|found| found.map(ByteBuf::into_vec)).map_err(StateError::from));
     }
     let found = match state.keyed() {
@@ -41,24 +41,24 @@ pub(super) async fn read(
         None => Err(StateError::not_granted()),
     };
     let answer = found.as_ref().map(|found| found.as_ref().map(|found| Bytes::new(found))).map_err(Fault::from);
-    state.keep(&asked, &answer);
+    state.keep(&question, &answer);
     Ok(found)
 }
 
 /// Sets the state of the job's key, whichever function the guest called.
 pub(super) fn set(state: &mut State, value: Option<Vec<u8>>) -> wasmtime::Result<Result<(), StateError>> {
-    let asked = state.question("state.set", "", &value.as_ref().map(|value| Bytes::new(value)));
-    let answer = state.ask(&asked, |state| {
+    let question = state.question("state.set", "", &value.as_ref().map(|value| Bytes::new(value)));
+    let answer = state.ask(&question, |state| {
         let keyed = state.keyed().ok_or_else(StateError::not_granted);
         Ok(keyed.and_then(|keyed| keyed.set(value)).map_err(|error| Fault::from(&error)))
     })?;
     Ok(answer.map_err(StateError::from))
 }
 
-fn answer(error: StateError) -> Answer {
+fn answer(error: StateError) -> WitStateError {
     match error {
-        StateError::NoKey => Answer::NoKey,
-        StateError::TooLarge(limit) => Answer::TooLarge(limit),
-        StateError::Unavailable(reason) => Answer::Unavailable(reason),
+        StateError::NoKey => WitStateError::NoKey,
+        StateError::TooLarge(limit) => WitStateError::TooLarge(limit),
+        StateError::Unavailable(reason) => WitStateError::Unavailable(reason),
     }
 }

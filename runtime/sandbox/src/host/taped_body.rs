@@ -18,14 +18,14 @@ use super::super::guest_log::GuestLog;
 use super::super::recording::BodyPart;
 use super::super::recording::answers::Fault;
 
-type Answer = Response<UnsyncBoxBody<Bytes, HttpError>>;
+type TapedResponse = Response<UnsyncBoxBody<Bytes, HttpError>>;
 
 /// The answer, whose parts are written down.
 pub(super) fn taped<B>(
     answer: Result<Response<B>, HttpError>,
     guest_log: &Arc<Mutex<GuestLog>>,
     number: u32,
-) -> Result<Answer, HttpError>
+) -> Result<TapedResponse, HttpError>
 where
     B: Body<Data = Bytes, Error = HttpError> + Send + Unpin + 'static,
 {
@@ -78,7 +78,10 @@ impl<B: Body<Data = Bytes, Error = HttpError> + Unpin> Body for Taped<B> {
 }
 
 /// The answer that was written down.
-pub(super) fn recorded(mut parts: VecDeque<BodyPart>, guest_log: &Arc<Mutex<GuestLog>>) -> Result<Answer, HttpError> {
+pub(super) fn recorded(
+    mut parts: VecDeque<BodyPart>,
+    guest_log: &Arc<Mutex<GuestLog>>,
+) -> Result<TapedResponse, HttpError> {
     match parts.pop_front() {
         Some(BodyPart::Head { status, headers }) => {
             let body = Recorded { parts, guest_log: Arc::clone(guest_log) }.boxed_unsync();

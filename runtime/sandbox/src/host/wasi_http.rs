@@ -56,9 +56,9 @@ fn handle(
     let (method, url) = (method_of(&request), url_of(&request));
     let about = about_request(method.as_deref().unwrap_or("?"), &url);
     let headers: Vec<_> = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-    let asked = state.question("http.handle", &about, &(&method, &url, headers));
+    let question = state.question("http.handle", &about, &(&method, &url, headers));
     let may_send = |state: &mut State| Ok(allowance(state).map(drop).map_err(|error| Fault::from(&error)));
-    if let Err(refused) = state.ask(&asked, may_send)? {
+    if let Err(refused) = state.ask(&question, may_send)? {
         return Ok(Err(in_kind(&state.guest_log, refused.into())));
     }
     // A replay sends nothing.
@@ -79,7 +79,7 @@ fn handle(
     Ok(Ok(state.resources.push(HostFutureIncomingResponse::Pending(pending))?))
 }
 
-/// Until the answer begins: connecting is no part that can be told apart.
+/// Until the answer begins: connecting is no part that can be distinguished.
 fn timeout(options: RequestOptions) -> Option<Duration> {
     let RequestOptions { connect_timeout, first_byte_timeout, .. } = options;
     first_byte_timeout.map(|answer| answer.saturating_add(connect_timeout.unwrap_or_default()))

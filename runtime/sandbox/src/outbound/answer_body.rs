@@ -20,7 +20,7 @@ pub(in super::super) struct AnswerBody {
     pub(super) incoming: Incoming,
     /// Bytes that may come in, and that still may.
     pub(super) limit: u64,
-    pub(super) left: u64,
+    pub(super) remaining: u64,
     pub(super) times: Times,
     /// Where the connection goes at the end of the body.
     pub(super) origin: Origin,
@@ -71,9 +71,9 @@ impl AnswerBody {
                 Err(error) => return Poll::Ready(Some(Err(broken(&self.origin, &error)))),
                 Ok(Err(_trailers)) => {}
                 Ok(Ok(bytes)) => {
-                    let left = self.left.checked_sub(bytes.len() as u64);
-                    self.left = left.unwrap_or(0);
-                    return Poll::Ready(Some(left.map(|_| bytes).ok_or(HttpError::TooLarge(self.limit))));
+                    let remaining = self.remaining.checked_sub(bytes.len() as u64);
+                    self.remaining = remaining.unwrap_or(0);
+                    return Poll::Ready(Some(remaining.map(|_| bytes).ok_or(HttpError::TooLarge(self.limit))));
                 }
             }
         }

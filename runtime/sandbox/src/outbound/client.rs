@@ -12,7 +12,7 @@ use hyper::{Request, Response};
 use tokio::runtime::Handle;
 use url::{Position, Url};
 
-use super::super::bindings::http::{HttpError, Response as Answer};
+use super::super::bindings::http::{HttpError, Response as WitResponse};
 use super::super::idle::{IdleItems, IdleLimits};
 use super::super::replace::{Replacements, Replacer};
 use super::answer_body::{AnswerBody, Times};
@@ -62,12 +62,12 @@ impl Client {
         Arc::strong_count(self) == 1 && self.idle.kept().0 == 0
     }
 
-    /// Sends, follows redirects, reads the answer; at most `left` requests, and no longer than the request's timeout.
-    pub(super) async fn send(&self, outgoing: Outgoing, left: u32, egress: Egress) -> Sent {
+    /// Sends, follows redirects, reads the answer; at most `remaining` requests, and no longer than the request's timeout.
+    pub(super) async fn send(&self, outgoing: Outgoing, remaining: u32, egress: Egress) -> Sent {
         let mut hops = Hops::new(egress.trace.clone());
         let (timeout, host) = (outgoing.timeout, outgoing.url.host_str().unwrap_or_default().to_owned());
         let whole = async {
-            let (url, answered) = self.follow(outgoing, None, &egress, left, &mut hops, Times::default()).await?;
+            let (url, answered) = self.follow(outgoing, None, &egress, remaining, &mut hops, Times::default()).await?;
             read(&url, answered).await
         };
         let answer = self.in_time(timeout, &host, whole).await;
@@ -109,7 +109,7 @@ impl Client {
         mut outgoing: Outgoing,
         mut rest: Option<Rest>,
         egress: &Egress,
-        left: u32,
+        remaining: u32,
         hops: &mut Hops,
         times: Times,
     ) -> Result<(Url, Response<Body>), HttpError> {
@@ -119,7 +119,7 @@ impl Client {
         }
         loop {
             let origin = self.granted(&outgoing.url)?;
-            if hops.count >= left {
+            if hops.count >= remaining {
                 return Err(HttpError::TooMany(self.grant.requests));
             }
             hops.begin(&mut outgoing);
@@ -192,7 +192,7 @@ impl Client {
         Ok(response.map(|incoming| AnswerBody {
             incoming,
             limit,
-            left: limit,
+            remaining: limit,
             times,
             origin,
             connection,
@@ -231,11 +231,11 @@ impl Client {
 }
 
 /// Reads the body to its end.
-async fn read(url: &Url, answered: Response<Body>) -> Result<Answer, HttpError> {
+async fn read(url: &Url, answered: Response<Body>) -> Result<WitResponse, HttpError> {
     let (head, body) = answered.into_parts();
     let body = body.collect().await?.to_bytes();
     let headers = text_of(&head.headers);
-    Ok(Answer { status: head.status.as_u16(), headers, body: body.into(), url: url.to_string() })
+    Ok(WitResponse { status: head.status.as_u16(), headers, body: body.into(), url: url.to_string() })
 }
 
 fn clean(mut exchanged: Exchanged, secrets: Option<&Replacements>) -> Exchanged {

@@ -88,7 +88,7 @@ fn add_to_headers(
     placeholders: &Placeholders,
 ) -> Result<Vec<(String, String)>, HttpError> {
     let too_large = |_| invalid(format!("the headers with their secrets have more than {HEADER_BYTES_MAX} bytes"));
-    let (mut encoded, mut left) = (Vec::new(), HEADER_BYTES_MAX);
+    let (mut encoded, mut remaining) = (Vec::new(), HEADER_BYTES_MAX);
     for (name, value) in headers.iter_mut() {
         let new = match basic(name, value, &secrets.plain) {
             Some((scheme, written, credentials)) => {
@@ -97,12 +97,12 @@ fn add_to_headers(
                 encoded.push((sent, written));
                 new
             }
-            None => match secrets.plain.apply(value.as_bytes(), left).map_err(too_large)? {
+            None => match secrets.plain.apply(value.as_bytes(), remaining).map_err(too_large)? {
                 Some(new) => new,
                 None => continue,
             },
         };
-        left = left.checked_sub(new.len()).ok_or(TooLong).map_err(too_large)?;
+        remaining = remaining.checked_sub(new.len()).ok_or(TooLong).map_err(too_large)?;
         let secret = placeholders.name_in(value.as_bytes()).unwrap_or_default();
         *value = HeaderValue::from_bytes(&new).map_err(|_| {
             invalid(format!(

@@ -95,7 +95,7 @@ impl Outbound {
         Self(Arc::new(Inner { runtime: Handle::try_current().ok(), resolver, trust, clients: Mutex::default() }))
     }
 
-    /// Sends one request of an attempt that may still make `left` of them, and follows redirects if asked to.
+    /// Sends one request of an attempt that may still make `remaining` of them, and follows redirects if asked to.
     ///
     /// Ends within the grant's timeout. Cancel-safe: dropping the future closes the connection.
     pub(super) async fn send(
@@ -103,7 +103,7 @@ impl Outbound {
         topic: &TopicId,
         grant: &Arc<HttpGrant>,
         request: Request,
-        left: u32,
+        remaining: u32,
         egress: Egress,
     ) -> Sent {
         let outgoing = match Outgoing::read(request, grant) {
@@ -111,7 +111,7 @@ impl Outbound {
             Err(error) => return Sent { answer: Err(error), requests: 0 },
         };
         let client = self.client(topic, grant);
-        let sending = self.run(async move { client.send(outgoing, left, egress).await });
+        let sending = self.run(async move { client.send(outgoing, remaining, egress).await });
         sending.await.unwrap_or_else(|error| Sent { answer: Err(error), requests: 1 })
     }
 

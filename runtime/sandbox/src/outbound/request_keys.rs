@@ -1,7 +1,7 @@
 //! `Idempotency-Key`: the same for a request of a job in all its attempts, so that a server which did what was asked, and whose answer was
 //! lost, does it once.
 //!
-//! What tells requests apart is what they are, and the how-manieth of those that are alike an attempt sends: not their place among all, since an
+//! What distinguishes requests is what they are, and the how-manieth of those that are alike an attempt sends: not their place among all, since an
 //! attempt that goes on from a checkpoint leaves earlier ones out.
 
 use std::collections::HashMap;

@@ -42,7 +42,7 @@ pub(crate) struct Fault {
 pub(crate) type Answered = (u16, Vec<(String, String)>, ByteBuf, String);
 
 /// The answer, and how many requests it took, redirects included.
-pub(crate) type Told = (Result<Answered, Fault>, u32);
+pub(crate) type HttpReply = (Result<Answered, Fault>, u32);
 
 /// What a handler asks with a request of `http`.
 pub(crate) fn request_question<'a>(

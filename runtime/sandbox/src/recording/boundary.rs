@@ -77,12 +77,12 @@ pub(crate) struct Diverged;
 
 /// A question of the guest.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Question<'a> {
     /// Of the call.
     pub(super) name: &'static str,
     /// What a person may read of it.
     pub(super) about: &'a str,
-    /// Enough to tell questions apart, and none of what they say. Zeros if nothing is recorded.
+    /// Enough to distinguish questions, and none of their content. Zeros if nothing is recorded.
     pub(super) digest: [u8; 8],
 }
 
@@ -181,27 +181,27 @@ impl Log {
     }
 
     /// Writes an answer down.
-    pub(crate) fn keep(&mut self, asked: &Asked<'_>, answer: &impl Serialize) {
-        self.push(asked, KeptAnswer::Here(ByteBuf::from(bytes_of(answer))));
+    pub(crate) fn keep(&mut self, question: &Question<'_>, answer: &impl Serialize) {
+        self.push(question, KeptAnswer::Here(ByteBuf::from(bytes_of(answer))));
     }
 
     /// The call ended the guest.
-    pub(crate) fn note_end(&mut self, asked: &Asked<'_>) {
-        self.push(asked, KeptAnswer::None);
+    pub(crate) fn note_end(&mut self, question: &Question<'_>) {
+        self.push(question, KeptAnswer::None);
     }
 
     /// Writes the digest of a secret down, or compares it in a replay.
     ///
     /// # Errors
     /// It is another secret than was recorded, or something else was asked.
-    pub(crate) fn seal(&mut self, asked: &Asked<'_>, answer: &impl Serialize) -> Result<(), Diverged> {
+    pub(crate) fn seal(&mut self, question: &Question<'_>, answer: &impl Serialize) -> Result<(), Diverged> {
         let sealed = digest(&bytes_of(answer));
-        match self.told(asked)? {
+        match self.recorded_answer(question)? {
             Some(KeptAnswer::Sealed(recorded)) if recorded != sealed => {
-                Err(self.diverge(asked, Some(asked.in_words()), true))
+                Err(self.diverge(question, Some(question.in_words()), true))
             }
             _ => {
-                self.push(asked, KeptAnswer::Sealed(sealed));
+                self.push(question, KeptAnswer::Sealed(sealed));
                 Ok(())
             }
         }
@@ -211,34 +211,34 @@ impl Log {
     ///
     /// # Errors
     /// Something else was asked when it was recorded.
-    pub(crate) fn answer<A: DeserializeOwned>(&mut self, asked: &Asked<'_>) -> Result<Option<A>, Diverged> {
-        match self.told(asked)? {
+    pub(crate) fn answer<A: DeserializeOwned>(&mut self, question: &Question<'_>) -> Result<Option<A>, Diverged> {
+        match self.recorded_answer(question)? {
             None | Some(KeptAnswer::None) => Ok(None),
             Some(KeptAnswer::Here(bytes)) => match postcard::from_bytes(&bytes) {
                 Ok(answer) => {
-                    self.push(asked, KeptAnswer::Here(bytes));
+                    self.push(question, KeptAnswer::Here(bytes));
                     Ok(Some(answer))
                 }
-                Err(_) => Err(self.diverge(asked, Some("an answer of another kind".to_owned()), false)),
+                Err(_) => Err(self.diverge(question, Some("an answer of another kind".to_owned()), false)),
             },
-            Some(_) => Err(self.diverge(asked, Some(asked.in_words()), true)),
+            Some(_) => Err(self.diverge(question, Some(question.in_words()), true)),
         }
     }
 
-    fn push(&mut self, asked: &Asked<'_>, answer: KeptAnswer) {
+    fn push(&mut self, question: &Question<'_>, answer: KeptAnswer) {
         let bytes = if let KeptAnswer::Here(bytes) = &answer { bytes.len() } else { 0 };
-        if self.has_room(bytes + asked.about.len()) {
-            let place = self.names.iter().position(|known| *known == asked.name).unwrap_or_else(|| {
-                self.names.push(asked.name);
+        if self.has_room(bytes + question.about.len()) {
+            let place = self.names.iter().position(|known| *known == question.name).unwrap_or_else(|| {
+                self.names.push(question.name);
                 self.names.len() - 1
             });
             let name = u32::try_from(place).unwrap_or(u32::MAX);
-            self.calls.push(Call { name, about: asked.about.to_owned(), asked: asked.digest, answer });
+            self.calls.push(Call { name, about: question.about.to_owned(), asked: question.digest, answer });
         }
     }
 
     /// The recorded answer to this question, if this is a replay.
-    fn told(&mut self, asked: &Asked<'_>) -> Result<Option<KeptAnswer>, Diverged> {
+    fn recorded_answer(&mut self, question: &Question<'_>) -> Result<Option<KeptAnswer>, Diverged> {
         if self.diverged.is_some() {
             return Err(Diverged);
         }
@@ -247,14 +247,14 @@ impl Log {
         let recording = &script.recording;
         let found = recording.calls.get(script.next);
         script.next += 1;
-        match found.filter(|found| recording.name(found) == asked.name && found.asked == asked.digest) {
+        match found.filter(|found| recording.name(found) == question.name && found.asked == question.digest) {
             Some(found) => Ok(Some(match recording.bytes_of(&found.answer) {
                 Some(bytes) => KeptAnswer::Here(ByteBuf::from(bytes)),
                 None => found.answer.clone(),
             })),
             None => {
                 let recorded = found.map(|found| recording.in_words(found));
-                Err(self.diverge(asked, recorded, false))
+                Err(self.diverge(question, recorded, false))
             }
         }
     }
@@ -299,14 +299,14 @@ impl Log {
         None
     }
 
-    pub(super) fn diverge(&mut self, asked: &Asked<'_>, recorded: Option<String>, is_sealed: bool) -> Diverged {
+    pub(super) fn diverge(&mut self, question: &Question<'_>, recorded: Option<String>, is_sealed: bool) -> Diverged {
         let number = self.replay.as_ref().map_or(0, |script| script.next);
-        self.diverged = Some(Divergence { number, recorded, asked: asked.in_words(), is_sealed });
+        self.diverged = Some(Divergence { number, recorded, asked: question.in_words(), is_sealed });
         Diverged
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Question<'a> {
     /// `question` is looked at only if the attempt is recorded.
     pub(crate) fn new(name: &'static str, about: &'a str, question: Option<&impl Serialize>) -> Self {
         let bytes = question.map(bytes_of).unwrap_or_default();
@@ -322,7 +322,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Seconds, and the nanoseconds that are left.
+/// Seconds, and the remaining nanoseconds.
 pub(super) const fn of_millis(millis: u64) -> (u64, u32) {
     (millis / 1000, (millis % 1000) as u32 * 1_000_000)
 }

@@ -1,6 +1,6 @@
 //! The answers of a recording for a handler that runs as a process, without a component (`--native`), so that a debugger can hold it.
 //!
-//! What a handler asks by way of the SDK it asks natively, too: that is compared, call by call. The rest, such as what is ready when and what fuel is left,
+//! What a handler asks by way of the SDK it asks natively, too: that is compared, call by call. The rest, such as what is ready when and what fuel remains,
 //! only an engine in a component asks, and it is passed over. Time is asked more or less often: each answer is the next recorded time before the next
 //! of the calls that are compared, or else the one before.
 
@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
 
-use super::answers::{Fault, FollowUpQuestion, Told, about_request, request_question, response};
-use super::boundary::{Asked, Log, of_millis};
+use super::answers::{Fault, FollowUpQuestion, HttpReply, about_request, request_question, response};
+use super::boundary::{Log, Question, of_millis};
 use super::native_end;
 use super::{BodyPart, Recording, ReplayInput, ReplayRefused, Replayed};
 use crate::attempt::{Attempt, LogLine, Report, Version};
@@ -164,8 +164,8 @@ impl NativeReplay {
             return self.ask("config.secret", name, &name);
         }
         let value = self.attempt.grants.secrets.get(name).cloned();
-        let asked = Asked::new("config.secret", name, Some(&name));
-        let is_same = self.log.boundary.log().is_some_and(|log| log.seal(&asked, &value).is_ok());
+        let question = Question::new("config.secret", name, Some(&name));
+        let is_same = self.log.boundary.log().is_some_and(|log| log.seal(&question, &value).is_ok());
         if is_same { Ok(value) } else { Err(self.asks_else()) }
     }
 
@@ -187,8 +187,8 @@ impl NativeReplay {
     /// # Errors
     /// `no-key`, `state-too-large` and `state-unavailable`, as then; [`Refusal::ASKS_ELSE`].
     pub fn state(&mut self) -> Result<Option<Vec<u8>>, Refusal> {
-        let told: Result<Option<ByteBuf>, Fault> = self.ask("state.get", "", &())?;
-        told.map(|found| found.map(ByteBuf::into_vec)).map_err(of_state)
+        let answer: Result<Option<ByteBuf>, Fault> = self.ask("state.get", "", &())?;
+        answer.map(|found| found.map(ByteBuf::into_vec)).map_err(of_state)
     }
 
     /// Sets nothing, and says whether the recorded attempt could.
@@ -196,8 +196,8 @@ impl NativeReplay {
     /// # Errors
     /// Those of [`Self::state`].
     pub fn set_state(&mut self, value: Option<&[u8]>) -> Result<(), Refusal> {
-        let told: Result<(), Fault> = self.ask("state.set", "", &value.map(Bytes::new))?;
-        told.map_err(of_state)
+        let answer: Result<(), Fault> = self.ask("state.set", "", &value.map(Bytes::new))?;
+        answer.map_err(of_state)
     }
 
     /// The id that the follow-up had.
@@ -228,8 +228,8 @@ impl NativeReplay {
             Some(("queue.enqueue", ..)) => "queue.enqueue",
             _ => "queue.enqueue-linked",
         };
-        let told: Result<String, Fault> = self.ask(name, question.about(), &question)?;
-        told.map_err(|fault| of_queue(fault.into(), topic))
+        let answer: Result<String, Fault> = self.ask(name, question.about(), &question)?;
+        answer.map_err(|fault| of_queue(fault.into(), topic))
     }
 
     /// Sends nothing, and gives the answer that came then.
@@ -240,18 +240,23 @@ impl NativeReplay {
         let NativeRequest { method, url, headers, body, timeout, redirects, is_by_library } = request;
         let body = body.as_ref().map(|body| body.data.as_slice());
         let about = about_request(method, url);
-        let mut asked =
-            Asked::new("http.send", &about, Some(&request_question(method, url, headers, body, *timeout, *redirects)));
+        let mut question = Question::new(
+            "http.send",
+            &about,
+            Some(&request_question(method, url, headers, body, *timeout, *redirects)),
+        );
         match self.log.boundary.log().and_then(Log::expected) {
             // The headers of `wasi:http` are those of an engine.
             Some(("http.handle", expected, digest)) if expected == about => {
-                asked = Asked { name: "http.handle", digest, ..asked };
-                self.answer::<Result<(), Fault>>(&asked)?.map_err(of_http)?;
+                question = Question { name: "http.handle", digest, ..question };
+                self.answer::<Result<(), Fault>>(&question)?.map_err(of_http)?;
                 self.requests += 1;
                 return self.taped(url);
             }
-            Some(("http.send", expected, digest)) if *is_by_library && expected == about && digest != asked.digest => {
-                asked.digest = digest;
+            Some(("http.send", expected, digest))
+                if *is_by_library && expected == about && digest != question.digest =>
+            {
+                question.digest = digest;
                 let number = self.log.boundary.log().map_or(0, |log| log.number());
                 self.notes.push(format!(
                     "call {number}, http.send ({about}): path, headers or body are others than recorded; a library may have put its version there"
@@ -259,7 +264,7 @@ impl NativeReplay {
             }
             _ => {}
         }
-        let (answer, requests) = self.answer::<Told>(&asked)?;
+        let (answer, requests) = self.answer::<HttpReply>(&question)?;
         self.requests += requests;
         let answer = response(answer.map_err(of_http)?);
         let body = Payload { data: answer.body, content_type: None };
@@ -293,14 +298,14 @@ impl NativeReplay {
         about: &str,
         question: &impl Serialize,
     ) -> Result<A, Refusal> {
-        self.answer(&Asked::new(name, about, Some(question)))
+        self.answer(&Question::new(name, about, Some(question)))
     }
 
-    fn answer<A: DeserializeOwned>(&mut self, asked: &Asked<'_>) -> Result<A, Refusal> {
+    fn answer<A: DeserializeOwned>(&mut self, question: &Question<'_>) -> Result<A, Refusal> {
         if let Some(log) = self.log.boundary.log() {
-            match log.answer(asked) {
+            match log.answer(question) {
                 Ok(Some(answer)) => return Ok(answer),
-                Ok(None) => drop(log.diverge(asked, Some("the last, which ended the attempt".to_owned()), false)),
+                Ok(None) => drop(log.diverge(question, Some("the last, which ended the attempt".to_owned()), false)),
                 Err(_) => {}
             }
         }

@@ -13,17 +13,17 @@ const ROWS_MAX: usize = 1 << 20;
 /// Functions that are inlined into each other.
 const INLINED_MAX: usize = 16;
 
-/// Where a stretch of instructions begins, by bytes from the component's first, and where it comes from: the place itself, then those of
-/// the calls that were inlined. No place where the stretch before ends and none begins.
+/// Where a stretch of instructions begins, by bytes from the component's first, and where it comes from: the line itself, then those of
+/// the calls that were inlined. No line where the stretch before ends and none begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) at: u32,
-    pub(super) places: Vec<Place>,
+    pub(super) lines: Vec<SourceLine>,
 }
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct SourceLine {
     pub(super) file: String,
     pub(super) line: u32,
 }
@@ -50,7 +50,7 @@ pub(super) fn read(wasm: &[u8]) -> Option<Vec<Row>> {
         module.add_rows(&mut rows)?;
     }
     // Where one stretch begins at the end of another, the beginning counts.
-    rows.sort_by_key(|row| (row.at, row.places.is_empty()));
+    rows.sort_by_key(|row| (row.at, row.lines.is_empty()));
     rows.dedup_by_key(|row| row.at);
     (!rows.is_empty()).then_some(rows)
 }
@@ -82,10 +82,10 @@ impl Module<'_> {
         let Ok(stretches) = context.find_location_range(0, self.code.len() as u64) else { return Some(()) };
         for (address, bytes, _) in stretches {
             let Ok(frames) = context.find_frames(address).skip_all_loads() else { continue };
-            let places = places(frames, folder(&context, address));
-            rows.extend(self.at(address).map(|at| Row { at, places }));
+            let lines = lines(frames, folder(&context, address));
+            rows.extend(self.at(address).map(|at| Row { at, lines }));
             rows.extend(
-                address.checked_add(bytes).and_then(|end| self.at(end)).map(|at| Row { at, places: Vec::new() }),
+                address.checked_add(bytes).and_then(|end| self.at(end)).map(|at| Row { at, lines: Vec::new() }),
             );
             if rows.len() > 2 * ROWS_MAX {
                 return None;
@@ -106,16 +106,16 @@ fn folder<'a>(context: &Context<Section<'a>>, address: u64) -> &'a str {
     own.and_then(|unit| str::from_utf8(unit.comp_dir?.slice()).ok()).unwrap_or_default()
 }
 
-fn places(mut frames: FrameIter<'_, Section<'_>>, folder: &str) -> Vec<Place> {
-    let mut places = Vec::new();
+fn lines(mut frames: FrameIter<'_, Section<'_>>, folder: &str) -> Vec<SourceLine> {
+    let mut lines = Vec::new();
     while let Ok(Some(frame)) = frames.next()
-        && places.len() < INLINED_MAX
+        && lines.len() < INLINED_MAX
     {
         if let Some(Location { file: Some(file), line: Some(line), .. }) = frame.location {
-            places.push(Place { file: shortened(file, folder).to_owned(), line });
+            lines.push(SourceLine { file: shortened(file, folder).to_owned(), line });
         }
     }
-    places
+    lines
 }
 
 /// The author's own sources by their path below the project, as their compiler names them; those of a crate by the crate, and those of Rust

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::super::private_folder::DIGEST_BYTES;
-use super::dwarf::{Place, Row};
+use super::dwarf::{Row, SourceLine};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"line");
 const NONE: u32 = u32::MAX;
@@ -27,7 +27,7 @@ pub(super) fn encode(rows: &[Row]) -> Option<Vec<u8>> {
     let mut table = Vec::new();
     for row in rows {
         let mut caller = NONE;
-        for Place { file, line } in row.places.iter().rev() {
+        for SourceLine { file, line } in row.lines.iter().rev() {
             let name =
                 file.get(file.ceil_char_boundary(file.len().saturating_sub(FILE_BYTES_MAX))..).unwrap_or_default();
             let at = match files.get(name) {

@@ -47,11 +47,11 @@ async fn the_guests_clock_is_the_stores() {
 }
 
 #[tokio::test]
-async fn remaining_fuel_is_what_is_left_at_the_call() {
+async fn remaining_fuel_is_counted_at_the_call() {
     let component = load(&handler("", "(call $return_u64 (call $fuel))")).await;
     let report = component.invoke(limited("", |limits| limits.fuel = 5_000)).await;
-    let (used, left) = (report.fuel, number(report));
-    assert!((4_000..5_000).contains(&left) && left >= 5_000 - used, "{left} left, {used} used");
+    let (used, remaining) = (report.fuel, number(report));
+    assert!((4_000..5_000).contains(&remaining) && remaining >= 5_000 - used, "{remaining} remaining, {used} used");
 }
 
 #[tokio::test]
@@ -83,11 +83,11 @@ async fn only_granted_settings_exist() {
 }
 
 #[tokio::test]
-async fn progress_is_a_log_line_and_is_heard() {
+async fn progress_is_a_log_line_and_notifies_the_listener() {
     let progress = "(call $progress (i32.const 20000) (i32.const 1) (i32.const 2100) (i32.const 3)) (call $done)";
     let mut attempt = attempt("");
     let lines = listen(&mut attempt);
-    let control = Arc::new(AttemptControl::heard_by(Arc::default()));
+    let control = Arc::new(AttemptControl::notifying(Arc::default()));
     attempt.cancellation.control = Arc::clone(&control);
     load(&handler("", progress)).await.invoke(attempt).await;
     let reported = Progress { basis_points: 10_000, note: "abc".into() };

@@ -388,7 +388,7 @@ async fn a_pool_that_is_full_of_running_attempts_is_full() {
 async fn an_idle_instance_is_freed_after_a_while() {
     let component = load(&counter(), IdleLimits { idle: Duration::from_millis(5), ..ROOMY });
     let pool = component.instance_pool(100);
-    // Again and again: whoever watches goes when there is nothing to watch.
+    // Again and again: the watch ends when there is nothing to watch.
     for _ in 0..3 {
         assert_eq!(count(&run(&pool, &component, b"").await), 1);
         emptied(&component).await;
@@ -401,7 +401,7 @@ fn a_runtime_that_ends_takes_no_watch_with_it() {
     let component = load(&counter(), IdleLimits { idle: Duration::from_millis(5), ..ROOMY });
     let (pool, other) = (component.instance_pool(100), component.instance_pool(100));
     runtime().block_on(run(&pool, &component, b""));
-    assert_eq!(kept(&component), 1, "nobody was there to free it");
+    assert_eq!(kept(&component), 1, "no runtime was there to free it");
     runtime().block_on(async {
         run(&other, &component, b"").await;
         emptied(&component).await;

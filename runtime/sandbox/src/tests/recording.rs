@@ -210,7 +210,7 @@ async fn where_all_is_recorded_the_body_is_too_as_far_as_there_is_room() {
 }
 
 #[tokio::test]
-async fn another_component_is_told_where_it_asks_something_else() {
+async fn another_component_diverges_where_it_asks_something_else() {
     let (mut report, _, url) = recorded(&asking(RETURN).await, Record::All, "an answer").await;
     let recording = carried(&mut report);
     let first = load(&handler("", "(call $get (i32.const 2100) (i32.const 3) (i32.const 4000)) (call $done)")).await;

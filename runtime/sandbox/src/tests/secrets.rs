@@ -1,4 +1,4 @@
-//! Secrets that a guest never has: what it gets for them, and what is left of them after an attempt. Where they go is tested in `outbound`.
+//! Secrets that a guest never has: what it gets for them, and what remains of them after an attempt. Where they go is tested in `outbound`.
 
 use std::sync::Arc;
 

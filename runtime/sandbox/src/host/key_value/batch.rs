@@ -2,7 +2,7 @@
 
 use wasmtime::component::{LinkerInstance, Resource};
 
-use super::{Answer, Bucket, Error, Store, Values, change, read};
+use super::{Bucket, Error, HostResult, Store, Values, change, read};
 use crate::state::State;
 
 type Keys = (Resource<Bucket>, Vec<String>);
@@ -36,7 +36,7 @@ pub(super) fn add_to_linker(instance: &mut LinkerInstance<'_, State>) -> wasmtim
 }
 
 /// Refuses an answer that is larger than a whole state may be: a key that is asked for often would otherwise take memory of the host.
-async fn get_many(store: &mut Store<'_>, keys: Vec<String>) -> Answer<Vec<Option<Pair>>> {
+async fn get_many(store: &mut Store<'_>, keys: Vec<String>) -> HostResult<Vec<Option<Pair>>> {
     let values = read(store, bytes(&keys)).await?;
     let limit = store.data().attempt.limits.state_bytes;
     Ok((values.and_then(|values| found(&values, keys, limit)),))

@@ -93,7 +93,7 @@ impl Value {
 }
 
 type Store<'a> = StoreContextMut<'a, State>;
-type Answer<T> = wasmtime::Result<(Result<T, Error>,)>;
+type HostResult<T> = wasmtime::Result<(Result<T, Error>,)>;
 /// A key of the bucket, as a guest passes it.
 type Key = (Resource<Bucket>, String);
 
@@ -175,7 +175,7 @@ async fn change<T>(
     store: &mut Store<'_>,
     bytes: usize,
     change: impl FnOnce(&mut Values) -> Result<T, Error>,
-) -> Answer<T> {
+) -> HostResult<T> {
     let changed = read(store, bytes).await?.and_then(|mut values| change(&mut values).map(|answer| (values, answer)));
     Ok((match changed {
         Ok((values, answer)) => keep(store.data_mut(), &values)?.map(|()| answer),

@@ -121,7 +121,7 @@ async fn what_is_not_among_the_hosts_is_denied_without_a_lookup() {
         "gopher://good.example/",
         "unix:/run/docker.sock",
     ] {
-        let sent = sent(&outbound, grant(&["good.example"], &[]), get(url), LEFT).await;
+        let sent = sent(&outbound, grant(&["good.example"], &[]), get(url), REMAINING).await;
         assert_eq!((end(&sent.answer), sent.requests), ("denied", 0), "{url}");
     }
 }

@@ -4,7 +4,7 @@ use super::server::{Piece, Server, ok};
 use super::*;
 
 async fn get_as(outbound: &Outbound, topic: &str, grant: &Arc<HttpGrant>, server: &Server) {
-    let sent = outbound.send(&topic.parse().unwrap(), grant, get(server.url("/")), LEFT, Egress::default()).await;
+    let sent = outbound.send(&topic.parse().unwrap(), grant, get(server.url("/")), REMAINING, Egress::default()).await;
     assert_eq!(sent.answer.unwrap().status, 200);
 }
 
@@ -37,7 +37,8 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced() {
     let (outbound, grant) = (resolving(&["127.0.0.1"]), Arc::new(local()));
     for _ in 0..20 {
         // Now and then the server hangs up at the very moment; the error says so, and another try helps.
-        let sent = outbound.send(&"a".parse().unwrap(), &grant, get(server.url("/")), LEFT, Egress::default()).await;
+        let sent =
+            outbound.send(&"a".parse().unwrap(), &grant, get(server.url("/")), REMAINING, Egress::default()).await;
         assert!(matches!(end(&sent.answer), "answer" | "unreachable"), "{:?}", sent.answer);
     }
 }

@@ -24,7 +24,7 @@ use gristmill_core::http_grant::HttpGrant;
 
 /// Longer than any of these takes, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-const LEFT: u32 = 100;
+const REMAINING: u32 = 100;
 
 fn grant(allow: &[&str], networks: &[&str]) -> HttpGrant {
     let allow = allow.iter().map(|pattern| pattern.parse().unwrap()).collect();
@@ -48,12 +48,12 @@ fn get(url: impl Into<String>) -> Request {
     Request { method, url, headers: Vec::new(), body: None, timeout: None, redirects: 0 }
 }
 
-async fn sent(outbound: &Outbound, grant: HttpGrant, request: Request, left: u32) -> Sent {
-    outbound.send(&"t".parse().unwrap(), &Arc::new(grant), request, left, Egress::default()).await
+async fn sent(outbound: &Outbound, grant: HttpGrant, request: Request, remaining: u32) -> Sent {
+    outbound.send(&"t".parse().unwrap(), &Arc::new(grant), request, remaining, Egress::default()).await
 }
 
 async fn send(outbound: &Outbound, grant: HttpGrant, request: Request) -> Result<Response, HttpError> {
-    sent(outbound, grant, request, LEFT).await.answer
+    sent(outbound, grant, request, REMAINING).await.answer
 }
 
 /// Sends to 127.0.0.1, by whatever name.

@@ -61,7 +61,7 @@ async fn a_redirect_leads_nowhere_that_is_not_granted() {
 async fn a_circle_ends_when_the_allowance_does() {
     let server = Server::saying(&to(307, "/")).await;
     let outbound = resolving(&["127.0.0.1"]);
-    let last = sent(&outbound, local(), following(server.url("/"), u32::MAX), LEFT).await;
+    let last = sent(&outbound, local(), following(server.url("/"), u32::MAX), REMAINING).await;
     assert_eq!((last.answer.unwrap().status, last.requests), (307, 21), "the last redirect is the answer");
     let cut = sent(&outbound, local(), following(server.url("/"), 20), 5).await;
     assert_eq!((end(&cut.answer), cut.requests), ("too many", 5));

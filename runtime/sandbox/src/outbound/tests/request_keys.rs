@@ -36,7 +36,7 @@ fn key_of(request: &str) -> Option<String> {
 
 async fn send(egress: &Egress, server: &Server, request: Request) -> Option<String> {
     let outbound = resolving(&["127.0.0.1"]);
-    let sent = outbound.send(&"t".parse().unwrap(), &Arc::new(local()), request, LEFT, egress.clone()).await;
+    let sent = outbound.send(&"t".parse().unwrap(), &Arc::new(local()), request, REMAINING, egress.clone()).await;
     sent.answer.unwrap();
     key_of(server.requests().last().unwrap())
 }

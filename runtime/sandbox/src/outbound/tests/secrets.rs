@@ -69,7 +69,7 @@ fn handler() -> Handler {
 impl Handler {
     async fn send_as(&self, grant: HttpGrant, request: Request) -> Result<Response, HttpError> {
         let outbound = resolving(&["127.0.0.1"]);
-        outbound.send(&"t".parse().unwrap(), &Arc::new(grant), request, LEFT, self.egress.clone()).await.answer
+        outbound.send(&"t".parse().unwrap(), &Arc::new(grant), request, REMAINING, self.egress.clone()).await.answer
     }
 
     async fn send(&self, request: Request) -> Result<Response, HttpError> {
@@ -200,7 +200,7 @@ async fn what_comes_back_of_a_secret_is_its_placeholder() {
     let chunks: String = letters.chunks(3).map(|letters| chunk(&letters.iter().collect::<String>())).collect();
     let server = Server::saying(&format!("{echo}{chunks}0\r\n\r\n")).await;
     let guest = handler_with(KEY.as_bytes());
-    // Whoever it is that knows it.
+    // Both hosts know the key.
     for host in ["api.example", "other.example"] {
         let answer = guest.send(get(url(host, &server, "/"))).await.unwrap();
         let Handler { key, token, .. } = &guest;
@@ -360,7 +360,11 @@ async fn an_answer_that_streams_is_cleaned_where_its_parts_meet() {
     let body: Bytes = answer.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(String::from_utf8_lossy(&body), format!("before {} between liveno", guest.token));
     // Read to its end, the connection takes the next request.
-    outbound.send(&topic, &grant, get(url("api.example", &server, "/")), LEFT, Egress::default()).await.answer.unwrap();
+    outbound
+        .send(&topic, &grant, get(url("api.example", &server, "/")), REMAINING, Egress::default())
+        .await
+        .answer
+        .unwrap();
     assert_eq!(server.connections(), [0, 0]);
 }
 
