@@ -39,7 +39,7 @@ impl<S: BillEntries + ?Sized> BillWriter<S> {
         Self { store, sums, writer, keep, number: 0, open: BTreeMap::new(), fleet, is_failing: false }
     }
 
-    /// Writes until stopped, and then what is left: for that the store has five seconds. Stop it after everything that has costs.
+    /// Writes until stopped, and then the rest: for that the store has five seconds. Stop it after everything that has costs.
     pub async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             if self.open.is_empty() && self.fleet.competing().is_empty() {

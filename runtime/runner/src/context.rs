@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::limits::stored::Stored;
+use super::limits::storage::StorageUse;
 use super::path::in_flight::InFlight;
 use super::path::work::Finished;
 use super::recent::RecentAttempts;
@@ -57,7 +57,7 @@ impl Context {
 #[derive(Debug)]
 pub(super) struct ExecutorContext {
     pub(super) store: Arc<dyn Store>,
-    pub(super) stored: Arc<Stored>,
+    pub(super) storage: Arc<StorageUse>,
     pub(super) registry: watch::Receiver<Arc<HandlerRegistry>>,
     pub(super) finished: mpsc::UnboundedSender<Finished>,
     pub(super) checkpoints: Arc<mpsc::Sender<CheckpointRequest>>,
@@ -78,7 +78,7 @@ impl ExecutorContext {
     pub(super) fn of(context: &Context, finished: mpsc::UnboundedSender<Finished>) -> Self {
         Self {
             store: Arc::clone(&context.store),
-            stored: Arc::default(),
+            storage: Arc::default(),
             registry: context.registry.clone(),
             finished,
             checkpoints: Arc::new(mpsc::channel(1).0),

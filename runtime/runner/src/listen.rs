@@ -41,7 +41,7 @@ impl Listener {
     pub(super) async fn run(mut self) {
         while !self.context.stop.is_cancelled() {
             let of = self.interest();
-            self.hear(&of).await;
+            self.receive(&of).await;
         }
     }
 
@@ -57,7 +57,7 @@ impl Listener {
 
     /// Subscribes, and listens until stopped, or the tenants are others. Also polls on its own, even while the subscription does not succeed: a
     /// store that emits no signals may be available otherwise.
-    async fn hear(&mut self, of: &Interest) {
+    async fn receive(&mut self, of: &Interest) {
         let (store, retry) = (self.context.store.clone(), self.context.retry.apart());
         let (worker, tenants) = (self.context.worker.clone(), &of.tenants);
         let list: Vec<Name> = tenants.iter().cloned().collect();

@@ -60,13 +60,13 @@ pub(super) async fn run(mut context: Context) {
 /// What was offered, and how it stands.
 #[derive(Default)]
 struct Offers {
-    topics: HashMap<TopicId, Known>,
+    topics: HashMap<TopicId, OfferState>,
     /// The tenants that this process has offered to, with whether manifests have spoken for some topic.
     tenants: HashMap<Name, bool>,
 }
 
-/// What is known of a topic for which some manifest has spoken.
-struct Known {
+/// How the offers for a topic stand, once some manifest has made one.
+struct OfferState {
     /// What this process offered last, if it did.
     offered: Option<String>,
     /// A number that grows while some process backs the manifest in force, and since when this process has seen it.
@@ -92,12 +92,12 @@ impl Offers {
         if is_same && self.tenants.get(tenant) == Some(&false) {
             return Ok(());
         }
-        let is_left = |topic: &TopicId, known: &Known| {
+        let is_abandoned = |topic: &TopicId, state: &OfferState| {
             let is_elsewhere = topic.tenant == *tenant && offers.iter().all(|offer| offer.topic != *topic);
-            is_elsewhere && known.backed > 0 && now.saturating_duration_since(known.since) > REMOVE_AFTER
+            is_elsewhere && state.backed > 0 && now.saturating_duration_since(state.since) > REMOVE_AFTER
         };
-        let left = self.topics.iter().filter(|(topic, known)| is_left(topic, known));
-        let removals: Vec<_> = left.map(|(topic, _)| removal(topic)).collect();
+        let abandoned = self.topics.iter().filter(|(topic, state)| is_abandoned(topic, state));
+        let removals: Vec<_> = abandoned.map(|(topic, _)| removal(topic)).collect();
         for Offer { topic, .. } in &removals {
             tracing::info!(%topic, "no runner's manifest has the topic any more: its schedules are removed");
         }
@@ -117,10 +117,10 @@ impl Offers {
 
     /// Adds to an offer what this process knows of the topic.
     fn offer(&self, offer: Offer, now: Instant) -> Offer {
-        let Some(known) = self.topics.get(&offer.topic) else { return offer };
-        let is_left = known.standing == Some(Standing::Superseded)
-            && now.saturating_duration_since(known.since) > TAKE_OVER_AFTER;
-        Offer { replaces: known.offered.clone(), seen: Some(known.backed), insist: is_left, ..offer }
+        let Some(state) = self.topics.get(&offer.topic) else { return offer };
+        let is_abandoned = state.standing == Some(Standing::Superseded)
+            && now.saturating_duration_since(state.since) > TAKE_OVER_AFTER;
+        Offer { replaces: state.offered.clone(), seen: Some(state.backed), insist: is_abandoned, ..offer }
     }
 
     fn note(
@@ -128,7 +128,7 @@ impl Offers {
         topic: TopicId,
         offered: Option<String>,
         &ManifestStanding { standing, backed, .. }: &ManifestStanding,
-        before: &HashMap<TopicId, Known>,
+        before: &HashMap<TopicId, OfferState>,
         now: Instant,
     ) {
         let before = before.get(&topic);
@@ -142,7 +142,7 @@ impl Offers {
             );
         }
         let since = before.filter(|before| before.backed == backed).map_or(now, |before| before.since);
-        self.topics.insert(topic, Known { offered, backed, since, standing });
+        self.topics.insert(topic, OfferState { offered, backed, since, standing });
     }
 }
 

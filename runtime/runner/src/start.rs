@@ -14,7 +14,7 @@ use super::deployments::trap_streaks::TrapStreaks;
 use super::deployments::{self, parked, trial};
 use super::journal::Journal;
 use super::limits::full;
-use super::limits::stored::Stored;
+use super::limits::storage::StorageUse;
 use super::listen::Listener;
 use super::path::claim::Claimer;
 use super::path::claim::lost::give_back_lost;
@@ -177,7 +177,7 @@ impl Runner {
         settling.spawn("recordings", keep_recordings);
         let help = "Recordings of attempts that the store did not take, or not fast enough.";
         context.metrics.register("gristmill_node_recordings_lost_total", Counter, help, recordings.lost());
-        let (parked_late, hear_parked) = mpsc::unbounded_channel();
+        let (parked_late, parked_receiver) = mpsc::unbounded_channel();
         let settler = Settler {
             context: context.clone(),
             observer,
@@ -189,8 +189,8 @@ impl Runner {
         };
         settling.spawn("settle", settler.run(to_settle));
         let (ending, abort) = (CancellationToken::new(), CancellationToken::new());
-        let stored = Arc::<Stored>::default();
-        let (saving, counts) = (context.clone(), Arc::clone(&stored));
+        let storage = Arc::<StorageUse>::default();
+        let (saving, counts) = (context.clone(), Arc::clone(&storage));
         let save = move |asked| lease_extender::save_checkpoint(saving.clone(), Arc::clone(&counts), asked);
         settling.spawn("checkpoint", lease_extender::answer(save, to_save, abort.clone()));
         let store = context.store.clone();
@@ -199,7 +199,7 @@ impl Runner {
 
         let executor = Arc::new(ExecutorContext {
             store: Arc::clone(&context.store),
-            stored: Arc::clone(&stored),
+            storage: Arc::clone(&storage),
             registry: context.registry.clone(),
             finished,
             checkpoints: Arc::new(checkpoints),
@@ -212,8 +212,8 @@ impl Runner {
         });
         let (guests, threads) = Guests::start(threads, &executor)?;
         let watchdog = guests.watchdog(Arc::clone(&slots), executor.finished.downgrade(), give_up.clone());
-        let (ready, hear_ready) = mpsc::channel(SIGNALS);
-        let (due, hear_due) = mpsc::channel(SIGNALS);
+        let (ready, ready_receiver) = mpsc::channel(SIGNALS);
+        let (due, due_receiver) = mpsc::channel(SIGNALS);
         let mut bringing = Tasks::default();
         bringing.spawn(
             "listen",
@@ -226,19 +226,19 @@ impl Runner {
             }
             .run(),
         );
-        let (fired, hear_fired) = mpsc::channel(SIGNALS);
-        bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, hear_due, fired));
-        bringing.spawn("full", full::run(context.clone(), stored, hear_fired));
+        let (fired, fired_receiver) = mpsc::channel(SIGNALS);
+        bringing.spawn("migrate", migrate::run(context.clone(), PreciseTimer::new()?, due_receiver, fired));
+        bringing.spawn("full", full::run(context.clone(), storage, fired_receiver));
         bringing.spawn("deployments", deployments::follow(context.clone(), deployments));
         bringing.spawn("trial", trial::run(context.clone()));
-        bringing.spawn("parked", parked::run(context.clone(), hear_parked));
+        bringing.spawn("parked", parked::run(context.clone(), parked_receiver));
         bringing.spawn("progress", progress::run(context.clone()));
         bringing.spawn("schedules", schedules::run(context.clone()));
         bringing.spawn("sweep", sweep::run(context.clone()));
         let (store, retry, stop) = (Arc::clone(&context.store), Arc::clone(&context.retry), context.stop.clone());
         bringing.spawn("tenants", context.tenants.clone().run(store, retry, stop));
         let returns = context.retry.returns();
-        let ready = hear_ready;
+        let ready = ready_receiver;
         let slots_of = slots.clone();
         let claimer = Claimer { context: context.clone(), slots: slots_of, guests, executor, ready, shares, returns };
         bringing.spawn("claim", claimer.run());
@@ -326,7 +326,10 @@ impl Runner {
 
     async fn retire(&self) {
         if let Err(error) = self.context.store.retire(&self.context.worker).await {
-            tracing::warn!("left without saying so, it will be noticed: {:#}", anyhow::Error::from(error));
+            tracing::warn!(
+                "failed to remove this runner from the store, its heartbeat runs out instead: {:#}",
+                anyhow::Error::from(error)
+            );
         }
     }
 

@@ -120,7 +120,7 @@ impl AppState {
         let topics = self.topics();
         let limits = topics.limits(tenant);
         let is_known = |topic: &TopicId| topics.known_topics().is_known(topic);
-        let (code, detail) = match self.stored.let_in(&*self.store, tenant, more, &limits, is_known).await? {
+        let (code, detail) = match self.storage.let_in(&*self.store, tenant, more, &limits, is_known).await? {
             None => return Ok(()),
             Some(Full::Jobs(most)) => {
                 let detail = format!(

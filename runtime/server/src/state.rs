@@ -17,7 +17,7 @@ use crate::bulk::BulkActions;
 use crate::claims::ClaimService;
 use crate::limits::pace::Pacer;
 use crate::limits::requests::RequestLimiter;
-use crate::limits::{Stored, TenantLimiter};
+use crate::limits::{StorageUse, TenantLimiter};
 use crate::problem::{Code, Problem};
 use crate::settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 use crate::stream::signal_hub::SignalHub;
@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     pub(crate) stop: CancellationToken,
     pub(crate) auth: Auth,
     pub(crate) tenant_limiter: TenantLimiter,
-    pub(crate) stored: Stored,
+    pub(crate) storage: StorageUse,
     /// The topics and tenants as the manifest has them, without handlers.
     plan: Arc<HandlerRegistry>,
     pub(crate) metrics: Arc<Metrics>,
@@ -105,7 +105,7 @@ impl AppState {
             stop: CancellationToken::new(),
             auth,
             tenant_limiter: TenantLimiter::default(),
-            stored: Stored::default(),
+            storage: StorageUse::default(),
             plan: settings.plan.clone(),
             metrics: settings.metrics.clone(),
             queue_depths: QueueDepths::default(),

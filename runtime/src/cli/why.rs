@@ -17,7 +17,7 @@ use super::store::Reached;
 use gristmill_config::Manifest;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::topic::{Demands, Topic};
-use gristmill_runner::why::{Asked, Served, Serving, TopicWhy, Why, topic_why, why};
+use gristmill_runner::why::{ProcessRole, Served, Serving, TopicWhy, Why, topic_why, why};
 use gristmill_server::RemoteStore;
 use gristmill_store::{Produce, StoreError};
 
@@ -43,15 +43,15 @@ pub(super) async fn topic(global: &Global, topic: TopicId) -> anyhow::Result<Exi
 /// What a question goes to.
 pub(super) enum Answerer {
     Server(RemoteStore),
-    Store(Arc<dyn Produce>, Asked),
+    Store(Arc<dyn Produce>, ProcessRole),
 }
 
 impl Answerer {
     pub(super) fn of(Reached { store, server, is_ours_alone, .. }: &Reached) -> Self {
         match server {
             Some(server) => Self::Server(server.clone()),
-            None if *is_ours_alone => Self::Store(Arc::clone(store), Asked::OnlyProcess),
-            None => Self::Store(Arc::clone(store), Asked::Onlooker),
+            None if *is_ours_alone => Self::Store(Arc::clone(store), ProcessRole::OnlyProcess),
+            None => Self::Store(Arc::clone(store), ProcessRole::Onlooker),
         }
     }
 
@@ -75,7 +75,7 @@ impl Answerer {
 async fn answerer(global: &Global, manifest: &Manifest) -> anyhow::Result<Answerer> {
     let way = global.way(manifest)?;
     let answerer = Answerer::of(&way.reach().await?);
-    if !matches!(answerer, Answerer::Store(_, Asked::Onlooker)) {
+    if !matches!(answerer, Answerer::Store(_, ProcessRole::Onlooker)) {
         return Ok(answerer);
     }
     // One that wants another token is left alone: the store answers as well.

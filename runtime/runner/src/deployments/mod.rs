@@ -152,9 +152,9 @@ pub async fn share_jobs(
 
 /// The version that the topic's jobs ran by before this one.
 fn version_before(entry: &TopicHandler, registry: &HandlerRegistry, serves: Version) -> Result<Version, NotDecided> {
-    let left = entry.deployment.as_ref().and_then(Deployment::rolled_back).map(|other| other.version);
+    let rolled_back = entry.deployment.as_ref().and_then(Deployment::rolled_back).map(|other| other.version);
     let kept = registry.kept(&entry.topic.handler);
-    let before = kept.into_iter().find(|version| *version != serves && Some(*version) != left);
+    let before = kept.into_iter().find(|version| *version != serves && Some(*version) != rolled_back);
     before.ok_or(NotDecided::NothingBefore(serves))
 }
 

@@ -8,16 +8,16 @@ use gristmill_core::job::{Name, TopicId};
 
 /// The handlers that are compiled or wait for it. The folder adds and removes them; runners say which have jobs that wait.
 #[derive(Debug, Default)]
-pub struct Backlog(Mutex<Entries>);
+pub struct Backlog(Mutex<BacklogState>);
 
 #[derive(Debug, Default)]
-struct Entries {
-    handlers: BTreeMap<Name, Entry>,
+struct BacklogState {
+    handlers: BTreeMap<Name, BacklogHandler>,
     demands: u64,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct BacklogHandler {
     is_compiling: bool,
     demand: Option<Demand>,
 }
@@ -58,15 +58,16 @@ impl Backlog {
 
     /// Jobs of this topic wait for the handler. The first demand for a handler counts.
     pub fn demand(&self, topic: &TopicId, handler: &Name) {
-        let Entries { handlers, demands } = &mut *self.0.lock();
-        if handlers.get(handler).is_none_or(|entry| entry.demand.is_some()) {
+        let BacklogState { handlers, demands } = &mut *self.0.lock();
+        if handlers.get(handler).is_none_or(|handler| handler.demand.is_some()) {
             return;
         }
-        let of_tenant = |entry: &&Entry| entry.demand.as_ref().is_some_and(|demand| demand.tenant == topic.tenant);
+        let of_tenant =
+            |handler: &&BacklogHandler| handler.demand.as_ref().is_some_and(|demand| demand.tenant == topic.tenant);
         let turn = handlers.values().filter(of_tenant).count();
         *demands += 1;
-        if let Some(entry) = handlers.get_mut(handler) {
-            entry.demand = Some(Demand { tenant: topic.tenant.clone(), turn, number: *demands });
+        if let Some(handler) = handlers.get_mut(handler) {
+            handler.demand = Some(Demand { tenant: topic.tenant.clone(), turn, number: *demands });
         }
     }
 
@@ -74,9 +75,9 @@ impl Backlog {
     pub(super) fn take(&self) -> Option<Name> {
         let handlers = &mut self.0.lock().handlers;
         let order = |demand: &Option<Demand>| demand.as_ref().map_or((1, 0, 0), |of| (0, of.turn, of.number));
-        let waiting = handlers.iter_mut().filter(|(_, entry)| !entry.is_compiling);
-        let (name, entry) = waiting.min_by_key(|(_, entry)| order(&entry.demand))?;
-        entry.is_compiling = true;
+        let waiting = handlers.iter_mut().filter(|(_, handler)| !handler.is_compiling);
+        let (name, handler) = waiting.min_by_key(|(_, handler)| order(&handler.demand))?;
+        handler.is_compiling = true;
         Some(name.clone())
     }
 }

@@ -43,8 +43,8 @@ impl Deployed {
         match decision.plan(version, topic.gate) {
             Plan::Folder => simply(folder),
             Plan::Only(stable) => {
-                let is_left = decision.other.as_ref().is_some_and(|other| other.version == version);
-                let untried = (version != stable && !is_left).then_some(version);
+                let is_rolled_back = decision.other.as_ref().is_some_and(|other| other.version == version);
+                let untried = (version != stable && !is_rolled_back).then_some(version);
                 let main = find(stable);
                 let refused = main.is_none().then(|| not_here(decision, version, stable));
                 Self { main, refused, untried, candidate: None }

@@ -11,7 +11,7 @@ use tokio::task::{self, JoinError, JoinSet};
 
 use super::backlog::Backlog;
 use super::handler::{Code, Handler};
-use super::load::{Again, Found, NotTaken, load_file};
+use super::load::{Again, LoadedComponent, NotTaken, load_file};
 use super::stamp::{Stamp, changed_within, file_at};
 use gristmill_core::job::Name;
 use gristmill_sandbox::{COMPILES_AT_ONCE, Component, Sandbox, Version};
@@ -127,7 +127,7 @@ struct Late {
 /// What came of a file.
 #[derive(Debug)]
 struct Load {
-    result: Result<Found, NotTaken>,
+    result: Result<LoadedComponent, NotTaken>,
     took: Duration,
 }
 
@@ -298,7 +298,7 @@ impl Folder {
         // What was written right after it was read may bear the same times.
         let may_be_older = result.is_ok() && changed_within(&metadata, TICK);
         match result {
-            Ok(Found::New(component)) => {
+            Ok(LoadedComponent::New(component)) => {
                 self.backlog.remove(&name);
                 let handler = Handler { name: name.clone(), code: Code::Component(component.clone()) };
                 let is_replaced = self.handlers.insert(name.clone(), handler).is_some();
@@ -306,13 +306,13 @@ impl Folder {
                 self.late.remove(&name);
                 changes.loaded.push(LoadedFile { handler: name.clone(), component, is_replaced, took });
             }
-            Ok(Found::Same) if self.handlers.contains_key(&name) => {
+            Ok(LoadedComponent::Same) if self.handlers.contains_key(&name) => {
                 self.backlog.remove(&name);
                 self.refused.remove(&name);
                 self.late.remove(&name);
             }
             // The same, but its compiled code was lost meanwhile.
-            Ok(Found::Same | Found::Uncompiled) => {
+            Ok(LoadedComponent::Same | LoadedComponent::Uncompiled) => {
                 self.backlog.add(&name);
                 changes.waiting = true;
             }

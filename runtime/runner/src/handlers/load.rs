@@ -7,9 +7,9 @@ use gristmill_core::job::Name;
 use gristmill_core::topic::{EXTERNAL, RESERVED};
 use gristmill_sandbox::{Component, LoadError, Prepared, Sandbox, Version};
 
-/// What a file gave.
+/// The component that a file holds.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum LoadedComponent {
     New(Component),
     /// It is the version that serves already.
     Same,
@@ -43,19 +43,21 @@ pub(super) async fn load_file(
     current: Option<Version>,
     compile: bool,
     sandbox: &Sandbox,
-) -> Result<Found, NotTaken> {
+) -> Result<LoadedComponent, NotTaken> {
     // Read once: what is hashed, checked and compiled are the same bytes.
     let wasm = read(path, bytes, sandbox).await?;
     let loaded = if compile {
         load(name, &wasm, current, sandbox).await?
     } else {
         check_name(name)?;
-        let Some(prepared) = sandbox.find(&wasm).await.map_err(not_loaded)? else { return Ok(Found::Uncompiled) };
+        let Some(prepared) = sandbox.find(&wasm).await.map_err(not_loaded)? else {
+            return Ok(LoadedComponent::Uncompiled);
+        };
         tested(prepared, current).await?
     };
     Ok(match loaded {
-        Some(prepared) => Found::New(prepared.keep().await),
-        None => Found::Same,
+        Some(prepared) => LoadedComponent::New(prepared.keep().await),
+        None => LoadedComponent::Same,
     })
 }
 

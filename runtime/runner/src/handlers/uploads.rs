@@ -296,10 +296,10 @@ mod tests {
             file.set_modified(SystemTime::UNIX_EPOCH.max(file.metadata().unwrap().modified().unwrap() - age)).unwrap();
         }
         remove_leftovers(place.path());
-        let mut left: Vec<_> =
+        let mut remaining: Vec<_> =
             std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, [new.as_str(), ".resize.new"]);
+        remaining.sort();
+        assert_eq!(remaining, [new.as_str(), ".resize.new"]);
     }
 
     fn uploads(place: &Path) -> ComponentUploads {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use super::super::line_file::Line;
+use super::super::line_file::LineKind;
 use super::super::record::{AttemptRecord, micros_of};
 use gristmill_core::job::{JobId, Name, TopicId, WorkerId};
 use gristmill_core::outcome::{OutcomeKind, Reason, Settled};
@@ -73,7 +73,7 @@ impl AttemptLine {
     }
 }
 
-impl Line for AttemptLine {
+impl LineKind for AttemptLine {
     const FILE: &'static str = "journal";
     const SECTION: &'static str = "journal";
     const SUBJECTS: &'static str = "attempts";

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::super::line_file::{Gap, Line, Queue, RotatedFile, write_line, write_lines};
+use super::super::line_file::{Gap, LineKind, Queue, RotatedFile, write_line, write_lines};
 use super::super::record::{AttemptRecord, Run};
 use super::*;
 use gristmill_config::LineFileSettings;
@@ -211,8 +211,8 @@ fn a_full_file_is_put_aside_and_the_oldest_are_deleted() {
     assert_eq!(read(&settings.path), "5\n");
     assert_eq!(read(&aside(&settings.path, 1)), "3\n4 has more than ten bytes\n");
     assert_eq!(read(&aside(&settings.path, 2)), "1\n2 has more than ten bytes\n");
-    let left: Vec<u32> = (3..8).filter(|number| aside(&settings.path, *number).exists()).collect();
-    assert_eq!(left, [7], "nothing but what the row leads to is deleted");
+    let remaining: Vec<u32> = (3..8).filter(|number| aside(&settings.path, *number).exists()).collect();
+    assert_eq!(remaining, [7], "nothing but what the row leads to is deleted");
 }
 
 #[test]

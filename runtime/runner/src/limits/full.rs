@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::stored::{Added, Full, Stored};
+use super::storage::{Added, Full, StorageUse};
 use crate::context::{Context, ExecutorContext};
 use gristmill_core::job::{Claim, Name};
 use gristmill_core::outcome::{Outcome, StateChange};
@@ -25,7 +25,7 @@ pub(crate) async fn hold_to_limits(claim: &Claim, report: &mut Report, context: 
     }
     let tenant = &claim.lease.topic.tenant;
     let limits = context.registry.borrow().limits(tenant);
-    match context.stored.let_in(&*context.store, tenant, added, &limits, |_| true).await {
+    match context.storage.let_in(&*context.store, tenant, added, &limits, |_| true).await {
         Ok(None) => {}
         Ok(Some(full)) => {
             report.follow_ups.clear();
@@ -44,7 +44,7 @@ const fn allowed(full: Full) -> u64 {
 }
 
 /// Writes into the store which tenants are full, of those whose schedules have fired. Runs until stopped.
-pub(crate) async fn run(context: Context, stored: Arc<Stored>, mut fired: mpsc::Receiver<Name>) {
+pub(crate) async fn run(context: Context, storage: Arc<StorageUse>, mut fired: mpsc::Receiver<Name>) {
     let mut known = BTreeSet::new();
     loop {
         let tenant = tokio::select! {
@@ -55,7 +55,7 @@ pub(crate) async fn run(context: Context, stored: Arc<Stored>, mut fired: mpsc::
         let limits = context.registry.borrow().limits(&tenant);
         let one_more = Added { jobs: 1, ..Added::default() };
         let note = async {
-            let full = stored.let_in(&*context.store, &tenant, one_more, &limits, |_| true).await?;
+            let full = storage.let_in(&*context.store, &tenant, one_more, &limits, |_| true).await?;
             if full.is_some() == known.contains(&tenant) {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
 //! What tenants may have in the store.
 
 pub(crate) mod full;
-pub(crate) mod stored;
+pub(crate) mod storage;

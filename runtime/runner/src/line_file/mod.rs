@@ -31,7 +31,7 @@ use gristmill_core::job::WorkerId;
 const CLOSE: Duration = Duration::from_secs(5);
 
 /// A line of one kind of file, and what messages call that file.
-pub trait Line: Serialize + Send + 'static {
+pub trait LineKind: Serialize + Send + 'static {
     /// What people call the file.
     const FILE: &'static str;
     /// The section of the manifest that names it.
@@ -45,10 +45,10 @@ pub trait Line: Serialize + Send + 'static {
 /// An open file. Cheap to clone; one that is dropped without [`LineFile::close`] is written to its end by a thread for which
 /// no caller waits.
 #[derive(Debug)]
-pub struct LineFile<L: Line>(pub(crate) Arc<Handle<L>>);
+pub struct LineFile<L: LineKind>(pub(crate) Arc<Handle<L>>);
 
 #[derive(Debug)]
-pub(crate) struct Handle<L: Line> {
+pub(crate) struct Handle<L: LineKind> {
     worker: WorkerId,
     queue: Arc<Queue<L>>,
     /// Once everything is written, or given up.
@@ -82,7 +82,7 @@ pub enum LineFileError {
     },
 }
 
-impl<L: Line> LineFile<L> {
+impl<L: LineKind> LineFile<L> {
     /// Opens the file, or makes it; its folder must be there. Several processes may write to one file, each whole lines.
     /// `worker` names this one, where lines are missing.
     ///
@@ -129,7 +129,7 @@ impl<L: Line> LineFile<L> {
         move || queue.lost()
     }
 
-    /// Writes what is queued, and ends. Waits at most some seconds: then the disk does not answer, and what is left is
+    /// Writes what is queued, and ends. Waits at most some seconds: then the disk does not answer, and what remains is
     /// lost. Nothing must be appended any more.
     pub async fn close(self) {
         self.0.queue.close();
@@ -143,13 +143,13 @@ impl<L: Line> LineFile<L> {
     }
 }
 
-impl<L: Line> Clone for LineFile<L> {
+impl<L: LineKind> Clone for LineFile<L> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<L: Line> Drop for Handle<L> {
+impl<L: LineKind> Drop for Handle<L> {
     fn drop(&mut self) {
         self.queue.close();
     }

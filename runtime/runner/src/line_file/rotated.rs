@@ -22,13 +22,13 @@ pub(crate) struct RotatedFile {
     name: &'static str,
     mode: u32,
     settings: LineFileSettings,
-    open: Open,
+    open: OpenFile,
     /// The last time that a full file could not be put aside.
     rotation_failed: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenFile {
     file: File,
     id: FileId,
 }
@@ -39,7 +39,7 @@ type FileId = (u64, u64);
 impl RotatedFile {
     /// Opens the file, or makes it with these permissions.
     pub(crate) fn open(settings: &LineFileSettings, name: &'static str, mode: u32) -> io::Result<Self> {
-        let open = Open::at(&settings.path, mode)?;
+        let open = OpenFile::at(&settings.path, mode)?;
         // If it is a link, what is put aside is the file and not the link.
         let settings = LineFileSettings { path: settings.path.canonicalize()?, ..settings.clone() };
         Ok(Self { name, mode, settings, open, rotation_failed: None })
@@ -93,7 +93,7 @@ impl RotatedFile {
     }
 
     fn open_anew(&mut self) -> io::Result<u64> {
-        self.open = Open::at(self.path(), self.mode)?;
+        self.open = OpenFile::at(self.path(), self.mode)?;
         Ok(self.open.file.metadata()?.len())
     }
 
@@ -135,7 +135,7 @@ impl RotatedFile {
     }
 }
 
-impl Open {
+impl OpenFile {
     fn at(path: &Path, mode: u32) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).mode(mode).open(path)?;
         let found = file.metadata()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Line;
+use super::LineKind;
 use super::queue::{Queue, Warned};
 use super::rotated::RotatedFile;
 use gristmill_core::job::WorkerId;
@@ -34,14 +34,14 @@ pub(crate) struct Gap<'a> {
     pub(crate) dropped: u64,
 }
 
-impl<L: Line> Writer<L> {
+impl<L: LineKind> Writer<L> {
     /// Ends when the queue is closed and all of it is written, or cannot be.
     pub(super) fn run(mut self) {
         while let Some((lines, dropped)) = self.queue.take() {
-            let mut left = lines.iter();
-            if let Err(error) = self.write(&mut left, dropped) {
+            let mut remaining = lines.iter();
+            if let Err(error) = self.write(&mut remaining, dropped) {
                 let made = self.text.iter().filter(|byte| **byte == b'\n').count();
-                let lost = (made + left.len()) as u64 + self.queue.waiting();
+                let lost = (made + remaining.len()) as u64 + self.queue.waiting();
                 let error = anyhow::Error::from(error);
                 tracing::error!(
                     lost,

@@ -28,11 +28,11 @@ use gristmill_sandbox::{Attempt, GuestLog, KeyedState, Report};
 pub use gristmill_core::admission::NoFollowUp;
 pub use gristmill_sandbox::{LogLine, StateError};
 
-type Answer = Pin<Box<dyn Future<Output = Result<Output, HandlerError>> + Send>>;
+type HandlerFuture = Pin<Box<dyn Future<Output = Result<Output, HandlerError>> + Send>>;
 
 /// An async function that does jobs. Cheap to clone.
 #[derive(Clone)]
-pub struct NativeHandler(Arc<dyn Fn(NativeJob) -> Answer + Send + Sync>);
+pub struct NativeHandler(Arc<dyn Fn(NativeJob) -> HandlerFuture + Send + Sync>);
 
 impl fmt::Debug for NativeHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

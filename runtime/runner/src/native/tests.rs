@@ -71,8 +71,8 @@ async fn a_native_handler_gets_the_job_and_its_result_is_kept() {
 #[tokio::test]
 async fn a_native_handler_writes_the_jobs_log_within_its_limit_and_knows_its_times() {
     let handler = NativeHandler::new(async |job: NativeJob| {
-        let (job_is, left) = (job.job(), job.deadline().since(job.now()));
-        assert!(job_is.due_at >= job_is.enqueued_at && left <= Duration::from_secs(30));
+        let (job_is, remaining) = (job.job(), job.deadline().since(job.now()));
+        assert!(job_is.due_at >= job_is.enqueued_at && remaining <= Duration::from_secs(30));
         assert_eq!((job.settings()["mode"].as_str(), job.secrets().len()), ("dry", 0));
         for message in ["milled", "and more than fits"] {
             job.log(LogLine { level: tracing::Level::INFO, source: "log", message: message.into(), fields: vec![] });

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lease;
 use crate::context::Context;
-use crate::limits::stored::{Added, Stored};
+use crate::limits::storage::{Added, StorageUse};
 use gristmill_sandbox::{CheckpointRequest, StateRequest};
 use gristmill_store::{Store, StoreError};
 
@@ -40,13 +40,13 @@ pub(crate) async fn keep(context: Context) {
 }
 
 /// Saves a checkpoint, if the tenant may store that much. A guest waits for it, so it is not retried: the guest gets the error and decides.
-pub(crate) async fn save_checkpoint(context: Context, stored: Arc<Stored>, asked: CheckpointRequest) {
+pub(crate) async fn save_checkpoint(context: Context, storage: Arc<StorageUse>, asked: CheckpointRequest) {
     let CheckpointRequest { lease, state, reply } = asked;
     let tenant = &lease.topic.tenant;
     let limits = context.registry.borrow().limits(tenant);
     let added = Added { bytes: state.len() as u64, ..Added::default() };
     let saving = async {
-        match stored.let_in(&*context.store, tenant, added, &limits, |_| true).await? {
+        match storage.let_in(&*context.store, tenant, added, &limits, |_| true).await? {
             Some(full) => Ok(Err(format!("the tenant has as much in the store as `{}` allows", full.limit()))),
             None if context.store.checkpoint(&lease, &state).await? => Ok(Ok(())),
             None => Ok(Err("the lease is lost".into())),

@@ -36,7 +36,7 @@ pub(crate) struct Settler {
 }
 
 impl Settler {
-    /// Settles until every sender is gone and nothing is left.
+    /// Settles until every sender is dropped and the queue is empty.
     pub(crate) async fn run(self, finished: mpsc::UnboundedReceiver<Finished>) {
         match self.context.store.lanes() {
             1 => self.settle(finished).await,

@@ -54,7 +54,7 @@ pub struct LoggedLine {
 
 /// An attempt in memory. Clones share its texts.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct BufferedAttempt {
     /// Grows with each attempt.
     pub(super) number: u64,
     pub(super) at: Timestamp,
@@ -67,7 +67,7 @@ pub(super) struct Entry {
     pub(super) bytes: usize,
 }
 
-impl Entry {
+impl BufferedAttempt {
     pub(super) fn new(number: u64, at: Timestamp, record: &AttemptRecord, log: Option<LogTail>) -> Self {
         let failure = record.verdict.failure();
         let failed = failure.is_some()
@@ -82,8 +82,8 @@ impl Entry {
     }
 }
 
-impl From<Entry> for RecentAttempt {
-    fn from(Entry { at, line, failed, message, log, .. }: Entry) -> Self {
+impl From<BufferedAttempt> for RecentAttempt {
+    fn from(BufferedAttempt { at, line, failed, message, log, .. }: BufferedAttempt) -> Self {
         Self {
             attempt: line,
             at_ms: at,

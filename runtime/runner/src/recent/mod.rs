@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use self::attempt::Entry;
+use self::attempt::BufferedAttempt;
 pub use self::attempt::{LoggedLine, RecentAttempt};
 use self::ring::TenantRings;
 pub use self::run_times::RunTimes;
@@ -117,7 +117,7 @@ impl RecentAttempts {
 impl Rings {
     fn add(&mut self, now: Timestamp, record: &AttemptRecord, log: Option<LogTail>) {
         self.number += 1;
-        let kept = Entry::new(self.number, now, record, log);
+        let kept = BufferedAttempt::new(self.number, now, record, log);
         let tenant = &record.claim.lease.topic.tenant;
         let rings = match self.tenants.get_mut(tenant) {
             Some(rings) => rings,
@@ -162,7 +162,7 @@ impl Rings {
         });
     }
 
-    fn of(&self, wanted: &RecentWanted) -> (Vec<Entry>, Timestamp) {
+    fn of(&self, wanted: &RecentWanted) -> (Vec<BufferedAttempt>, Timestamp) {
         self.tenants.get(&wanted.tenant).map_or((Vec::new(), self.since), |rings| rings.of(wanted))
     }
 }
@@ -170,12 +170,12 @@ impl Rings {
 /// The most that each may use so that all together use at most `most`.
 fn level(mut sizes: Vec<usize>, most: usize) -> usize {
     sizes.sort_unstable();
-    let (mut left, mut others) = (most, sizes.len());
+    let (mut remaining, mut others) = (most, sizes.len());
     for size in sizes {
-        if size.saturating_mul(others) > left {
-            return left / others;
+        if size.saturating_mul(others) > remaining {
+            return remaining / others;
         }
-        left -= size;
+        remaining -= size;
         others -= 1;
     }
     most

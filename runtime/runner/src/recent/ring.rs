@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::RecentWanted;
-use super::attempt::Entry;
+use super::attempt::BufferedAttempt;
 use gristmill_core::job::{JobId, Name};
 use gristmill_core::time::Timestamp;
 
@@ -18,7 +18,7 @@ pub(super) struct TenantRings {
 
 #[derive(Debug)]
 struct Ring {
-    attempts: VecDeque<Entry>,
+    attempts: VecDeque<BufferedAttempt>,
     bytes: usize,
     /// No attempt that was settled after this time is missing.
     since: Timestamp,
@@ -30,7 +30,7 @@ impl TenantRings {
         Self { failed: ring(), others: ring() }
     }
 
-    pub(super) fn push(&mut self, kept: Entry) {
+    pub(super) fn push(&mut self, kept: BufferedAttempt) {
         if kept.failed { self.failed.push(kept) } else { self.others.push(kept) }
     }
 
@@ -57,13 +57,13 @@ impl TenantRings {
         last.map(|kept| (kept.number, kept.at)).max().unwrap_or((0, self.failed.since.max(self.others.since)))
     }
 
-    pub(super) fn of(&self, wanted: &RecentWanted) -> (Vec<Entry>, Timestamp) {
-        let fits = |kept: &&Entry| {
+    pub(super) fn of(&self, wanted: &RecentWanted) -> (Vec<BufferedAttempt>, Timestamp) {
+        let fits = |kept: &&BufferedAttempt| {
             wanted.topic.as_ref().is_none_or(|topic| kept.line.topic() == topic)
                 && wanted.job.as_ref().is_none_or(|job| kept.line.job() == job)
         };
         let latest = |ring: &Ring| ring.attempts.iter().rev().filter(fits).take(wanted.limit).cloned().collect();
-        let (mut attempts, mut since): (Vec<Entry>, _) = (latest(&self.failed), self.failed.since);
+        let (mut attempts, mut since): (Vec<BufferedAttempt>, _) = (latest(&self.failed), self.failed.since);
         if !wanted.failed {
             attempts.append(&mut latest(&self.others));
             attempts.sort_unstable_by_key(|kept| std::cmp::Reverse(kept.number));
@@ -89,7 +89,7 @@ impl TenantRings {
 }
 
 impl Ring {
-    fn push(&mut self, kept: Entry) {
+    fn push(&mut self, kept: BufferedAttempt) {
         self.bytes += kept.bytes;
         self.attempts.push_back(kept);
     }

@@ -74,7 +74,7 @@ fn attempts_are_shown_the_latest_first_as_wanted() {
     assert_eq!(recent.jobs(&failed("acme")), ["late", "a", "b"]);
     assert_eq!(recent.jobs(&RecentWanted { topic: Some("mail".parse().unwrap()), ..all("acme") }), ["a"]);
     assert_eq!(recent.jobs(&RecentWanted { job: Some("b".parse().unwrap()), ..all("acme") }), ["b"]);
-    assert_eq!(recent.jobs(&all("nobody")), [""; 0]);
+    assert_eq!(recent.jobs(&all("missing")), [""; 0]);
     assert_eq!(recent.missing_until(&all("acme")), 0);
 
     let (shown, _) = recent.of(&failed("acme"));

@@ -15,7 +15,7 @@ impl Begun {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether one more may begin. If not, [`Self::end`] says so to whoever ends next. For one caller at a time.
+    /// Whether one more may begin. If not, the next call of [`Self::end`] reports that. For one caller at a time.
     pub(super) fn has_room(&self, most: usize) -> bool {
         // The second look is for an end between the first one and the note.
         while self.count.load(Ordering::SeqCst) >= most {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_held_back_is_told_of_by_the_next_end() {
+    fn the_next_end_reports_what_was_held_back() {
         let begun = Begun::default();
         assert!(begun.has_room(2) && begun.begin(2) && begun.begin(2));
         assert!(!begun.begin(2) && !begun.has_room(2) && !begun.has_room(2));

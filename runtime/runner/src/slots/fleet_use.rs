@@ -44,11 +44,11 @@ impl Shares {
 #[derive(Debug)]
 pub(crate) struct FleetUse {
     shares: Shares,
-    tenants: HashMap<Name, Known>,
+    tenants: HashMap<Name, ReportedUse>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct ReportedUse {
     usage: Weak<TenantUse>,
     sent_us: u64,
     /// What the store answered last, and when.
@@ -69,33 +69,33 @@ impl FleetUse {
         let mut before = std::mem::take(&mut self.tenants);
         for (name, usage) in all {
             let usage = Arc::downgrade(&usage);
-            let known = before.remove(&name).filter(|known| known.usage.ptr_eq(&usage));
-            let new = || Known { usage, sent_us: 0, answer: None, is_alone: false };
-            self.tenants.insert(name, known.unwrap_or_else(new));
+            let reported = before.remove(&name).filter(|reported| reported.usage.ptr_eq(&usage));
+            let new = || ReportedUse { usage, sent_us: 0, answer: None, is_alone: false };
+            self.tenants.insert(name, reported.unwrap_or_else(new));
         }
-        let is_shared = |tenant: &Name| self.tenants.get(tenant).is_some_and(|known| !known.is_alone);
+        let is_shared = |tenant: &Name| self.tenants.get(tenant).is_some_and(|reported| !reported.is_alone);
         if ready.len() > 1 { ready.into_iter().filter(is_shared).collect() } else { Vec::new() }
     }
 
     /// What the tenant has used of this runner that has not been sent to the store, in microseconds. It counts as sent from now on.
     pub(crate) fn take_us(&mut self, tenant: &Name) -> u64 {
-        let Some((known, usage)) = self.find(tenant) else { return 0 };
+        let Some((reported, usage)) = self.find(tenant) else { return 0 };
         let used_us = usage.used_us();
-        used_us - std::mem::replace(&mut known.sent_us, used_us)
+        used_us - std::mem::replace(&mut reported.sent_us, used_us)
     }
 
-    fn find(&mut self, tenant: &Name) -> Option<(&mut Known, Arc<TenantUse>)> {
-        let known = self.tenants.get_mut(tenant)?;
-        let usage = known.usage.upgrade()?;
-        Some((known, usage))
+    fn find(&mut self, tenant: &Name) -> Option<(&mut ReportedUse, Arc<TenantUse>)> {
+        let reported = self.tenants.get_mut(tenant)?;
+        let usage = reported.usage.upgrade()?;
+        Some((reported, usage))
     }
 
     /// Notes what the store answered to an entry with `sent_us` in it.
     pub(crate) fn learn(&mut self, tenant: &Name, sent_us: u64, total_us: Option<u64>, now: Instant) {
-        let Some((known, usage)) = self.find(tenant) else { return };
-        known.is_alone = total_us.is_none();
+        let Some((reported, usage)) = self.find(tenant) else { return };
+        reported.is_alone = total_us.is_none();
         let Some(total_us) = total_us else { return };
-        if let Some((before, at)) = known.answer.replace((total_us, now))
+        if let Some((before, at)) = reported.answer.replace((total_us, now))
             && now - at < IN_TURN
         {
             usage.charge_others(total_us.saturating_sub(before).saturating_sub(sent_us));

@@ -211,11 +211,11 @@ pub(crate) fn share_out(free: Free, wishes: &[Wish<'_>]) -> Vec<usize> {
     }
     let mut line: BinaryHeap<_> = wishes.iter().enumerate().map(|(place, wish)| Reverse((wish.at, place))).collect();
     for all in (1..=free.all).rev() {
-        let left = Free { all, ..free };
+        let remaining = Free { all, ..free };
         let next = loop {
             let Some(Reverse((at, place))) = line.pop() else { return given };
             match (wishes.get(place), given.get_mut(place)) {
-                (Some(wish), Some(slots)) if *slots < wish.room && left.has_room_for(wish, *slots) => {
+                (Some(wish), Some(slots)) if *slots < wish.room && remaining.has_room_for(wish, *slots) => {
                     *slots += 1;
                     break Reverse((at + wish.usage.step(wish.weight), place));
                 }

@@ -20,9 +20,9 @@ pub(super) struct Choice {
     relation: Relation,
 }
 
-/// Where the span of an attempt is.
+/// The ids of the span of an attempt, and of those that it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SpanIds {
     /// Of the attempt. Sampled, if the context that it comes from is, or by chance: known from its beginning.
     pub(super) context: TraceContext,
     /// The span that it is a child of.
@@ -38,7 +38,7 @@ impl Choice {
     }
 
     /// The same for each call with a claim of the same delivery.
-    pub(super) fn place(&self, claim: &Claim) -> Place {
+    pub(super) fn span_ids(&self, claim: &Claim) -> SpanIds {
         let job = &claim.job;
         let mut context = TraceContext::of_attempt(claim);
         let came_from = TraceContext::of_creation(&job.spec);
@@ -54,7 +54,7 @@ impl Choice {
             context.trace = parent.trace;
         }
         context.sampled = came_from.is_some_and(|from| from.sampled) || self.by_chance(&context.trace);
-        Place { context, parent, link }
+        SpanIds { context, parent, link }
     }
 
     /// By the trace's last bytes, which are random: all runners choose alike.

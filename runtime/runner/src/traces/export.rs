@@ -62,7 +62,7 @@ impl Collector {
         Ok(Self { exporter, lost, failing: false })
     }
 
-    /// Sends until every sender is gone and nothing is left.
+    /// Sends until every sender is dropped and the queue is empty.
     pub(super) async fn run(mut self, mut spans: mpsc::Receiver<SpanData>) {
         let mut batch = Vec::with_capacity(AT_ONCE);
         while spans.recv_many(&mut batch, AT_ONCE).await > 0 {

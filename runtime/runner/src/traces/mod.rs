@@ -68,17 +68,17 @@ impl Traces {
 
     /// The context of an attempt that begins.
     pub(super) fn begin(&self, claim: &Claim) -> TraceContext {
-        self.0.choice.place(claim).context
+        self.0.choice.span_ids(claim).context
     }
 
     /// The context of an attempt that a pull worker begins, whose spans are to be below it. If the context is sampled, sends the span `receive` that it
     /// names. Never waits: what the exporter has no room for is counted and dropped.
     pub fn receive(&self, claim: &Claim) -> TraceContext {
-        let place = self.0.choice.place(claim);
-        if place.context.sampled {
-            self.send(iter::once(span::of_claim(&place, claim)));
+        let ids = self.0.choice.span_ids(claim);
+        if ids.context.sampled {
+            self.send(iter::once(span::of_claim(&ids, claim)));
         }
-        place.context
+        ids.context
     }
 
     /// Sends the span of an attempt and those of its requests, if it is kept. Never waits: what there is no room for is dropped and
@@ -88,8 +88,8 @@ impl Traces {
         if !self.0.choice.keeps(context.sampled, record, &run) {
             return;
         }
-        let place = self.0.choice.place(&record.claim);
-        let mut attempt = span::of(&place, record, &run, &self.0.worker);
+        let ids = self.0.choice.span_ids(&record.claim);
+        let mut attempt = span::of(&ids, record, &run, &self.0.worker);
         let requests = requests.map_or_else(Vec::new, |requests| request::spans(&mut attempt, &run, requests.take()));
         self.send(iter::once(attempt).chain(requests));
     }
@@ -109,7 +109,7 @@ impl Traces {
         move || lost.load(Ordering::Relaxed)
     }
 
-    /// Sends what waits, and ends. Waits at most some seconds: then the collector does not answer, and what is left is lost.
+    /// Sends what waits, and ends. Waits at most some seconds: then the collector does not answer, and what remains is lost.
     pub async fn close(self) {
         self.0.waiting.lock().take();
         let exporting = self.0.exporting.lock().take();

@@ -8,7 +8,7 @@ use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::super::record::{AttemptRecord, Run};
-use super::choice::Place;
+use super::choice::SpanIds;
 use gristmill_core::job::{Claim, WorkerId};
 use gristmill_core::outcome::{Failure, Settled};
 use gristmill_core::time::{Timestamp, millis};
@@ -18,10 +18,10 @@ use gristmill_core::trace::TraceContext;
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
 /// Times begin with the store's clock at the claim and go on with the monotonic one, as those of the journal.
-pub(super) fn of(place: &Place, record: &AttemptRecord, run: &Run, worker: &WorkerId) -> SpanData {
+pub(super) fn of(ids: &SpanIds, record: &AttemptRecord, run: &Run, worker: &WorkerId) -> SpanData {
     let start_time = system_time(record.claim.claimed_at) + run.queued;
     let end_time = start_time + run.duration;
-    let mut span = of_operation("process", place, &record.claim, start_time, worker);
+    let mut span = of_operation("process", ids, &record.claim, start_time, worker);
     let failure = record.verdict.failure();
     span.end_time = end_time;
     span.attributes.extend(attributes(record, run));
@@ -31,9 +31,9 @@ pub(super) fn of(place: &Place, record: &AttemptRecord, run: &Run, worker: &Work
 }
 
 /// That a pull worker gets a job: at one moment, because what follows is in the worker's own spans.
-pub(super) fn of_claim(place: &Place, claim: &Claim) -> SpanData {
+pub(super) fn of_claim(ids: &SpanIds, claim: &Claim) -> SpanData {
     let waited = claim.claimed_at.since(claim.job.due_at);
-    let mut span = of_operation("receive", place, claim, system_time(claim.claimed_at), &claim.lease.worker);
+    let mut span = of_operation("receive", ids, claim, system_time(claim.claimed_at), &claim.lease.worker);
     span.span_kind = SpanKind::Client;
     span.attributes.push(number("messaging.gristmill.waited_ms", millis(waited)));
     span
@@ -42,18 +42,18 @@ pub(super) fn of_claim(place: &Place, claim: &Claim) -> SpanData {
 /// The span of an operation, which ends as it begins, with what all of them say.
 fn of_operation(
     operation: &'static str,
-    place: &Place,
+    ids: &SpanIds,
     claim: &Claim,
     start_time: SystemTime,
     worker: &WorkerId,
 ) -> SpanData {
     let topic = &claim.lease.topic;
     let mut links = SpanLinks::default();
-    links.links.extend(place.link.map(|link| Link::with_context(span_context(&link, true))));
+    links.links.extend(ids.link.map(|link| Link::with_context(span_context(&link, true))));
     SpanData {
-        span_context: span_context(&TraceContext { sampled: true, ..place.context }, false),
-        parent_span_id: place.parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(parent.span)),
-        parent_span_is_remote: place.parent.is_some(),
+        span_context: span_context(&TraceContext { sampled: true, ..ids.context }, false),
+        parent_span_id: ids.parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(parent.span)),
+        parent_span_is_remote: ids.parent.is_some(),
         span_kind: SpanKind::Consumer,
         name: format!("{operation} {topic}").into(),
         start_time,

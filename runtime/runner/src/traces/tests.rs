@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 
 use super::super::record::{AttemptRecord, Run};
-use super::choice::{Choice, Place};
+use super::choice::{Choice, SpanIds};
 use super::span;
 use gristmill_config::{OtelSettings, Relation};
 use gristmill_core::job::{Claim, Job, JobSpec, Lease, NewJob, Payload, TopicId, WorkerId};
@@ -85,14 +85,14 @@ fn trapped(spec: JobSpec) -> AttemptRecord {
 
 #[test]
 fn a_job_of_a_producer_begins_a_trace_with_a_link() {
-    let Place { context: own, parent, link } = choice(Relation::Link).place(&claim(job(Some(NOT_SAMPLED))));
+    let SpanIds { context: own, parent, link } = choice(Relation::Link).span_ids(&claim(job(Some(NOT_SAMPLED))));
     assert_eq!((parent, link), (None, Some(context(NOT_SAMPLED))));
     assert_ne!(own.trace, context(NOT_SAMPLED).trace);
 }
 
 #[test]
 fn a_follow_up_job_goes_on_in_the_trace_of_its_handler() {
-    let Place { context: own, parent, link } = choice(Relation::Link).place(&claim(follow_up()));
+    let SpanIds { context: own, parent, link } = choice(Relation::Link).span_ids(&claim(follow_up()));
     assert_eq!((parent, link), (Some(context(NOT_SAMPLED)), None));
     assert_eq!(own.trace, context(NOT_SAMPLED).trace);
 }
@@ -100,9 +100,9 @@ fn a_follow_up_job_goes_on_in_the_trace_of_its_handler() {
 #[test]
 fn the_manifest_chooses_how_spans_stand_to_those_of_producers() {
     let claim = claim(job(Some(NOT_SAMPLED)));
-    let child = choice(Relation::Child).place(&claim);
+    let child = choice(Relation::Child).span_ids(&claim);
     assert_eq!((child.parent, child.link), (Some(context(NOT_SAMPLED)), None));
-    let none = choice(Relation::None).place(&claim);
+    let none = choice(Relation::None).span_ids(&claim);
     assert_eq!((none.parent, none.link), (None, None));
 }
 
@@ -111,8 +111,8 @@ fn a_job_that_is_due_much_later_begins_a_trace() {
     let mut late = claim(follow_up());
     Arc::make_mut(&mut late.job).due_at = Timestamp::from_millis(1_000 + HOUR_MS + 1);
     for relation in [Relation::Link, Relation::Child] {
-        let place = choice(relation).place(&late);
-        assert_eq!((place.parent, place.link), (None, Some(context(NOT_SAMPLED))), "{relation:?}");
+        let ids = choice(relation).span_ids(&late);
+        assert_eq!((ids.parent, ids.link), (None, Some(context(NOT_SAMPLED))), "{relation:?}");
     }
 }
 
@@ -121,7 +121,7 @@ fn attempts_at_a_job_are_spans_of_one_trace() {
     let first = claim(job(None));
     let mut second = first.clone();
     second.lease.delivery = 2;
-    let [first, second] = [&first, &second].map(|claim| choice(Relation::Link).place(claim).context);
+    let [first, second] = [&first, &second].map(|claim| choice(Relation::Link).span_ids(claim).context);
     assert_eq!(first.trace, second.trace);
     assert_ne!(first.span, second.span);
 }
@@ -130,7 +130,7 @@ fn attempts_at_a_job_are_spans_of_one_trace() {
 fn what_people_look_for_is_kept() {
     let choice = choice(Relation::Link);
     let keeps =
-        |record: &AttemptRecord, run: Run| choice.keeps(choice.place(&record.claim).context.sampled, record, &run);
+        |record: &AttemptRecord, run: Run| choice.keeps(choice.span_ids(&record.claim).context.sampled, record, &run);
     let plain = record(job(Some(NOT_SAMPLED)));
     assert!(!keeps(&plain, run()));
     assert!(keeps(&record(job(Some(SAMPLED))), run()), "its producer keeps its span");
@@ -147,7 +147,7 @@ fn a_part_of_the_rest_is_kept() {
     let tenth = Choice::of(&OtelSettings { sample_per_million: 100_000, ..OtelSettings::default() });
     let kept = (0..10_000).filter(|number| {
         let spec = JobSpec { id: format!("job-{number}").parse().unwrap(), ..job(None) };
-        tenth.place(&claim(spec)).context.sampled
+        tenth.span_ids(&claim(spec)).context.sampled
     });
     let kept = kept.count();
     assert!((800..1200).contains(&kept), "{kept} of 10,000");
@@ -156,8 +156,8 @@ fn a_part_of_the_rest_is_kept() {
 #[test]
 fn a_span_says_what_became_of_the_attempt() {
     let record = trapped(follow_up());
-    let place = choice(Relation::Link).place(&record.claim);
-    let span = span::of(&place, &record, &run(), &WorkerId::new("mill-1"));
+    let ids = choice(Relation::Link).span_ids(&record.claim);
+    let span = span::of(&ids, &record, &run(), &WorkerId::new("mill-1"));
     assert_eq!((span.name.as_ref(), span.span_kind), ("process acme/resize", SpanKind::Consumer));
     assert_eq!(span.parent_span_id, SpanId::from_bytes(context(NOT_SAMPLED).span));
     let since_1970 = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap();

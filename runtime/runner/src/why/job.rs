@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::forecast::{Expected, ExpectedBy};
-use super::served::{Asked, Runners, Served};
+use super::served::{ProcessRole, Runners, Served};
 use super::serving::{Idle, IdleReason, LimitCounts, about_rate, idle};
 use gristmill_config::units;
 use gristmill_core::job::{Ended, JobId, Name, TopicId};
@@ -24,7 +24,7 @@ const TRIES: usize = 3;
 pub struct Why {
     /// The job.
     pub id: JobId,
-    /// Its topic. `None` if only its result is left.
+    /// Its topic. `None` if only its result remains.
     pub topic: Option<TopicId>,
     /// For programs.
     pub reason: WhyReason,
@@ -95,7 +95,7 @@ pub async fn why(
     store: &(impl Inspect + ?Sized),
     tenant: &Name,
     id: &JobId,
-    asked: Asked,
+    role: ProcessRole,
     served: impl Fn(&TopicId) -> Served,
     pace: impl Fn(&TopicCounts) -> Option<f64>,
 ) -> Result<Option<Why>, StoreError> {
@@ -107,7 +107,7 @@ pub async fn why(
         let of_tenant = counts.iter().map(|counts| counts.running).sum();
         let counts = counts.into_iter().find(|counts| counts.topic == topic);
         let matters = counts.as_ref().is_some_and(|counts| served.depends_on_others(counts));
-        let runners = Runners::of(store, asked, matters).await?;
+        let runners = Runners::of(store, role, matters).await?;
         let ahead = match view.state {
             JobState::Ready if view.behind.is_none() => store.jobs_ahead(&topic, id).await?,
             _ => None,

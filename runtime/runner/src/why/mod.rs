@@ -9,5 +9,5 @@ mod unserved_tests;
 
 pub use forecast::ExpectedBy;
 pub use job::{Why, WhyReason, unique_holder, why};
-pub use served::{Asked, Runners, Served};
+pub use served::{ProcessRole, Runners, Served};
 pub use serving::{Idle, IdleReason, LimitCounts, Serving, TopicWhy, idle, topic_why};

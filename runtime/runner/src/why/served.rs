@@ -9,7 +9,7 @@ use gristmill_store::{Query, StoreError, TopicCounts};
 
 /// Which process is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum ProcessRole {
     /// A runner of the store.
     Runner,
     /// No runner, and no other process can open the store meanwhile.
@@ -33,16 +33,16 @@ impl Runners {
     ///
     /// # Errors
     /// The store is unavailable.
-    pub async fn of(store: &(impl Query + ?Sized), asked: Asked, matters: bool) -> Result<Self, StoreError> {
-        match asked {
+    pub async fn of(store: &(impl Query + ?Sized), role: ProcessRole, matters: bool) -> Result<Self, StoreError> {
+        match role {
             // A runner that was killed counts as alive for some seconds.
-            Asked::OnlyProcess => return Ok(Self { alive: 0, others: 0 }),
-            Asked::Runner if !matters => return Ok(Self { alive: 1, others: 0 }),
-            Asked::Runner | Asked::Onlooker => {}
+            ProcessRole::OnlyProcess => return Ok(Self { alive: 0, others: 0 }),
+            ProcessRole::Runner if !matters => return Ok(Self { alive: 1, others: 0 }),
+            ProcessRole::Runner | ProcessRole::Onlooker => {}
         }
-        let heard = store.heartbeats().await?;
-        let alive = heard.iter().filter(|heartbeat| heartbeat.silent_for < DEAD_AFTER).count() as u64;
-        let here = u64::from(asked == Asked::Runner);
+        let heartbeats = store.heartbeats().await?;
+        let alive = heartbeats.iter().filter(|heartbeat| heartbeat.silent_for < DEAD_AFTER).count() as u64;
+        let here = u64::from(role == ProcessRole::Runner);
         Ok(Self { alive: alive.max(here), others: alive.saturating_sub(here) })
     }
 }
@@ -88,19 +88,32 @@ mod tests {
     async fn a_runner_lives_until_it_was_silent_for_too_long_by_the_clock_of_the_store() {
         let clock = Arc::new(ManualClock::new(1_800_000_000_000));
         let store = EmbeddedStore::in_memory().await.unwrap().with_clock(Clock::Manual(Arc::clone(&clock)));
-        let alive = async |asked, matters| {
-            let Runners { alive, others } = Runners::of(&store, asked, matters).await.unwrap();
+        let alive = async |role, matters| {
+            let Runners { alive, others } = Runners::of(&store, role, matters).await.unwrap();
             (alive, others)
         };
-        assert_eq!((alive(Asked::Onlooker, true).await, alive(Asked::Runner, true).await), ((0, 0), (1, 0)));
+        assert_eq!(
+            (alive(ProcessRole::Onlooker, true).await, alive(ProcessRole::Runner, true).await),
+            ((0, 0), (1, 0))
+        );
         for worker in ["one", "other"] {
             store.heartbeat(&WorkerId::new(worker)).await.unwrap();
         }
-        assert_eq!((alive(Asked::Onlooker, true).await, alive(Asked::Runner, true).await), ((2, 2), (2, 1)));
-        assert_eq!(alive(Asked::Runner, false).await, (1, 0), "it does not ask");
-        assert_eq!(alive(Asked::OnlyProcess, true).await, (0, 0), "a runner that was heard a moment ago is gone");
+        assert_eq!(
+            (alive(ProcessRole::Onlooker, true).await, alive(ProcessRole::Runner, true).await),
+            ((2, 2), (2, 1))
+        );
+        assert_eq!(alive(ProcessRole::Runner, false).await, (1, 0), "it does not ask");
+        assert_eq!(
+            alive(ProcessRole::OnlyProcess, true).await,
+            (0, 0),
+            "a runner with a recent heartbeat has departed"
+        );
         clock.pass(8_000);
         store.heartbeat(&WorkerId::new("one")).await.unwrap();
-        assert_eq!((alive(Asked::Onlooker, true).await, alive(Asked::Runner, true).await), ((1, 1), (1, 0)));
+        assert_eq!(
+            (alive(ProcessRole::Onlooker, true).await, alive(ProcessRole::Runner, true).await),
+            ((1, 1), (1, 0))
+        );
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::served::{Asked, Runners, Served};
+use super::served::{ProcessRole, Runners, Served};
 use crate::deployments::trap_streaks::pausing_version;
 use crate::handlers::{HandlerRegistry, TopicHandler};
 use gristmill_config::units::{COUNT, about_duration};
@@ -141,14 +141,14 @@ pub struct TopicWhy {
 pub async fn topic_why(
     store: &(impl Query + ?Sized),
     topic: TopicId,
-    asked: Asked,
+    role: ProcessRole,
     served: &Served,
 ) -> Result<TopicWhy, StoreError> {
     let all = store.counts(&topic.tenant).await?;
     let of_tenant = all.iter().map(|counts| counts.running).sum();
     let counts = all.into_iter().find(|counts| counts.topic == topic);
     let counts = counts.unwrap_or_else(|| TopicCounts::none(topic.clone()));
-    let runners = Runners::of(store, asked, served.depends_on_others(&counts)).await?;
+    let runners = Runners::of(store, role, served.depends_on_others(&counts)).await?;
     let idle = idle(&counts, of_tenant, served, runners);
     let TopicCounts { ready, delayed, running, .. } = counts;
     let why = match &idle {

@@ -22,7 +22,7 @@ use crate::wire::BATCH;
 use crate::wire::push::Waiting;
 use gristmill_core::job::{JobChange, JobId, MEMBERS, Name, TopicId};
 use gristmill_core::time::Timestamp;
-use gristmill_runner::why::{self, Asked, Served, Why};
+use gristmill_runner::why::{self, ProcessRole, Served, Why};
 use gristmill_store::{
     BatchSealed, Cancelled, JobChanged, JobGraph, JobState, JobView, TopicCounts, TreeCancelled, Weigh, cancel_tree,
     job_graph, look_up,
@@ -133,7 +133,7 @@ async fn why(
     let served = |topic: &TopicId| Served::of(registry.as_deref(), topic);
     let pace = |counts: &TopicCounts| state.minutes.pace(counts, Timestamp::now());
     let ask = async {
-        let why = why::why(&*state.store, &tenant, &id, Asked::Runner, served, pace).await?;
+        let why = why::why(&*state.store, &tenant, &id, ProcessRole::Runner, served, pace).await?;
         why.ok_or(unknown(&tenant, &id))
     };
     Ok(Json(state.request_limiter.within(none, identity.tenant(), ask).await?))

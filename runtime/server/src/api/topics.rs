@@ -13,7 +13,7 @@ use crate::state::AppState;
 use crate::wire;
 use crate::wire::topic::{Topic, Topics};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_runner::why::{Asked, Runners, Served, TopicWhy, idle, topic_why};
+use gristmill_runner::why::{ProcessRole, Runners, Served, TopicWhy, idle, topic_why};
 use gristmill_store::{Purged, TopicCounts};
 
 /// The most jobs that one request removes, so that it ends in time.
@@ -65,7 +65,7 @@ async fn why(
 ) -> Result<Json<TopicWhy>, Problem> {
     let registry = state.registry().ok();
     let served = Served::of(registry.as_deref(), &topic);
-    Ok(Json(topic_why(&*state.store, topic, Asked::Runner, &served).await?))
+    Ok(Json(topic_why(&*state.store, topic, ProcessRole::Runner, &served).await?))
 }
 
 /// Every topic of the tenant: those that ever held a job, and those that the manifest or a handler sets up.
@@ -83,9 +83,9 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
     let served: BTreeMap<TopicId, Served> =
         lines.keys().map(|id| (id.clone(), Served::of(registry.as_deref(), id))).collect();
     let matters = lines.values().zip(served.values()).any(|(counts, served)| served.depends_on_others(counts));
-    let runners = Runners::of(&*state.store, Asked::Runner, matters).await?;
+    let runners = Runners::of(&*state.store, ProcessRole::Runner, matters).await?;
     let mut runs = state.recent.run_times(tenant);
-    let tell = |(id, counts): (TopicId, TopicCounts)| {
+    let line = |(id, counts): (TopicId, TopicCounts)| {
         let idle = served.get(&id).and_then(|served| idle(&counts, of_tenant, served, runners));
         let unknown = !topics.known_topics().is_known(&id);
         let (rate, run) = (rates.remove(&id), runs.remove(&id.topic));
@@ -93,7 +93,7 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
         let topic = Topic::new(counts, unknown, registry.as_deref(), idle, rate, run, recent);
         (id, topic)
     };
-    Ok(lines.into_iter().map(tell).collect())
+    Ok(lines.into_iter().map(line).collect())
 }
 
 /// Forgets a topic without jobs; with `?jobs=true` removes its waiting and dead jobs first, a bounded number a request.

@@ -16,7 +16,7 @@ use crate::problem::Code;
 use gristmill_core::job::{Name, WorkerId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{TokenHash, TokenId, TokenText};
-use gristmill_runner::Line;
+use gristmill_runner::LineKind;
 
 /// Bytes of a part of a path; what is longer is cut.
 const PART_BYTES: usize = 256;
@@ -74,7 +74,7 @@ impl AuditLine {
     }
 }
 
-impl Line for AuditLine {
+impl LineKind for AuditLine {
     const FILE: &'static str = "audit log";
     const SECTION: &'static str = "audit";
     const SUBJECTS: &'static str = "changes and refusals";

@@ -12,7 +12,7 @@ pub(crate) use client_address::{ClientAddress, client_address, network, network_
 pub(crate) use guesses::Guesses;
 pub(crate) use tenants::{TenantLimiter, TenantPermit};
 
-pub(crate) use gristmill_runner::{Added, Full, Stored};
+pub(crate) use gristmill_runner::{Added, Full, StorageUse};
 
 use std::time::Duration;
 

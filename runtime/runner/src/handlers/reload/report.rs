@@ -23,7 +23,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     loaded: usize,
-    said: Option<Instant>,
+    logged_at: Option<Instant>,
 }
 
 impl Reloader {
@@ -88,8 +88,8 @@ impl Reloader {
 
     /// A line for each handler, or one a second in which they are counted, if they are many.
     fn log_loaded(&mut self, loaded: &[LoadedFile]) {
-        let left = self.folder.backlog().len();
-        let named = loaded.len().max(left) <= NAMED;
+        let remaining = self.folder.backlog().len();
+        let named = loaded.len().max(remaining) <= NAMED;
         for LoadedFile { handler, component, .. } in loaded {
             let (version, made) = (component.version(), made(component.kind()));
             if self.native.contains_key(handler) {
@@ -100,12 +100,12 @@ impl Reloader {
                 tracing::debug!(%handler, %version, "handler loaded{made}");
             }
         }
-        let Progress { loaded: count, said } = &mut self.progress;
+        let Progress { loaded: count, logged_at } = &mut self.progress;
         *count += if named { 0 } else { loaded.len() };
-        let is_due = said.is_none_or(|said| said.elapsed() >= PROGRESS);
-        if (*count > 0 || left > NAMED) && (is_due || left == 0) {
-            tracing::info!(loaded = *count, left, "handlers loaded, and left to compile");
-            self.progress = Progress { loaded: 0, said: Some(Instant::now()) };
+        let is_due = logged_at.is_none_or(|logged_at| logged_at.elapsed() >= PROGRESS);
+        if (*count > 0 || remaining > NAMED) && (is_due || remaining == 0) {
+            tracing::info!(loaded = *count, remaining, "handlers loaded, others remain to be compiled");
+            self.progress = Progress { loaded: 0, logged_at: Some(Instant::now()) };
         }
     }
 }

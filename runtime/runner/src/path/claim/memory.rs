@@ -86,11 +86,11 @@ impl Memory {
         let mut served: HashSet<&TopicId> = claimed.claims.iter().map(|claim| &claim.lease.topic).collect();
         served.extend(claimed.refused.iter().map(|(topic, _)| topic));
         let mut begin_behind = Vec::new();
-        let is_left = |line: &ClaimFrom| self.hot.contains(&line.topic) && !served.contains(&line.topic);
+        let is_passed_over = |line: &ClaimFrom| self.hot.contains(&line.topic) && !served.contains(&line.topic);
         // From the last one on, so that each tenant's first one counts.
-        for (place, left) in from.iter().enumerate().rev().filter(|(_, line)| is_left(line)) {
+        for (place, passed_over) in from.iter().enumerate().rev().filter(|(_, line)| is_passed_over(line)) {
             let before = place.checked_sub(1).and_then(|before| from.get(before));
-            if let Some(before) = before.filter(|before| before.topic.tenant == left.topic.tenant) {
+            if let Some(before) = before.filter(|before| before.topic.tenant == passed_over.topic.tenant) {
                 begin_behind.push(before.topic.clone());
             }
         }

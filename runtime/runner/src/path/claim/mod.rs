@@ -59,7 +59,7 @@ impl Claimer {
                 self.returns.mark_unchanged();
                 give_back_lost(&self.context, registry.tenants()).await;
             }
-            self.hear(&mut memory, &registry);
+            self.receive(&mut memory, &registry);
             // Before the plan: an attempt that ends between plan and wait must end the wait.
             let ended = self.slots.ended();
             let from = memory.plan(&registry, self.slots.free());
@@ -86,7 +86,7 @@ impl Claimer {
             }
         }
         let registry = Arc::clone(&self.context.registry.borrow());
-        self.hear(&mut memory, &registry);
+        self.receive(&mut memory, &registry);
         self.pass_on(&mut memory, &[]).await;
     }
 
@@ -105,7 +105,7 @@ impl Claimer {
 
     /// Takes in what has been signalled. Signals that came during a claim are read after the topics that it drained
     /// are struck off, so that none is lost; at worst one claim finds nothing.
-    fn hear(&mut self, memory: &mut Memory, registry: &HandlerRegistry) {
+    fn receive(&mut self, memory: &mut Memory, registry: &HandlerRegistry) {
         while let Ok(ready) = self.ready.try_recv() {
             memory.note(ready, registry);
         }
@@ -236,19 +236,19 @@ mod tests {
 
     /// A claimer with room for eight attempts, and the sender of its ready topics.
     async fn claimer() -> (Claimer, mpsc::Sender<Ready>) {
-        let (tell, ready) = mpsc::channel(1);
+        let (sender, ready) = mpsc::channel(1);
         let context = Context::of(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
         let executor = Arc::new(ExecutorContext::of(&context, mpsc::unbounded_channel().0));
         let guests = Guests::start(1, &executor).unwrap().0;
         let returns = context.retry.returns();
         let claimer =
             Claimer { context, slots: Slots::new(8, 1), guests, executor, ready, shares: Shares::default(), returns };
-        (claimer, tell)
+        (claimer, sender)
     }
 
     #[tokio::test]
     async fn a_topic_that_becomes_ready_ends_the_wait_for_more_slots() {
-        let (mut claimer, tell) = claimer().await;
+        let (mut claimer, sender) = claimer().await;
         let (busy, fresh): (TopicId, TopicId) = ("busy".parse().unwrap(), "fresh".parse().unwrap());
         let mut memory = Memory { hot: ready([&busy]), ..Memory::default() };
         let mut taken: Vec<_> =
@@ -260,7 +260,7 @@ mod tests {
         let registry = registry(&["busy", "fresh"]);
         let (_, sent) = tokio::join!(
             claimer.wait(&mut memory, &registry, ended),
-            tell.send(Ready { topic: fresh.clone(), is_woken: true })
+            sender.send(Ready { topic: fresh.clone(), is_woken: true })
         );
         sent.unwrap();
         assert!(memory.hot.contains(&fresh));

@@ -17,7 +17,7 @@ use crate::context::ExecutorContext;
 use crate::path::work::{Finished, Work};
 use crate::slots::Slots;
 
-/// Hands work to the guest threads. Dropping it ends them once they have nothing left.
+/// Hands work to the guest threads. Dropping it ends them once their queues are empty.
 #[derive(Debug)]
 pub(crate) struct Guests(Arc<Shared>);
 

@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub(super) threads: Vec<Arc<Thread>>,
     /// Which thread is asked first.
     turn: AtomicUsize,
-    /// There is work for the watchdog to look at.
+    /// There is work for the watchdog to sample.
     watch: Notify,
 }
 
@@ -82,7 +82,7 @@ impl Shared {
         self.watch.notify_one();
     }
 
-    /// No more comes: the threads end once they have nothing left.
+    /// No more comes: the threads end once their queues are empty.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.threads.iter().for_each(|thread| thread.called.notify_one());
@@ -102,15 +102,15 @@ impl Shared {
     /// Names in the log each guest that keeps its thread for longer than [`STANDS_STILL`], and gives back what has waited in line for
     /// [`IN_LINE_MAX`]. Sleeps while no attempt is in flight.
     pub(super) async fn watch(&self, slots: &Slots, finished: &mpsc::WeakUnboundedSender<Finished>) {
-        let mut looks: Vec<Look> = self.threads.iter().map(|_| Look::default()).collect();
+        let mut samples: Vec<WatchdogSample> = self.threads.iter().map(|_| WatchdogSample::default()).collect();
         loop {
             self.watch.notified().await;
             while slots.attempts.count() > 0 {
                 tokio::time::sleep(STANDS_STILL).await;
                 self.give_back(finished);
-                for (number, (thread, look)) in self.threads.iter().zip(&mut looks).enumerate() {
-                    if let Some(entry) = thread.stands_still(look) {
-                        warn(number, &entry, look.same);
+                for (number, (thread, sample)) in self.threads.iter().zip(&mut samples).enumerate() {
+                    if let Some(entry) = thread.stands_still(sample) {
+                        warn(number, &entry, sample.same);
                     }
                 }
             }
@@ -255,20 +255,20 @@ impl Thread {
         HeldThread(self)
     }
 
-    /// Whose turn it is, if it has been the same turn for 1, 2, 4, ... looks.
-    fn stands_still(&self, last: &mut Look) -> Option<Arc<TopicHandler>> {
+    /// Whose turn it is, if it has been the same turn for 1, 2, 4, ... samples.
+    fn stands_still(&self, last: &mut WatchdogSample) -> Option<Arc<TopicHandler>> {
         let turns = self.turns.load(Ordering::Acquire);
         let is_same = turns == last.turns && turns % 2 == 1;
-        *last = Look { turns, same: if is_same { last.same.saturating_add(1) } else { 0 } };
+        *last = WatchdogSample { turns, same: if is_same { last.same.saturating_add(1) } else { 0 } };
         if last.same.is_power_of_two() { self.topic.lock().clone() } else { None }
     }
 }
 
 /// What the watchdog saw of a thread.
 #[derive(Debug, Default)]
-struct Look {
+struct WatchdogSample {
     turns: u64,
-    /// Looks at the same turn before.
+    /// Earlier samples of the same turn.
     same: u32,
 }
 
@@ -292,8 +292,8 @@ mod tests {
         let manifest = Manifest::parse("[topics.slow]\n", "gristmill.toml".as_ref()).unwrap();
         let registry = HandlerRegistry::planned(&manifest);
         let slow = registry.get(&"slow".parse().unwrap()).cloned();
-        let (thread, mut look) = (Thread::default(), Look::default());
-        let mut names = |thread: &Thread| thread.stands_still(&mut look).map(|entry| entry.topic.id.to_string());
+        let (thread, mut sample) = (Thread::default(), WatchdogSample::default());
+        let mut names = |thread: &Thread| thread.stands_still(&mut sample).map(|entry| entry.topic.id.to_string());
         assert_eq!(names(&thread), None, "it is idle");
         for _ in 0..2 {
             let turn = thread.begin_turn(&slow);

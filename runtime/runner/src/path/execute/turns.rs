@@ -151,13 +151,13 @@ mod tests {
     fn guests_that_compute_for_long_end_one_after_the_other() {
         let (mut turns, topic) = (Numbers::default(), topic("t"));
         // One thread: of ten, each with work for ten slices, two take turns.
-        let mut left = [10; 10];
+        let mut remaining = [10; 10];
         (0..10).for_each(|number| turns.put_back(&topic, number, usize::MAX));
         let mut ended = Vec::new();
         while let Some(Turn::Slice(guest)) = next(&mut turns) {
-            let left = &mut left[guest as usize];
-            *left -= 1;
-            match left {
+            let remaining = &mut remaining[guest as usize];
+            *remaining -= 1;
+            match remaining {
                 0 => ended.push(guest),
                 _ => turns.put_back(&topic, guest, 1),
             }

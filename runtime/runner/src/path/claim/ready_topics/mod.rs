@@ -51,7 +51,7 @@ struct Tenant {
 }
 
 /// A topic of which jobs may begin, and how many.
-type Open<'a> = (&'a TopicId, &'a Arc<TopicHandler>, usize);
+type OpenTopic<'a> = (&'a TopicId, &'a Arc<TopicHandler>, usize);
 
 impl Tenant {
     fn new(usage: Arc<TenantUse>) -> Self {
@@ -77,13 +77,13 @@ impl Tenant {
     }
 
     /// Its topics in turn, those with room, at most this many.
-    fn open<'a>(&'a self, registry: &'a HandlerRegistry, slots: &TopicsInHand, most: usize) -> Vec<Open<'a>> {
+    fn open<'a>(&'a self, registry: &'a HandlerRegistry, slots: &TopicsInHand, most: usize) -> Vec<OpenTopic<'a>> {
         let behind = self.topics.iter().filter(|topic| Some(*topic) > self.last.as_ref());
         let before = self.topics.iter().filter(|topic| Some(*topic) <= self.last.as_ref());
         behind.chain(before).filter_map(|topic| open(topic, registry, slots)).take(most).collect()
     }
 
-    fn wish(&self, open: &[Open<'_>]) -> Wish<'_> {
+    fn wish(&self, open: &[OpenTopic<'_>]) -> Wish<'_> {
         let room = open.iter().map(|(_, _, room)| room).sum();
         Wish { usage: &self.usage, weight: self.weight, at: self.at(), room }
     }
@@ -224,7 +224,7 @@ impl ReadyTopics {
 }
 
 /// None for a topic that has no handler or no room for more.
-fn open<'a>(topic: &'a TopicId, registry: &'a HandlerRegistry, slots: &TopicsInHand) -> Option<Open<'a>> {
+fn open<'a>(topic: &'a TopicId, registry: &'a HandlerRegistry, slots: &TopicsInHand) -> Option<OpenTopic<'a>> {
     let entry = registry.get(topic).filter(|entry| entry.handler.is_some())?;
     let concurrency = entry.topic.concurrency as usize;
     let room = slots.get(topic).map_or(concurrency, |slots| slots.room(concurrency, entry.may_be_in_line()));
@@ -248,13 +248,13 @@ pub(super) fn plan_ahead<'a>(
 }
 
 /// Shares slots out evenly among topics; if there are more topics than slots, the first ones get one each.
-fn divide<'a>(open: &'a [Open<'a>], slots: usize) -> impl Iterator<Item = ClaimFrom> {
+fn divide<'a>(open: &'a [OpenTopic<'a>], slots: usize) -> impl Iterator<Item = ClaimFrom> {
     let topics = open.len().min(slots);
     let share = slots.checked_div(topics).unwrap_or_default();
     open.iter().take(topics).map(move |of| line(*of, share))
 }
 
-fn line((topic, entry, room): Open<'_>, most: usize) -> ClaimFrom {
+fn line((topic, entry, room): OpenTopic<'_>, most: usize) -> ClaimFrom {
     ClaimFrom::new(topic.clone(), room.min(most), lease::of(&entry.topic.limits)).within(entry.topic.fleet)
 }
 

@@ -234,7 +234,7 @@ fn an_idle_tenant_saves_up_nothing() {
     };
     assert_eq!(given(&mut ready), BTreeMap::from([("busy".into(), 4), ("idle".into(), 4)]));
 
-    // The same if the busy one had nothing left when the idle one came.
+    // The same if the busy one had no job remaining when the idle one came.
     ready.remove(&idle);
     usage_of(&mut ready, "busy", 10_000);
     ready.remove(&busy);

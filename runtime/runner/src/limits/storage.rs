@@ -29,7 +29,7 @@ const FORGET_FROM: usize = 1024;
 
 /// What the tenants with a limit have in the store.
 #[derive(Debug)]
-pub struct Stored {
+pub struct StorageUse {
     counts: Mutex<Counts>,
     holds: Duration,
 }
@@ -79,7 +79,7 @@ impl Default for Counts {
     }
 }
 
-impl Default for Stored {
+impl Default for StorageUse {
     fn default() -> Self {
         Self { counts: Mutex::default(), holds: HOLDS }
     }
@@ -189,7 +189,7 @@ impl Count {
     }
 }
 
-impl Stored {
+impl StorageUse {
     /// Whether the tenant may have more in the store: `None`, or the limit that it would exceed. Without a limit of bytes, that is
     /// half of what the store can hold. What is let in counts from then on. `is_known`: whether the manifest or a component makes a topic.
     ///
@@ -254,17 +254,18 @@ mod tests {
     }
 
     /// Whether the tenant may have `more` jobs, with `most` in all.
-    async fn may_add(stored: &Stored, store: &EmbeddedStore, tenant: &Name, more: u64, most: u64) -> bool {
+    async fn may_add(storage: &StorageUse, store: &EmbeddedStore, tenant: &Name, more: u64, most: u64) -> bool {
         let limits = TenantLimits { stored_jobs: Some(most), ..TenantLimits::default() };
         let added = Added { jobs: more, ..Added::default() };
-        stored.let_in(store, tenant, added, &limits, |_| true).await.unwrap().is_none()
+        storage.let_in(store, tenant, added, &limits, |_| true).await.unwrap().is_none()
     }
 
     #[tokio::test]
     async fn up_to_the_limit_and_not_one_more() {
-        let (store, stored) = (EmbeddedStore::in_memory().await.unwrap(), Stored { holds: LONG, ..Stored::default() });
+        let (store, storage) =
+            (EmbeddedStore::in_memory().await.unwrap(), StorageUse { holds: LONG, ..StorageUse::default() });
         let tenant: Name = "acme".parse().unwrap();
-        let ask = async |more, most| may_add(&stored, &store, &tenant, more, most).await;
+        let ask = async |more, most| may_add(&storage, &store, &tenant, more, most).await;
         store.push(&[job(), job()]).await.unwrap();
         assert!(!ask(4, 5).await, "two are there");
         assert!(ask(3, 5).await);
@@ -272,18 +273,19 @@ mod tests {
         assert!(!ask(1, 5).await, "whether they are counted or were let in");
         assert!(ask(0, 5).await && ask(1, 6).await);
         let other: Name = "other".parse().unwrap();
-        assert!(may_add(&stored, &store, &other, 5, 5).await);
+        assert!(may_add(&storage, &store, &other, 5, 5).await);
     }
 
     #[tokio::test]
     async fn a_place_that_becomes_free_is_found() {
-        let (store, stored) = (EmbeddedStore::in_memory().await.unwrap(), Stored { holds: LONG, ..Stored::default() });
+        let (store, storage) =
+            (EmbeddedStore::in_memory().await.unwrap(), StorageUse { holds: LONG, ..StorageUse::default() });
         let (tenant, job): (Name, _) = ("acme".parse().unwrap(), job());
         store.push(std::slice::from_ref(&job)).await.unwrap();
-        assert!(!may_add(&stored, &store, &tenant, 1, 1).await);
+        assert!(!may_add(&storage, &store, &tenant, 1, 1).await);
         store.cancel(&tenant, &[job.spec.id]).await.unwrap();
         let free = async {
-            while !may_add(&stored, &store, &tenant, 1, 1).await {
+            while !may_add(&storage, &store, &tenant, 1, 1).await {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -293,7 +295,7 @@ mod tests {
     #[tokio::test]
     async fn bytes_that_are_stored_or_let_in_count() {
         let (store, tenant): (_, Name) = (EmbeddedStore::in_memory().await.unwrap(), "acme".parse().unwrap());
-        let stored = Stored { holds: LONG, ..Stored::default() };
+        let storage = StorageUse { holds: LONG, ..StorageUse::default() };
         let mut job = job();
         job.spec.body.data = vec![7; 60];
         job.spec.options.key = Some("k".repeat(10));
@@ -302,7 +304,7 @@ mod tests {
         let ask = async || {
             let mut added = Added::default();
             added.add(&job);
-            stored.let_in(&store, &tenant, added, &limits, |_| true).await.unwrap()
+            storage.let_in(&store, &tenant, added, &limits, |_| true).await.unwrap()
         };
         assert_eq!(ask().await, None);
         assert_eq!(ask().await, Some(Full::Bytes(150)), "70 are stored, and 70 were let in");
@@ -343,13 +345,13 @@ mod tests {
     #[tokio::test]
     async fn topics_that_are_stored_or_let_in_count_and_known_ones_do_not() {
         let (store, tenant): (_, Name) = (EmbeddedStore::in_memory().await.unwrap(), "acme".parse().unwrap());
-        let stored = Stored { holds: LONG, ..Stored::default() };
+        let storage = StorageUse { holds: LONG, ..StorageUse::default() };
         store.push(&[job_of("acme/mail"), job_of("acme/a"), job_of("other/x")]).await.unwrap();
         let limits = TenantLimits { topics: 3, ..TenantLimits::default() };
         let ask = async |names: &[&str]| {
             let topics = names.iter().map(|name| name.parse().unwrap()).collect();
             let added = Added { jobs: 1, bytes: 0, topics };
-            stored.let_in(&store, &tenant, added, &limits, |id| id.topic.as_str() == "mail").await.unwrap()
+            storage.let_in(&store, &tenant, added, &limits, |id| id.topic.as_str() == "mail").await.unwrap()
         };
         let full = Some(Full::Topics(3));
         assert_eq!(ask(&["b", "c", "d"]).await, full, "`a` is stored");
@@ -364,10 +366,10 @@ mod tests {
     #[tokio::test]
     async fn tenants_that_push_no_more_are_forgotten() {
         let store = EmbeddedStore::in_memory().await.unwrap();
-        let stored = Stored { holds: Duration::ZERO, ..Stored::default() };
+        let storage = StorageUse { holds: Duration::ZERO, ..StorageUse::default() };
         for n in 0..3 * FORGET_FROM {
-            may_add(&stored, &store, &format!("t{n}").parse().unwrap(), 1, 5).await;
+            may_add(&storage, &store, &format!("t{n}").parse().unwrap(), 1, 5).await;
         }
-        assert!(stored.counts.lock().await.by_tenant.len() <= FORGET_FROM);
+        assert!(storage.counts.lock().await.by_tenant.len() <= FORGET_FROM);
     }
 }
