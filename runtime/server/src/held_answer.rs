@@ -19,12 +19,12 @@ const SMALL: u64 = 16 << 10;
 pub(crate) fn held(limiter: &RequestLimiter, tenant: Option<&Name>, answer: Response) -> Response {
     let Some(size) = answer.body().size_hint().exact().filter(|size| *size > SMALL) else { return answer };
     match limiter.hold_body(tenant, usize::try_from(size).unwrap_or(usize::MAX)) {
-        Ok(permit) => answer.map(|body| Body::new(Held { body, permit: Arc::new(permit) })),
+        Ok(permit) => answer.map(|body| Body::new(HeldBody { body, permit: Arc::new(permit) })),
         Err(busy) => busy.into_response(),
     }
 }
 
-struct Held {
+struct HeldBody {
     body: Body,
     permit: Arc<Permit>,
 }
@@ -41,7 +41,7 @@ impl AsRef<[u8]> for HeldBytes {
     }
 }
 
-impl HttpBody for Held {
+impl HttpBody for HeldBody {
     type Data = Bytes;
     type Error = axum::Error;
 

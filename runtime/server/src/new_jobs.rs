@@ -42,7 +42,7 @@ impl From<Refused> for Problem {
 
 /// How a refusal names a job of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum JobLabel {
     /// Not at all: it is the only one.
     Alone,
     /// By its index.
@@ -51,7 +51,7 @@ pub(crate) enum Place {
     Lines(Vec<usize>),
 }
 
-impl Place {
+impl JobLabel {
     /// What the refusal of the job with this index begins with.
     pub(crate) fn of(&self, index: usize) -> String {
         match self {
@@ -65,12 +65,12 @@ impl Place {
 impl AppState {
     /// Holds new jobs to the rules of their topics and to the number of jobs and topics that their tenants may store. Every route that
     /// pushes calls it first. The runner looks after their tenants from now on, so that delayed jobs become due in time.
-    /// `place` names a job for the text of a refusal.
+    /// `label` names a job for the text of a refusal.
     ///
     /// # Errors
     /// What [`KnownTopics::admit`](gristmill_config::KnownTopics::admit) refuses, `too-many-jobs`, `too-many-bytes` or `too-many-topics`. Nothing is counted for
     /// tenants that come after the one that is full.
-    pub(crate) async fn admit(&self, jobs: Vec<NewJob>, place: &Place) -> Result<Admitted, Problem> {
+    pub(crate) async fn admit(&self, jobs: Vec<NewJob>, label: &JobLabel) -> Result<Admitted, Problem> {
         let topics = self.topics();
         let (mut admitted, mut unknown) = (Vec::with_capacity(jobs.len()), BTreeMap::<TopicId, String>::new());
         let mut more: BTreeMap<Name, Added> = BTreeMap::new();
@@ -80,7 +80,7 @@ impl AppState {
             let admitting = if is_hinted { known.admit(job) } else { known.admit_without_hint(job) };
             let (job, warning) = admitting.map_err(|refused| {
                 let problem = Problem::from(refused);
-                Problem { detail: place.of(index) + &problem.detail, ..problem }
+                Problem { detail: label.of(index) + &problem.detail, ..problem }
             })?;
             let more = more.entry(job.spec.topic.tenant.clone()).or_default();
             more.add(&job);
@@ -100,7 +100,7 @@ impl AppState {
     ///
     /// # Errors
     /// Those of [`AppState::admit`], and `too-large`: the jobs take more than one step of the store.
-    pub(crate) async fn admit_whole(&self, jobs: Vec<NewJob>, place: &Place) -> Result<Admitted, Problem> {
+    pub(crate) async fn admit_whole(&self, jobs: Vec<NewJob>, label: &JobLabel) -> Result<Admitted, Problem> {
         if !is_one_step(&jobs) {
             let detail = format!(
                 "the jobs of a request are stored all or none, so they have at most {STEP_BYTES} bytes together, metadata \
@@ -108,7 +108,7 @@ impl AppState {
             );
             return Err(Problem::new(Code::TooLarge, detail));
         }
-        self.admit(jobs, place).await
+        self.admit(jobs, label).await
     }
 
     /// Counts what of the tenant will be stored.

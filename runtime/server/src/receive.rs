@@ -16,7 +16,7 @@ use bytes::{Buf, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::{Instant, timeout_at};
 
-use crate::audit::Entry;
+use crate::audit::RequestFacts;
 use crate::auth::identity::{Identity, Scope};
 use crate::auth::origin::media_type;
 use crate::extract;
@@ -44,7 +44,7 @@ const BESIDE_BODY_BYTES: usize = 1 << 20;
 /// Around every route of the API, next to its handler.
 pub(crate) async fn receive(requirement: Requirement, takes_permit: bool, request: Request, next: Next) -> Response {
     let extensions = request.extensions();
-    Entry::of(extensions).requires(requirement);
+    RequestFacts::of(extensions).requires(requirement);
     let (Some(state), Some(identity)) = (extensions.get::<AppState>().cloned(), extensions.get::<Identity>().cloned())
     else {
         // Health, which needs no token.

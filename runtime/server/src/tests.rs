@@ -144,7 +144,7 @@ async fn a_job_comes_through_the_door_as_it_is() {
         (tested.store.job(&tenant(), &id("j")).await.unwrap(), tested.remote.job(&tenant(), &id("j")).await);
     assert_eq!(near.as_ref().unwrap().job.as_ref().unwrap().spec, job.spec);
     assert_eq!(far.unwrap(), near);
-    assert_eq!(tested.remote.job(&tenant(), &id("nobody")).await.unwrap(), None);
+    assert_eq!(tested.remote.job(&tenant(), &id("missing")).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn jobs_are_cancelled_and_topics_paused() {
     tested.remote.push(&[plain("runs", Due::Now), plain("waits", Due::Now)]).await.unwrap();
     let from = ClaimFrom::new(topic(), 1, Duration::from_secs(60));
     tested.store.claim(&WorkerId::new("w"), std::slice::from_ref(&from)).await.unwrap();
-    let ids = [id("runs"), id("waits"), id("nobody")];
+    let ids = [id("runs"), id("waits"), id("missing")];
     let expected = [Cancelled::Stopping, Cancelled::Gone, Cancelled::TooLate];
     assert_eq!(tested.remote.cancel(&tenant(), &ids).await.unwrap(), expected);
     let view = tested.remote.job(&tenant(), &id("runs")).await.unwrap().unwrap();
@@ -217,7 +217,7 @@ async fn jobs_are_cancelled_and_topics_paused() {
 async fn jobs_are_changed() {
     let tested = TestServer::start().await;
     tested.remote.push(&[plain("waits", Due::After(Duration::from_secs(60)))]).await.unwrap();
-    let ids = [id("waits"), id("nobody"), id("waits")];
+    let ids = [id("waits"), id("missing"), id("waits")];
     let change = JobChange { due: Some(Due::Now), priority: Some(Priority::High) };
     let expected = [JobChanged::Changed, JobChanged::TooLate, JobChanged::Unchanged];
     assert_eq!(tested.remote.change(&tenant(), &ids, &change).await.unwrap(), expected);
@@ -244,12 +244,12 @@ async fn batches_of_any_size_go_in_chunks() {
 }
 
 #[tokio::test]
-async fn signals_are_heard_until_the_server_ends() {
+async fn signals_are_received_until_the_server_ends() {
     let tested = TestServer::start().await;
     let mut signals = tested.remote.signals(&[tenant(), "other".parse().unwrap()]).await.unwrap();
     tested.remote.push(&[full("j")]).await.unwrap();
     tested.claim_and(Verdict::Ack(None)).await;
-    let hear = async {
+    let receive = async {
         while let Some(signal) = signals.recv().await {
             if signal == (Signal::Finished { tenant: tenant(), id: id("j") }) {
                 return;
@@ -257,7 +257,7 @@ async fn signals_are_heard_until_the_server_ends() {
         }
         panic!("the end was not sent");
     };
-    tokio::time::timeout(Duration::from_secs(30), hear).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), receive).await.unwrap();
 
     tested.server.shutdown().await;
     let end = async { while signals.recv().await.is_some() {} };
@@ -342,7 +342,7 @@ async fn a_request_that_makes_no_sense_is_answered_with_a_problem() {
     let cases = [
         ("GET", "/v2", "", 404, "not-found", "docs/reference/http-api.md"),
         ("GET", "/v1/jobs", "", 405, "method-not-allowed", ""),
-        ("GET", "/v1/tenants/acme/jobs/nobody", "", 404, "job-unknown", "nobody"),
+        ("GET", "/v1/tenants/acme/jobs/missing", "", 404, "job-unknown", "missing"),
         ("GET", "/v1/tenants/-/topics", "", 400, "bad-request", "no name"),
         ("GET", "/v1/tenants/acme/topics/a/jobs?limit=1&state=dead&x=1", "", 400, "bad-request", "x"),
         ("GET", "/v1/signals?tenants=a,,b", "", 400, "bad-request", "no name"),

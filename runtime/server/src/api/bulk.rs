@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 
 use crate::api::jobs::checked;
-use crate::audit::Entry;
+use crate::audit::RequestFacts;
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
 use crate::bulk::Work;
@@ -60,7 +60,7 @@ async fn look(
 async fn make(
     Allowed { over: tenant, identity, .. }: Allowed<scope::Admin, Name>,
     State(state): State<AppState>,
-    entry: Entry,
+    facts: RequestFacts,
     Document(new): Document<NewBulk>,
 ) -> Result<(StatusCode, Json<Bulk>), Problem> {
     identity.may(Scope::Read, &tenant)?;
@@ -73,7 +73,7 @@ async fn make(
     // Others see the query.
     state.public_query(&tenant, &new.q)?;
     let bulk = state.bulk.make(Work::new(tenant, &new)?, new, &identity)?;
-    entry.made(&bulk.id);
+    facts.made(&bulk.id);
     Ok((StatusCode::CREATED, Json(bulk)))
 }
 

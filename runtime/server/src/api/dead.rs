@@ -60,8 +60,8 @@ async fn intervene(
 ) -> Result<Json<Intervened>, Problem> {
     chosen.check().map_err(|wrong| Problem::new(Code::BadRequest, wrong))?;
     if let Some(ids) = chosen.ids {
-        let left = action.act(&*state.store, topic, &ids).await?;
-        let were_dead = left.iter().map(Option::is_none).collect();
+        let refusals = action.act(&*state.store, topic, &ids).await?;
+        let were_dead = refusals.iter().map(Option::is_none).collect();
         return Ok(Json(Intervened::ByIds(wire::WereDead { were_dead })));
     }
     let mut query = JobQuery::default();

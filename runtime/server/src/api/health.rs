@@ -49,7 +49,7 @@ fn not_served(registry: &HandlerRegistry, sees_names: bool) -> Vec<String> {
     let uncompiled = match registry.to_compile() {
         0 => None,
         1 => Some("1 handler is not compiled yet".to_owned()),
-        left => Some(format!("{left} handlers are not compiled yet")),
+        count => Some(format!("{count} handlers are not compiled yet")),
     };
     uncompiled.into_iter().chain(not_taken(registry, sees_names)).collect()
 }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use crate::api::push::{context, keep_context};
 use crate::auth::allowed::{Allowed, AllowedDocument, scope};
 use crate::extract::Document;
-use crate::new_jobs::{Admitted, Place};
+use crate::new_jobs::{Admitted, JobLabel};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
@@ -35,8 +35,8 @@ async fn push(
     let wire::Push { mut jobs } = push;
     keep_context(&mut jobs, context(&state, traceparent.as_ref()).as_ref());
     // A command names a job that it pushes alone.
-    let place = if jobs.len() == 1 { Place::Alone } else { Place::Listed };
-    let Admitted { jobs, warnings } = state.admit(jobs, &place).await?;
+    let label = if jobs.len() == 1 { JobLabel::Alone } else { JobLabel::Listed };
+    let Admitted { jobs, warnings } = state.admit(jobs, &label).await?;
     Ok(Json(wire::PushAnswer { pushed: state.store.push(&jobs).await?, warnings }))
 }
 

@@ -58,7 +58,7 @@ async fn exposition(
     tenant: Option<&Name>,
 ) -> Described<Exposed> {
     let (metrics, registry) = (&state.metrics, state.registry().ok());
-    let look = state.queue_depths.look(&*state.store, tenants).await;
+    let depths_now = state.queue_depths.read(&*state.store, tenants).await;
     let format =
         Format::accepted(headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default());
     let mut exposition = Exposition::new(format);
@@ -67,8 +67,8 @@ async fn exposition(
     }
     metrics.write_topics(&mut exposition, tenant);
     exposition.write(HANDLER_METRICS, handlers(metrics, registry.as_deref(), tenant).iter());
-    exposition.write(STORE_METRICS, std::iter::once(&StoreState { tenants_left_out, is_up: look.is_up }));
-    exposition.write(DEPTH_METRICS, depths(metrics, &look.counts, tenant).iter());
+    exposition.write(STORE_METRICS, std::iter::once(&StoreState { tenants_left_out, is_up: depths_now.is_up }));
+    exposition.write(DEPTH_METRICS, depths(metrics, &depths_now.counts, tenant).iter());
     ([(header::CONTENT_TYPE, format.media_type())], exposition.end()).into_response().into()
 }
 

@@ -16,7 +16,7 @@ use crate::auth::identity::{Identity, Scope};
 use crate::auth::origin::media_type;
 use crate::extract::{Document, Head, LINES, RequestOf, aside, is_document};
 use crate::limits::requests::NoPermit;
-use crate::new_jobs::{Admitted, Place};
+use crate::new_jobs::{Admitted, JobLabel};
 use crate::openapi::{AnyOf, Argument, Operation};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -49,12 +49,12 @@ pub(crate) fn routes() -> Routes {
 }
 
 /// What a request may bring.
-type Pushing = ((Document<AnyOf<Job, AnyOf<Bulk, List>>>, Lines), (Head<Query<Waiting>>, Idempotency));
+type Pushing = ((Document<AnyOf<Job, AnyOf<Bulk, List>>>, JobLines), (Head<Query<Waiting>>, Idempotency));
 
 /// The other form of many jobs.
-struct Lines;
+struct JobLines;
 
-impl Argument for Lines {
+impl Argument for JobLines {
     fn describe(operation: &mut Operation<'_>) {
         operation.body(LINES, json!({ "type": "string", "description": "A `PushJob` on each line." }));
     }
@@ -63,13 +63,13 @@ impl Argument for Lines {
 /// What a request wants to have pushed.
 struct Order {
     jobs: Vec<NewJob>,
-    place: Place,
+    label: JobLabel,
     idempotency: Option<Idempotency>,
     patience: Option<Duration>,
 }
 
 /// What became of a request's jobs.
-struct Stored {
+struct PushedJobs {
     answers: Vec<Accepted>,
     warnings: Vec<String>,
     alone: bool,
@@ -87,7 +87,7 @@ async fn push(
 ) -> Result<(StatusCode, HeaderMap, Json<Answered>), Problem> {
     let storing = store(&state, &identity, &topic, request);
     let stored = state.request_limiter.within(none, identity.tenant(), storing).await?;
-    let Stored { answers, warnings, alone, replayed, wait } = stored;
+    let PushedJobs { answers, warnings, alone, replayed, wait } = stored;
     let mut headers = HeaderMap::new();
     if replayed {
         headers.insert(REPLAYED, HeaderValue::from_static("true"));
@@ -114,9 +114,14 @@ async fn push(
     Ok((status, headers, Json(Answered::One(Box::new(answer)))))
 }
 
-async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: Request) -> Result<Stored, Problem> {
+async fn store(
+    state: &AppState,
+    identity: &Identity,
+    topic: &TopicId,
+    request: Request,
+) -> Result<PushedJobs, Problem> {
     let context = context(state, request.headers().get(TRACEPARENT));
-    let Order { mut jobs, place, idempotency, patience } = ordered(topic.clone(), request).await?;
+    let Order { mut jobs, label, idempotency, patience } = ordered(topic.clone(), request).await?;
     keep_context(&mut jobs, context.as_ref());
     let mut wait = None;
     if let Some(patience) = patience {
@@ -126,8 +131,8 @@ async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: 
             job.spec.options.keep_result = job.spec.options.keep_result.max(Some(patience + ANSWER_GRACE));
         }
     }
-    let Admitted { jobs, warnings } = state.admit_whole(jobs, &place).await?;
-    let alone = place == Place::Alone;
+    let Admitted { jobs, warnings } = state.admit_whole(jobs, &label).await?;
+    let alone = label == JobLabel::Alone;
     let pushed = state.store.push(&jobs).await?;
     let may_read = identity.may(Scope::Read, &topic.tenant).is_ok();
     let (mut answers, mut replayed) = (Vec::with_capacity(pushed.len()), false);
@@ -149,7 +154,7 @@ async fn store(state: &AppState, identity: &Identity, topic: &TopicId, request: 
         };
         answers.push(Accepted { id, status, problem, job: None, warnings: Vec::new() });
     }
-    Ok(Stored { answers, warnings, alone, replayed, wait })
+    Ok(PushedJobs { answers, warnings, alone, replayed, wait })
 }
 
 async fn ordered(topic: TopicId, request: Request) -> Result<Order, Problem> {
@@ -172,26 +177,26 @@ fn understand(topic: &TopicId, media: &str, headers: &HeaderMap, uri: &Uri, body
         let options = uri.query().unwrap_or_default();
         let (job, wait_ms) = Job::of_bytes(body.into(), written.into(), options).map_err(bad)?;
         let job = sign(job, topic, idempotency.as_ref(), 0).map_err(bad)?;
-        return Ok(Order { jobs: vec![job], place: Place::Alone, idempotency, patience: wait_ms.patience() });
+        return Ok(Order { jobs: vec![job], label: JobLabel::Alone, idempotency, patience: wait_ms.patience() });
     }
     let Query(Waiting { wait_ms }) = Query::try_from_uri(uri)?;
     let written = at_most::together(|| written(media, &body))?;
     let patience = wait_ms.patience();
-    if patience.is_some() && written.place != Place::Alone {
+    if patience.is_some() && written.label != JobLabel::Alone {
         return Err(bad("`wait_ms` waits for one job: push it by itself".into()));
     }
-    let Written { jobs, place } = written;
+    let Written { jobs, label } = written;
     let numbered = jobs.into_iter().enumerate();
     let jobs = numbered.map(|(index, job)| {
-        sign(job, topic, idempotency.as_ref(), index).map_err(|wrong| bad(format!("{}{wrong}", place.of(index))))
+        sign(job, topic, idempotency.as_ref(), index).map_err(|wrong| bad(format!("{}{wrong}", label.of(index))))
     });
-    Ok(Order { jobs: jobs.collect::<Result<_, _>>()?, place, idempotency, patience })
+    Ok(Order { jobs: jobs.collect::<Result<_, _>>()?, label, idempotency, patience })
 }
 
 /// Jobs as a request has them.
 struct Written {
     jobs: Vec<Job>,
-    place: Place,
+    label: JobLabel,
 }
 
 fn written(media: &str, body: &[u8]) -> Result<Written, Problem> {
@@ -200,12 +205,12 @@ fn written(media: &str, body: &[u8]) -> Result<Written, Problem> {
     }
     if body.trim_ascii_start().starts_with(b"[") {
         let List(jobs) = read_any(body).map_err(|wrong: WrongDocument| wrong.within("jobs"))?;
-        return Ok(Written { jobs, place: Place::Listed });
+        return Ok(Written { jobs, label: JobLabel::Listed });
     }
     let Probe { jobs } = read(body)?;
     Ok(match jobs {
-        None => Written { jobs: vec![read(body)?], place: Place::Alone },
-        Some(_) => Written { jobs: read::<Bulk>(body)?.jobs, place: Place::Listed },
+        None => Written { jobs: vec![read(body)?], label: JobLabel::Alone },
+        Some(_) => Written { jobs: read::<Bulk>(body)?.jobs, label: JobLabel::Listed },
     })
 }
 
@@ -232,7 +237,7 @@ fn lines(body: &[u8]) -> Result<Written, Problem> {
         jobs.push(read(line).map_err(|wrong| wrong.on_line(number))?);
         numbers.push(number);
     }
-    Ok(Written { jobs, place: Place::Lines(numbers) })
+    Ok(Written { jobs, label: JobLabel::Lines(numbers) })
 }
 
 fn sign(job: Job, topic: &TopicId, idempotency: Option<&Idempotency>, index: usize) -> Result<NewJob, String> {

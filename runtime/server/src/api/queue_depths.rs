@@ -13,23 +13,23 @@ use gristmill_store::{Store, TopicCounts};
 const FRESH: Duration = Duration::from_secs(1);
 /// How long all answers together may take. After that the store counts as unavailable.
 const TIME: Duration = Duration::from_secs(3);
-/// Tenants that are looked at in one go.
+/// Tenants whose queues are counted at once.
 pub(crate) const TENANTS: usize = 200;
 
-/// The store's last answer, by tenant. One look at a time: requests that come meanwhile share its answer.
+/// The store's last answer, by tenant. The store is asked once at a time: requests that come meanwhile share its answer.
 #[derive(Debug, Default)]
-pub(crate) struct QueueDepths(Mutex<Known>);
+pub(crate) struct QueueDepths(Mutex<DepthCache>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct DepthCache {
     counts: HashMap<Name, (Instant, Vec<TopicCounts>)>,
     /// When it last failed to answer.
-    away_since: Option<Instant>,
+    unavailable_since: Option<Instant>,
 }
 
-/// What a look brought.
+/// The queue depths of some tenants, as the store answered.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct DepthSnapshot {
     /// The store has answered for every tenant.
     pub(crate) is_up: bool,
     /// In the order of the tenants.
@@ -38,20 +38,20 @@ pub(crate) struct Look {
 
 impl QueueDepths {
     /// Returns the counts of these tenants: at most [`TENANTS`].
-    pub(crate) async fn look(&self, store: &dyn Store, tenants: &[Name]) -> Look {
-        let mut known = self.0.lock().await;
-        known.counts.retain(|_, (at, _)| at.elapsed() < FRESH);
-        if known.away_since.is_none_or(|since| since.elapsed() >= FRESH) {
-            let answered = tokio::time::timeout(TIME, known.ask(store, tenants)).await;
-            known.away_since = (answered != Ok(true)).then(Instant::now);
+    pub(crate) async fn read(&self, store: &dyn Store, tenants: &[Name]) -> DepthSnapshot {
+        let mut cache = self.0.lock().await;
+        cache.counts.retain(|_, (at, _)| at.elapsed() < FRESH);
+        if cache.unavailable_since.is_none_or(|since| since.elapsed() >= FRESH) {
+            let answered = tokio::time::timeout(TIME, cache.ask(store, tenants)).await;
+            cache.unavailable_since = (answered != Ok(true)).then(Instant::now);
         }
         let counts =
-            tenants.iter().filter_map(|tenant| known.counts.get(tenant)).flat_map(|(_, counts)| counts.clone());
-        Look { is_up: known.away_since.is_none(), counts: counts.collect() }
+            tenants.iter().filter_map(|tenant| cache.counts.get(tenant)).flat_map(|(_, counts)| counts.clone());
+        DepthSnapshot { is_up: cache.unavailable_since.is_none(), counts: counts.collect() }
     }
 }
 
-impl Known {
+impl DepthCache {
     /// Whether it has answered for all. What has come before it did not is kept.
     async fn ask(&mut self, store: &dyn Store, tenants: &[Name]) -> bool {
         for tenant in tenants {

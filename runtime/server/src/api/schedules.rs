@@ -5,7 +5,7 @@ use axum::extract::State;
 
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Document;
-use crate::new_jobs::{Admitted, Place};
+use crate::new_jobs::{Admitted, JobLabel};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
@@ -81,7 +81,7 @@ async fn put(
 ) -> Result<Json<ScheduleAnswer>, Problem> {
     let id = id(over);
     schedule.ticks().map_err(|bad| Problem::new(Code::BadRequest, bad.to_string()))?;
-    let Admitted { jobs, warnings } = state.admit(vec![sample(&schedule, &id)], &Place::Alone).await?;
+    let Admitted { jobs, warnings } = state.admit(vec![sample(&schedule, &id)], &JobLabel::Alone).await?;
     schedule.ttl = jobs.into_iter().next().and_then(|job| job.spec.options.ttl);
     let answer = change(&state, &id, ScheduleChange::Put(Box::new(schedule))).await?;
     Ok(Json(ScheduleAnswer { warnings, ..answer }))
@@ -117,7 +117,7 @@ async fn run(
 ) -> Result<Json<ScheduleAnswer>, Problem> {
     let id = id(over);
     let found = state.store.schedules(&id.topic.tenant, Some(&id)).await?.pop().ok_or_else(|| unknown(&id))?;
-    let Admitted { warnings, .. } = state.admit(vec![sample(&found.record.schedule, &id)], &Place::Alone).await?;
+    let Admitted { warnings, .. } = state.admit(vec![sample(&found.record.schedule, &id)], &JobLabel::Alone).await?;
     let job = job.unwrap_or_else(JobId::generate);
     let answer = change(&state, &id, ScheduleChange::Run(job.clone())).await?;
     Ok(Json(ScheduleAnswer { job: Some(job), warnings, ..answer }))

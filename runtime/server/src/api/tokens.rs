@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use crate::audit::Entry;
+use crate::audit::RequestFacts;
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
 use crate::auth::token_cache::MAKERS;
@@ -68,32 +68,32 @@ fn listed(tokens: Result<Vec<Token>, StoreError>) -> Result<Json<wire::Tokens>, 
 async fn add_any(
     Allowed { identity, .. }: Allowed<scope::Admin, AllTenants>,
     State(state): State<AppState>,
-    entry: Entry,
+    facts: RequestFacts,
     Document(new): Document<wire::NewToken>,
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
     if new.tenant.is_some() == new.all_tenants {
         return Err(Problem::new(Code::BadRequest, "name a `tenant`, or say `all_tenants`: one of the two"));
     }
     let tenant = new.tenant.clone();
-    make(&state, &identity, &entry, tenant, new).await
+    make(&state, &identity, &facts, tenant, new).await
 }
 
 async fn add(
     Allowed { over: tenant, identity, .. }: Allowed<scope::Admin, Name>,
     State(state): State<AppState>,
-    entry: Entry,
+    facts: RequestFacts,
     Document(new): Document<wire::NewToken>,
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
     if new.all_tenants || new.tenant.as_ref().is_some_and(|named| *named != tenant) {
         return Err(Problem::new(Code::BadRequest, "the path names the tenant; the token can be for no other one"));
     }
-    make(&state, &identity, &entry, Some(tenant), new).await
+    make(&state, &identity, &facts, Some(tenant), new).await
 }
 
 async fn make(
     state: &AppState,
     identity: &Identity,
-    entry: &Entry,
+    facts: &RequestFacts,
     tenant: Option<Name>,
     new: wire::NewToken,
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
@@ -117,7 +117,7 @@ async fn make(
     match state.store.add_token(&new).await? {
         TokenAdded::Added(token) => {
             state.auth.token_cache.forget(&token.id);
-            entry.made(token.id.as_str());
+            facts.made(token.id.as_str());
             emit(state, EventKind::TokenAdded, token.tenant.as_ref(), &token.id);
             Ok((StatusCode::CREATED, Json(wire::NewTokenAnswer { text, token })))
         }
@@ -156,13 +156,13 @@ fn within_own(identity: &Identity, scopes: &BTreeSet<Scope>, limits: TokenLimits
 /// A token ends no later than the one that made it.
 async fn until_own_end(state: &AppState, identity: &Identity, new: &NewToken) -> Result<(), Problem> {
     let Some(own) = identity.token().filter(|own| own.expires_at.is_some()) else { return Ok(()) };
-    let left = state.store.find_token(&own.id).await?.and_then(|found| found.expires_in).unwrap_or_default();
-    if new.expires_in.is_some_and(|wanted| wanted <= left) {
+    let remaining = state.store.find_token(&own.id).await?.and_then(|found| found.expires_in).unwrap_or_default();
+    if new.expires_in.is_some_and(|wanted| wanted <= remaining) {
         return Ok(());
     }
     let detail = format!(
         "a token that expires can make none that lasts longer: say `expires_in_ms`, at most {}",
-        left.as_millis()
+        remaining.as_millis()
     );
     Err(Problem::new(Code::Forbidden, detail))
 }

@@ -42,20 +42,20 @@ pub async fn workers(store: &dyn Inspect) -> Result<Workers, StoreError> {
     };
     let key = |worker: &Worker| (worker.kind == WorkerKind::Pull, worker.worker.clone());
     let mut workers: BTreeMap<(bool, String), Worker> = BTreeMap::new();
-    for heard in store.heartbeats().await? {
-        let worker = worker(heard.worker, Some(heard.at));
+    for heartbeat in store.heartbeats().await? {
+        let worker = worker(heartbeat.worker, Some(heartbeat.at));
         workers.insert(key(&worker), worker);
     }
-    let mut left = LOOKED_AT;
+    let mut remaining = LOOKED_AT;
     for tenant in store.tenants().await? {
         for topic in store.counts(&tenant).await?.into_iter().filter(|counts| counts.running > 0) {
             let (topic, mut after) = (topic.topic, None);
             loop {
-                if left == 0 {
+                if remaining == 0 {
                     return Ok(Workers { workers: workers.into_values().collect(), complete: false });
                 }
-                let page = store.jobs(&topic, StateFilter::Running, after.as_ref(), PAGE.min(left)).await?;
-                left -= page.jobs.len().min(left);
+                let page = store.jobs(&topic, StateFilter::Running, after.as_ref(), PAGE.min(remaining)).await?;
+                remaining -= page.jobs.len().min(remaining);
                 for view in page.jobs {
                     let JobState::Running { worker: id, .. } = view.state else { continue };
                     let new = worker(WorkerId::new(&id), None);

@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 
-use super::entry::{ClientKind, Entry, Facts};
+use super::request_facts::{ClientKind, Facts, RequestFacts};
 use super::{Recorder, is_refusal};
 use crate::limits::client_address;
 use crate::problem::Code;
@@ -84,16 +84,16 @@ impl LineKind for AuditLine {
 /// A request that has begun. Its line is written when this is dropped.
 pub(super) struct PendingLine {
     recorder: Arc<Recorder>,
-    entry: Entry,
+    facts: RequestFacts,
     at: Timestamp,
     peer: IpAddr,
     method: Method,
     route: Option<MatchedPath>,
     parts: Option<RawPathParams>,
-    answer: Option<Answer>,
+    answer: Option<SentAnswer>,
 }
 
-struct Answer {
+struct SentAnswer {
     request: Option<String>,
     status: StatusCode,
     problem: Option<Code>,
@@ -106,7 +106,7 @@ impl PendingLine {
         let parts = RawPathParams::from_request_parts(&mut head, &()).await.ok();
         let pending = Self {
             recorder,
-            entry: Entry::begin(),
+            facts: RequestFacts::begin(),
             at: Timestamp::now(),
             peer: client_address(&head.extensions),
             method: head.method.clone(),
@@ -117,20 +117,20 @@ impl PendingLine {
         (Request::from_parts(head, body), pending)
     }
 
-    pub(super) fn entry(&self) -> Entry {
-        self.entry.clone()
+    pub(super) fn facts(&self) -> RequestFacts {
+        self.facts.clone()
     }
 
     pub(super) fn answered(mut self, response: &Response) {
         let request = response.headers().get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
         let problem = response.extensions().get::<Code>().copied();
-        self.answer = Some(Answer { request, status: response.status(), problem });
+        self.answer = Some(SentAnswer { request, status: response.status(), problem });
     }
 
     fn line(&mut self, facts: Facts, omitted: u64) -> AuditLine {
         let Facts { client, token, tenant, account, made, actor: _, administers: _ } = facts;
         let (request, status, problem) = match self.answer.take() {
-            Some(Answer { request, status, problem }) => (request, Some(status.as_u16()), problem),
+            Some(SentAnswer { request, status, problem }) => (request, Some(status.as_u16()), problem),
             None => (None, None, None),
         };
         let route = self.route.as_ref().map(|route| route.as_str().to_owned());
@@ -159,7 +159,7 @@ impl PendingLine {
 
 impl Drop for PendingLine {
     fn drop(&mut self) {
-        let mut facts = self.entry.facts();
+        let mut facts = self.facts.snapshot();
         let omitted = match &self.answer {
             Some(answer) if is_refusal(answer.status) => self.recorder.admit_refusal(self.peer),
             _ if facts.administers && !self.method.is_safe() => Some(self.recorder.take_omitted()),

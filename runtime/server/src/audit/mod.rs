@@ -2,11 +2,11 @@
 //! `docs/reference/audit.md`. The last ones are in memory, also without a log.
 //!
 //! [`Recorder::record`] is around all routes. On its way a request finds out who its client is and what its route does, and notes that
-//! in its [`Entry`]. The line is written when the request ends, also if the client has hung up before the answer.
+//! in its [`RequestFacts`]. The line is written when the request ends, also if the client has hung up before the answer.
 
-mod entry;
 mod line;
 mod recent;
+mod request_facts;
 
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -18,10 +18,10 @@ use axum::response::Response;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub(crate) use self::entry::{ClientKind, Entry};
 pub use self::line::AuditLine;
 use self::line::PendingLine;
 pub(crate) use self::recent::{Action, RecentActions};
+pub(crate) use self::request_facts::{ClientKind, RequestFacts};
 use crate::limits::network;
 use crate::limits::rate::Rates;
 use gristmill_core::token::Rate;
@@ -67,7 +67,7 @@ impl Recorder {
         answer: impl AsyncFnOnce(Request) -> Response,
     ) -> Response {
         let (mut request, pending) = PendingLine::of(self, request).await;
-        request.extensions_mut().insert(pending.entry());
+        request.extensions_mut().insert(pending.facts());
         let response = answer(request).await;
         pending.answered(&response);
         response

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::AuditLine;
-use super::entry::ClientKind;
+use super::request_facts::ClientKind;
 use crate::problem::Code;
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::Auth;
 use super::token_cache::KnownToken;
-use crate::audit::{ClientKind, Entry};
+use crate::audit::{ClientKind, RequestFacts};
 use crate::problem::{Code, Problem};
 use gristmill_core::job::Name;
 pub(crate) use gristmill_core::token::Scope;
@@ -109,13 +109,13 @@ impl Identity {
     }
 
     /// Notes for the audit log whose request this is.
-    pub(crate) fn note_in(&self, entry: &Entry) {
+    pub(crate) fn note_in(&self, facts: &RequestFacts) {
         let client = match self {
             Self::Anybody => ClientKind::Anybody,
             Self::Operator => ClientKind::Command,
             Self::Token(_) => ClientKind::Token,
         };
-        entry.identified(client, self.token(), || self.actor());
+        facts.identified(client, self.token(), || self.actor());
     }
 
     /// One answer for everything that is not allowed, so that it says nothing of what is there: only what the token is for.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::registry::{Entry, SERVER_ENDED};
+use super::registry::{BulkRun, SERVER_ENDED};
 use super::work::{BulkStore, Progress, Step};
 use crate::limits::requests::NoPermit;
 use crate::problem::{COME_AGAIN, Code, Problem};
@@ -33,7 +33,7 @@ pub(crate) async fn run(state: AppState) {
     loop {
         tokio::select! {
             () = state.stop.cancelled() => break,
-            entry = state.bulk.next() => { tasks.spawn(carry_out(state.clone(), entry)); }
+            run = state.bulk.next() => { tasks.spawn(carry_out(state.clone(), run)); }
             Some(ended) = tasks.join_next() => {
                 if let Err(Ok(panic)) = ended.map_err(tokio::task::JoinError::try_into_panic) {
                     resume_unwind(panic);
@@ -42,70 +42,70 @@ pub(crate) async fn run(state: AppState) {
         }
     }
     // At once: a step that goes on may be cut off.
-    for entry in state.bulk.close() {
-        tell_end(&state, &entry);
+    for run in state.bulk.close() {
+        emit_end(&state, &run);
     }
     while tasks.join_next().await.is_some() {}
 }
 
-/// Counts, or acts: what the entry's state says.
-pub(super) async fn carry_out(state: AppState, entry: Arc<Entry>) {
-    let is_dry = match entry.shown().state {
+/// Counts, or acts: what the run's state says.
+pub(super) async fn carry_out(state: AppState, run: Arc<BulkRun>) {
+    let is_dry = match run.shown().state {
         BulkState::Counting => true,
         BulkState::Running => false,
         // The end of the server came first.
         _ => return,
     };
     if !is_dry {
-        log(&entry, "begins");
-        state.metrics.emit(|| entry.event(EventKind::BulkStarted));
+        log(&run, "begins");
+        state.metrics.emit(|| run.event(EventKind::BulkStarted));
     }
-    let has_ended = match as_actor(entry.shown().actor, all_steps(&state, &entry, is_dry)).await {
-        Ok(()) if is_dry => entry.counted(),
-        Ok(()) => entry.done(),
-        Err(Halt::Aborted) => entry.end(BulkState::Aborted, None),
-        Err(Halt::TokenEnded) => entry.end(BulkState::Aborted, Some(TOKEN_ENDED.into())),
-        Err(Halt::ServerEnds) => entry.end(BulkState::Aborted, Some(SERVER_ENDED.into())),
-        Err(Halt::Failed(problem)) => entry.end(BulkState::Failed, Some(problem.detail)),
+    let has_ended = match as_actor(run.shown().actor, all_steps(&state, &run, is_dry)).await {
+        Ok(()) if is_dry => run.counted(),
+        Ok(()) => run.done(),
+        Err(Halt::Aborted) => run.end(BulkState::Aborted, None),
+        Err(Halt::TokenEnded) => run.end(BulkState::Aborted, Some(TOKEN_ENDED.into())),
+        Err(Halt::ServerEnds) => run.end(BulkState::Aborted, Some(SERVER_ENDED.into())),
+        Err(Halt::Failed(problem)) => run.end(BulkState::Failed, Some(problem.detail)),
     };
     if has_ended && !is_dry {
-        tell_end(&state, &entry);
+        emit_end(&state, &run);
     }
 }
 
-fn tell_end(state: &AppState, entry: &Entry) {
-    log(entry, "has ended");
-    state.metrics.emit(|| entry.event(EventKind::BulkEnded));
+fn emit_end(state: &AppState, run: &BulkRun) {
+    log(run, "has ended");
+    state.metrics.emit(|| run.event(EventKind::BulkEnded));
 }
 
-async fn all_steps(state: &AppState, entry: &Entry, is_dry: bool) -> Result<(), Halt> {
+async fn all_steps(state: &AppState, run: &BulkRun, is_dry: bool) -> Result<(), Halt> {
     let (mut progress, mut tries) = (Progress::default(), 0);
     loop {
-        if entry.abort.is_cancelled() {
+        if run.abort.is_cancelled() {
             return Err(Halt::Aborted);
         }
         if state.stop.is_cancelled() {
             return Err(Halt::ServerEnds);
         }
-        if !state.auth.is_valid(&entry.by()).await {
+        if !state.auth.is_valid(&run.by()).await {
             return Err(Halt::TokenEnded);
         }
         // A step takes its turn among the requests of the tenant, has as much time, and waits for the threads as they do.
         let note = |step: Step| {
-            state.recent.forget(&entry.work.tenant, &step.erased);
-            entry.note(step, is_dry);
+            state.recent.forget(&run.work.tenant, &step.erased);
+            run.note(step, is_dry);
         };
-        let step = Box::pin(entry.work.step(BulkStore::of(&*state.store), &mut progress, !is_dry, &note));
+        let step = Box::pin(run.work.step(BulkStore::of(&*state.store), &mut progress, !is_dry, &note));
         let step = async { Ok(step.await?) };
-        let step = state.request_limiter.within(NoPermit::at_beginning(), Some(&entry.work.tenant), step);
-        match state.pacer.of(&entry.work.tenant).run(step).await {
+        let step = state.request_limiter.within(NoPermit::at_beginning(), Some(&run.work.tenant), step);
+        match state.pacer.of(&run.work.tenant).run(step).await {
             Ok(true) => tries = 0,
             Ok(false) => return Ok(()),
             Err(Problem { code: Code::StoreUnavailable | Code::Timeout, .. }) if tries < TRIES => {
                 tries += 1;
                 tokio::select! {
                     () = tokio::time::sleep(COME_AGAIN) => {}
-                    () = entry.abort.cancelled() => {}
+                    () = run.abort.cancelled() => {}
                     () = state.stop.cancelled() => {}
                 }
             }
@@ -116,10 +116,10 @@ async fn all_steps(state: &AppState, entry: &Entry, is_dry: bool) -> Result<(), 
 }
 
 /// Without its query, which may have what is in a body.
-fn log(entry: &Entry, what: &str) {
-    let shown = entry.shown();
+fn log(run: &BulkRun, what: &str) {
+    let shown = run.shown();
     let skipped = shown.skipped_in_all();
     let Bulk { id, action, actor, state, matched, changed, .. } = &shown;
-    let (tenant, action, state) = (&entry.work.tenant, action.as_str(), state.as_str());
+    let (tenant, action, state) = (&run.work.tenant, action.as_str(), state.as_str());
     tracing::info!(%tenant, id, action, actor, state, matched, changed, skipped, "a bulk action {what}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::work::{BulkStore, Place};
+use super::work::{BulkCursor, BulkStore};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_runner::Recording;
 use gristmill_store::{
@@ -43,7 +43,7 @@ impl Erase {
         &self,
         store: BulkStore<'_>,
         after: Option<&str>,
-    ) -> Result<(FoundJobs, Place), StoreError> {
+    ) -> Result<(FoundJobs, BulkCursor), StoreError> {
         let (views, next) = match self.query.id() {
             _ if !self.query.is_about_results() => (Vec::new(), None),
             Some(id) => {
@@ -66,7 +66,7 @@ impl Erase {
             // A result may be large: others have their turn.
             tokio::task::yield_now().await;
         }
-        Ok((found, next.map_or(Place::Recordings(None), |next| Place::Results(Some(next)))))
+        Ok((found, next.map_or(BulkCursor::Recordings(None), |next| BulkCursor::Results(Some(next)))))
     }
 
     /// Jobs that are over and fit, of a page of those that have a recording: with what its head has of them, and their bodies if these are in it. A recording may be large: a page has few of them.
@@ -74,9 +74,9 @@ impl Erase {
         &self,
         store: BulkStore<'_>,
         after: Option<(TopicId, Option<RecordedJob>)>,
-    ) -> Result<(FoundJobs, Place), StoreError> {
+    ) -> Result<(FoundJobs, BulkCursor), StoreError> {
         if !self.query.is_about_recordings(true) {
-            return Ok((FoundJobs::default(), Place::End));
+            return Ok((FoundJobs::default(), BulkCursor::End));
         }
         let topics = store.jobs.counts(&self.tenant).await?.into_iter().map(|counts| counts.topic);
         let topics: BTreeSet<_> = topics.filter(|topic| self.query.fits_topic(&topic.topic)).collect();
@@ -86,7 +86,7 @@ impl Erase {
             Some((before, None)) => (topics.find(|topic| *topic > before), None),
             None => (topics.next(), None),
         };
-        let Some(topic) = topic else { return Ok((FoundJobs::default(), Place::End)) };
+        let Some(topic) = topic else { return Ok((FoundJobs::default(), BulkCursor::End)) };
         let page = store.recordings.recorded_jobs(&topic, after.as_ref(), RECORDINGS).await?;
         let mut found = FoundJobs { looked_at: page.len(), ..FoundJobs::default() };
         let last = page.last().filter(|_| page.len() == RECORDINGS).cloned();
@@ -100,7 +100,7 @@ impl Erase {
             }
             tokio::task::yield_now().await;
         }
-        Ok((found, Place::Recordings(Some((topic, last)))))
+        Ok((found, BulkCursor::Recordings(Some((topic, last)))))
     }
 
     /// With how it ended, which has its topic, if the query asks for that: its result does not have it.
@@ -126,7 +126,7 @@ impl Erase {
         Ok(job.is_none_or(|view| view.state == JobState::Finished))
     }
 
-    /// Removes jobs, wherever they are by now, and what is kept of them. Says of each that is left why.
+    /// Removes jobs, wherever they are by now, and what is kept of them. Returns why each remaining job stays.
     pub(super) async fn jobs(
         &self,
         store: BulkStore<'_>,

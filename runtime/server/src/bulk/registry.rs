@@ -27,23 +27,23 @@ pub(super) const SERVER_ENDED: &str = "the server ended";
 /// The bulk actions of all tenants, and those that wait to be carried out.
 #[derive(Debug, Default)]
 pub(crate) struct BulkActions {
-    entries: Mutex<Entries>,
+    runs: Mutex<Runs>,
     woken: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
+struct Runs {
     /// The oldest first.
-    all: VecDeque<Arc<Entry>>,
+    all: VecDeque<Arc<BulkRun>>,
     /// What was made or started, and has not been taken by the engine.
-    queue: VecDeque<Arc<Entry>>,
+    queue: VecDeque<Arc<BulkRun>>,
     /// The server ends.
     is_closed: bool,
 }
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct BulkRun {
     pub(super) work: Work,
     pub(super) abort: CancellationToken,
     /// The client that made it, and then the one that started it: it ends with that one's token.
@@ -77,25 +77,25 @@ impl BulkActions {
             error: None,
         };
         let (abort, by) = (CancellationToken::new(), Mutex::new(by.clone()));
-        let entry = Arc::new(Entry { work, abort, by, shown: Mutex::new(shown.clone()) });
-        let mut entries = self.entries.lock();
-        entries.check_room(&entry.work.tenant)?;
-        entries.make_room(&entry.work.tenant);
-        entries.all.push_back(entry.clone());
-        entries.queue.push_back(entry);
+        let run = Arc::new(BulkRun { work, abort, by, shown: Mutex::new(shown.clone()) });
+        let mut runs = self.runs.lock();
+        runs.check_room(&run.work.tenant)?;
+        runs.make_room(&run.work.tenant);
+        runs.all.push_back(run.clone());
+        runs.queue.push_back(run);
         self.woken.notify_one();
         Ok(shown)
     }
 
     /// Those of a tenant, the latest first.
     pub(crate) fn list(&self, tenant: &Name) -> Vec<Bulk> {
-        self.entries.lock().of(tenant).rev().map(|entry| entry.shown()).collect()
+        self.runs.lock().of(tenant).rev().map(|run| run.shown()).collect()
     }
 
     /// # Errors
     /// [`Code::BulkUnknown`]
     pub(crate) fn get(&self, tenant: &Name, id: &str) -> Result<Bulk, Problem> {
-        Ok(self.entries.lock().find(tenant, id)?.shown())
+        Ok(self.runs.lock().find(tenant, id)?.shown())
     }
 
     /// Starts one that was counted, if `expect` is what it counted.
@@ -103,17 +103,17 @@ impl BulkActions {
     /// # Errors
     /// [`Code::BulkUnknown`]; [`Code::BulkRefused`]: it counts, was started, or counted another number; [`Code::Busy`].
     pub(crate) fn start(&self, tenant: &Name, id: &str, expect: u64, by: &Identity) -> Result<Bulk, Problem> {
-        let mut entries = self.entries.lock();
-        let entry = entries.find(tenant, id)?;
-        entry.check_counted(expect)?;
-        entries.check_room(tenant)?;
-        entry.by.lock().clone_from(by);
-        let shown = entry.change(|shown| {
+        let mut runs = self.runs.lock();
+        let run = runs.find(tenant, id)?;
+        run.check_counted(expect)?;
+        runs.check_room(tenant)?;
+        run.by.lock().clone_from(by);
+        let shown = run.change(|shown| {
             shown.state = BulkState::Running;
             shown.started_at = Some(Timestamp::now());
             shown.looked_at = 0;
         });
-        entries.queue.push_back(entry);
+        runs.queue.push_back(run);
         self.woken.notify_one();
         Ok(shown)
     }
@@ -123,15 +123,15 @@ impl BulkActions {
     /// # Errors
     /// [`Code::BulkUnknown`]; [`Code::TooLate`]: it has ended.
     pub(crate) fn abort(&self, tenant: &Name, id: &str) -> Result<Bulk, Problem> {
-        let entries = self.entries.lock();
-        let entry = entries.find(tenant, id)?;
-        let mut shown = entry.shown.lock();
+        let runs = self.runs.lock();
+        let run = runs.find(tenant, id)?;
+        let mut shown = run.shown.lock();
         if shown.state.is_over() {
             let detail = format!("bulk action {id} is {}: there is nothing to abort", shown.state.as_str());
             return Err(Problem::new(Code::TooLate, detail));
         }
         // Under the lock: the end of the dry run sees it, or is over.
-        entry.abort.cancel();
+        run.abort.cancel();
         if !shown.state.is_active() {
             end(&mut shown, BulkState::Aborted, None);
         }
@@ -139,39 +139,39 @@ impl BulkActions {
     }
 
     /// The server ends: those that look at jobs are aborted, and no more are taken. Returns those of them that were started.
-    pub(super) fn close(&self) -> Vec<Arc<Entry>> {
-        let mut entries = self.entries.lock();
-        entries.is_closed = true;
-        entries.queue.clear();
-        let was_running = |entry: &&Arc<Entry>| {
-            let mut shown = entry.shown.lock();
+    pub(super) fn close(&self) -> Vec<Arc<BulkRun>> {
+        let mut runs = self.runs.lock();
+        runs.is_closed = true;
+        runs.queue.clear();
+        let was_running = |run: &&Arc<BulkRun>| {
+            let mut shown = run.shown.lock();
             let state = shown.state;
             state.is_active()
                 && end(&mut shown, BulkState::Aborted, Some(SERVER_ENDED.into()))
                 && state == BulkState::Running
         };
-        entries.all.iter().filter(was_running).cloned().collect()
+        runs.all.iter().filter(was_running).cloned().collect()
     }
 
     /// The next one to carry out. Cancel-safe.
-    pub(super) async fn next(&self) -> Arc<Entry> {
+    pub(super) async fn next(&self) -> Arc<BulkRun> {
         loop {
             let woken = self.woken.notified();
-            if let Some(entry) = self.entries.lock().queue.pop_front() {
-                return entry;
+            if let Some(run) = self.runs.lock().queue.pop_front() {
+                return run;
             }
             woken.await;
         }
     }
 }
 
-impl Entries {
-    fn of(&self, tenant: &Name) -> impl DoubleEndedIterator<Item = &Arc<Entry>> {
-        self.all.iter().filter(move |entry| entry.work.tenant == *tenant)
+impl Runs {
+    fn of(&self, tenant: &Name) -> impl DoubleEndedIterator<Item = &Arc<BulkRun>> {
+        self.all.iter().filter(move |run| run.work.tenant == *tenant)
     }
 
-    fn find(&self, tenant: &Name, id: &str) -> Result<Arc<Entry>, Problem> {
-        let found = self.of(tenant).find(|entry| entry.shown.lock().id == id);
+    fn find(&self, tenant: &Name, id: &str) -> Result<Arc<BulkRun>, Problem> {
+        let found = self.of(tenant).find(|run| run.shown.lock().id == id);
         let unknown = || {
             let detail =
                 format!("there is no bulk action {id} here: a server forgets the oldest, and all when it ends");
@@ -184,7 +184,7 @@ impl Entries {
         if self.is_closed {
             return Err(Problem::new(Code::Busy, "the server is ending: ask again once it has started"));
         }
-        let active = |entry: &&Arc<Entry>| entry.shown.lock().state.is_active();
+        let active = |run: &&Arc<BulkRun>| run.shown.lock().state.is_active();
         if self.of(tenant).filter(active).count() < ACTIVE && self.all.iter().filter(active).count() < ACTIVE_IN_ALL {
             return Ok(());
         }
@@ -196,8 +196,8 @@ impl Entries {
 
     /// Forgets the oldest that looks at no jobs, of the tenant or of all, if there are as many as are kept. Only some of these can be active.
     fn make_room(&mut self, tenant: &Name) {
-        let is_idle = |entry: &Arc<Entry>| !entry.shown.lock().state.is_active();
-        let of_tenant = |entry: &Arc<Entry>| is_idle(entry) && entry.work.tenant == *tenant;
+        let is_idle = |run: &Arc<BulkRun>| !run.shown.lock().state.is_active();
+        let of_tenant = |run: &Arc<BulkRun>| is_idle(run) && run.work.tenant == *tenant;
         let oldest = if self.of(tenant).count() >= KEPT {
             self.all.iter().position(of_tenant)
         } else if self.all.len() >= KEPT_IN_ALL {
@@ -211,7 +211,7 @@ impl Entries {
     }
 }
 
-impl Entry {
+impl BulkRun {
     /// The client with whose token it ends.
     pub(super) fn by(&self) -> Identity {
         self.by.lock().clone()

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::engine::{carry_out, run};
-use super::registry::{Entry, SERVER_ENDED};
+use super::engine::{self, carry_out};
+use super::registry::{BulkRun, SERVER_ENDED};
 use super::work::{self, BulkStore, Step, Work};
 use crate::auth::Auth;
 use crate::auth::identity::Identity;
@@ -66,30 +66,30 @@ fn new(action: BulkAction, priority: Option<Priority>) -> NewBulk {
 }
 
 /// One that was counted and started, and waits for the engine.
-async fn started(state: &AppState) -> Arc<Entry> {
+async fn started(state: &AppState) -> Arc<BulkRun> {
     let Bulk { id, .. } = make(state).unwrap();
     carry_out(state.clone(), state.bulk.next().await).await;
     state.bulk.start(&tenant(), &id, JOBS, &Identity::Anybody).unwrap();
     state.bulk.next().await
 }
 
-async fn left(state: &AppState) -> u64 {
+async fn remaining(state: &AppState) -> u64 {
     state.store.counts(&tenant()).await.unwrap()[0].ready
 }
 
 /// Ends it by `end` after a step that has changed jobs, and before its last one.
 async fn ended_by(end: impl FnOnce(&AppState, &str)) -> Bulk {
     let state = server(JOBS).await;
-    let entry = started(&state).await;
-    let task = tokio::spawn(carry_out(state.clone(), entry.clone()));
-    while entry.shown().changed == 0 {
+    let run = started(&state).await;
+    let task = tokio::spawn(carry_out(state.clone(), run.clone()));
+    while run.shown().changed == 0 {
         tokio::task::yield_now().await;
     }
-    end(&state, &entry.shown().id);
+    end(&state, &run.shown().id);
     task.await.unwrap();
-    let bulk = entry.shown();
+    let bulk = run.shown();
     assert!((1..JOBS).contains(&bulk.changed), "{bulk:?}");
-    assert_eq!((left(&state).await, bulk.skipped.len()), (JOBS - bulk.changed, 0), "{bulk:?}");
+    assert_eq!((remaining(&state).await, bulk.skipped.len()), (JOBS - bulk.changed, 0), "{bulk:?}");
     assert_eq!((bulk.state, bulk.matched, bulk.ended_at.is_some()), (BulkState::Aborted, JOBS, true));
     bulk
 }
@@ -128,21 +128,21 @@ async fn it_ends_with_the_token_of_the_client_that_started_it() {
     let by = Identity::of(&state.auth, Some(text.as_str()), [127, 0, 0, 1].into()).await.unwrap().unwrap();
     state.bulk.start(&tenant(), &id, JOBS, &by).unwrap();
     assert!(state.store.revoke_token(&text.hash().id()).await.unwrap());
-    let entry = state.bulk.next().await;
-    carry_out(state.clone(), entry.clone()).await;
-    let bulk = entry.shown();
+    let run = state.bulk.next().await;
+    carry_out(state.clone(), run.clone()).await;
+    let bulk = run.shown();
     assert_eq!(bulk.state, BulkState::Aborted, "{bulk:?}");
     assert!(bulk.error.as_deref().unwrap().contains("token"), "{bulk:?}");
-    assert_eq!((bulk.changed, left(&state).await), (0, JOBS));
+    assert_eq!((bulk.changed, remaining(&state).await), (0, JOBS));
 }
 
 #[tokio::test]
 async fn nothing_is_done_to_jobs_of_one_that_was_aborted_before_its_first_step() {
     let state = server(JOBS).await;
-    let entry = started(&state).await;
-    state.bulk.abort(&tenant(), &entry.shown().id).unwrap();
-    carry_out(state.clone(), entry.clone()).await;
-    assert_eq!((entry.shown().state, left(&state).await), (BulkState::Aborted, JOBS));
+    let run = started(&state).await;
+    state.bulk.abort(&tenant(), &run.shown().id).unwrap();
+    carry_out(state.clone(), run.clone()).await;
+    assert_eq!((run.shown().state, remaining(&state).await), (BulkState::Aborted, JOBS));
 }
 
 #[tokio::test]
@@ -174,11 +174,11 @@ async fn a_tenant_has_so_many_at_work_and_so_many_are_kept() {
 async fn an_abort_in_the_last_step_of_the_dry_run_is_kept() {
     let state = server(1).await;
     let Bulk { id, .. } = make(&state).unwrap();
-    let entry = state.bulk.next().await;
+    let run = state.bulk.next().await;
     assert_eq!(state.bulk.abort(&tenant(), &id).unwrap().state, BulkState::Counting);
     // As the engine does after a last step during which the abort came.
-    assert!(entry.counted());
-    let bulk = entry.shown();
+    assert!(run.counted());
+    let bulk = run.shown();
     assert_eq!((bulk.state, bulk.ended_at.is_some()), (BulkState::Aborted, true));
     assert_eq!(state.bulk.start(&tenant(), &id, 0, &Identity::Anybody).unwrap_err().code, Code::BulkRefused);
 }
@@ -198,10 +198,10 @@ async fn the_end_of_the_server_ends_what_is_at_work_at_once_and_for_good() {
         state.bulk.start(&tenant(), id, 1, &Identity::Anybody).unwrap();
     }
     // In the midst of a step; the other one and a dry run wait for the engine.
-    let entry = state.bulk.next().await;
+    let run = state.bulk.next().await;
     make(&state).unwrap();
     state.stop.cancel();
-    run(state.clone()).await;
+    engine::run(state.clone()).await;
     let aborted = |bulk: Bulk| (bulk.state, bulk.error.as_deref()) == (BulkState::Aborted, Some(SERVER_ENDED));
     assert!(state.bulk.list(&tenant()).into_iter().all(aborted));
     let mut ended = Vec::new();
@@ -212,12 +212,12 @@ async fn the_end_of_the_server_ends_what_is_at_work_at_once_and_for_good() {
     started.sort();
     assert_eq!(ended, started);
     // What the step did is noted, and its end is none.
-    entry.note(Step { changed: 1, ..Step::default() }, false);
-    assert!(!entry.done() && !entry.counted() && !entry.end(BulkState::Failed, None));
-    let bulk = entry.shown();
+    run.note(Step { changed: 1, ..Step::default() }, false);
+    assert!(!run.done() && !run.counted() && !run.end(BulkState::Failed, None));
+    let bulk = run.shown();
     assert_eq!(bulk.changed, 1);
     assert!(aborted(bulk));
-    assert_eq!((make(&state).unwrap_err().code, left(&state).await), (Code::Busy, 1));
+    assert_eq!((make(&state).unwrap_err().code, remaining(&state).await), (Code::Busy, 1));
 }
 
 /// What the steps of a bulk action have noted in all: jobs changed, and skipped.
@@ -273,7 +273,7 @@ async fn a_job_that_moves_against_the_search_is_met_in_another_pass() {
     let now = JobChange { due: Some(Due::Now), priority: Some(Priority::High) };
     assert_eq!(store.change(&tenant(), &[late.spec.id], &now).await.unwrap(), [JobChanged::Changed]);
     while work.step(BulkStore::of(store), &mut progress, true, &|step| noted.add(step)).await.unwrap() {}
-    assert_eq!((noted.0.into_inner(), left(&state).await), ((1501, 0), 0));
+    assert_eq!((noted.0.into_inner(), remaining(&state).await), ((1501, 0), 0));
 }
 
 #[tokio::test]

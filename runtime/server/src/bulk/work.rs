@@ -51,11 +51,11 @@ pub(crate) struct Work {
 /// How far a bulk action is.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    place: Place,
+    cursor: BulkCursor,
     /// The jobs of the last page, which wait for their turn. A cursor finds its place by the last jobs of its page, so these are
     /// changed only once the next page has been read.
     found: BTreeMap<Option<TopicId>, Vec<JobId>>,
-    /// Those whose turn it is, by topic; without one: of which nothing but their results is left.
+    /// Those whose turn it is, by topic; without one: of which only the results remain.
     due: BTreeMap<Option<TopicId>, Vec<JobId>>,
     /// How often the lists have been gone through.
     passes: usize,
@@ -68,7 +68,7 @@ pub(super) struct Progress {
 
 /// Where jobs are looked for next.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) enum Place {
+pub(super) enum BulkCursor {
     /// Before all jobs: the states of keys.
     #[default]
     Begin,
@@ -89,7 +89,7 @@ pub(super) struct Step {
     pub(super) changed: usize,
     /// By reason.
     pub(super) skipped: BTreeMap<&'static str, usize>,
-    /// The jobs of which nothing is to be left.
+    /// The jobs of which nothing may remain.
     pub(super) erased: Vec<JobId>,
 }
 
@@ -141,18 +141,20 @@ impl Work {
         acts: bool,
         note: &impl Fn(Step),
     ) -> Result<(), StoreError> {
-        let (FoundJobs { mut jobs, looked_at, .. }, next) = match (&progress.place, &self.erase) {
-            (Place::Begin, Some(erase)) => {
+        let (FoundJobs { mut jobs, looked_at, .. }, next) = match (&progress.cursor, &self.erase) {
+            (BulkCursor::Begin, Some(erase)) => {
                 let states = erase.states(store, acts).await?;
                 let matched = if progress.passes == 0 { states } else { 0 };
                 note(Step { matched, changed: if acts { states } else { 0 }, ..Step::default() });
-                (FoundJobs::default(), Place::Lists(None))
+                (FoundJobs::default(), BulkCursor::Lists(None))
             }
-            (Place::Begin, None) => self.look_at_lists(store, progress.passes, None).await?,
-            (Place::Lists(after), _) => self.look_at_lists(store, progress.passes, after.clone()).await?,
-            (Place::Results(after), Some(erase)) => erase.results(store, after.as_deref()).await?,
-            (Place::Recordings(after), Some(erase)) => erase.recorded(store, after.clone()).await?,
-            (Place::Results(_) | Place::Recordings(_), None) | (Place::End, _) => (FoundJobs::default(), Place::End),
+            (BulkCursor::Begin, None) => self.look_at_lists(store, progress.passes, None).await?,
+            (BulkCursor::Lists(after), _) => self.look_at_lists(store, progress.passes, after.clone()).await?,
+            (BulkCursor::Results(after), Some(erase)) => erase.results(store, after.as_deref()).await?,
+            (BulkCursor::Recordings(after), Some(erase)) => erase.recorded(store, after.clone()).await?,
+            (BulkCursor::Results(_) | BulkCursor::Recordings(_), None) | (BulkCursor::End, _) => {
+                (FoundJobs::default(), BulkCursor::End)
+            }
         };
         jobs.retain(|job| self.is_meant(job) && !progress.has_changed_it(&job.id));
         if progress.passes == 0 {
@@ -166,7 +168,7 @@ impl Work {
         for view in jobs {
             progress.found.entry(view.job.map(|job| job.spec.topic)).or_default().push(view.id);
         }
-        progress.place = next;
+        progress.cursor = next;
         Ok(())
     }
 
@@ -175,14 +177,14 @@ impl Work {
         store: BulkStore<'_>,
         passes: usize,
         after: Option<QueryCursor>,
-    ) -> Result<(FoundJobs, Place), StoreError> {
+    ) -> Result<(FoundJobs, BulkCursor), StoreError> {
         // On the heap: futures nested this deep take much of a thread's stack.
         let found = Box::pin(find_without_payloads(store.jobs, &self.tenant, &self.query, after, BATCH)).await?;
         let next = match (&found.next, &self.erase) {
-            (Some(next), _) => Place::Lists(Some(next.clone())),
+            (Some(next), _) => BulkCursor::Lists(Some(next.clone())),
             // They do not move.
-            (None, Some(_)) if passes == 0 => Place::Results(None),
-            (None, _) => Place::End,
+            (None, Some(_)) if passes == 0 => BulkCursor::Results(None),
+            (None, _) => BulkCursor::End,
         };
         Ok((found, next))
     }
@@ -193,7 +195,7 @@ impl Work {
         let moves = matches!(self.action, BulkAction::Cancel | BulkAction::Change | BulkAction::Erase);
         progress.passes += 1;
         let again = moves && progress.passes < PASSES && (progress.passes == 1 || progress.has_changed);
-        (progress.place, progress.has_changed) = (Place::Begin, false);
+        (progress.cursor, progress.has_changed) = (BulkCursor::Begin, false);
         again
     }
 
@@ -255,7 +257,7 @@ impl Work {
 
 impl Progress {
     fn is_at_end(&self) -> bool {
-        self.place == Place::End && self.found.is_empty() && self.due.is_empty()
+        self.cursor == BulkCursor::End && self.found.is_empty() && self.due.is_empty()
     }
 
     fn has_changed_it(&self, id: &JobId) -> bool {

@@ -1,7 +1,7 @@
 //! The claim service: every client that claims jobs over HTTP claims them here, whatever API it speaks.
 //!
 //! ```text
-//! claim ─► look ─► jobs? ─► Claimed ─► answer ─► delivered, or given back
+//! claim ─► poll ─► jobs? ─► Claimed ─► answer ─► delivered, or given back
 //!           ▲       │ none
 //!           └─ woken, in the order of arrival (waiting)
 //! ```
@@ -11,7 +11,7 @@
 
 mod answer;
 mod guard;
-mod look;
+mod poll;
 mod running;
 mod service;
 mod waiting;
@@ -63,7 +63,7 @@ pub(crate) struct ClaimRequest {
 /// [`Code::NotExternal`](crate::problem::Code::NotExternal), [`Code::Busy`](crate::problem::Code::Busy) if too many claims wait, and what the store answers.
 pub(crate) async fn claim(state: &AppState, request: ClaimRequest) -> Result<Claimed, Problem> {
     let (deadline, request) = (Instant::now() + request.wait, Arc::new(request));
-    let claimed = look::look(state, &request).await?;
+    let claimed = poll::poll(state, &request).await?;
     if !claimed.is_empty() || request.wait.is_zero() {
         return Ok(claimed);
     }
@@ -73,7 +73,7 @@ pub(crate) async fn claim(state: &AppState, request: ClaimRequest) -> Result<Cla
     let mut waiter = line.join(&state.signal_hub, &request.tenant, &request.topics).await?;
     loop {
         waiter.fall_asleep();
-        let claimed = look::look(state, &request).await?;
+        let claimed = poll::poll(state, &request).await?;
         if !claimed.is_empty() {
             waiter.served = true;
             return Ok(claimed);

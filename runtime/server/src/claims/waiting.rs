@@ -39,7 +39,7 @@ struct Waiters {
     asleep: HashMap<TopicId, BTreeSet<u64>>,
 }
 
-/// A waiting claim. Dropped, it leaves the line, and wakes the next one if there may be jobs left.
+/// A waiting claim. Dropped, it leaves the line, and wakes the next one if there may be more jobs.
 #[derive(Debug)]
 pub(super) struct Waiter {
     line: Arc<TenantLine>,
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(awake(&waiters), [3], "it was woken and did not look");
         waiters.fall_asleep(3);
         waiters.leave(3, true);
-        assert_eq!(awake(&waiters), [4], "it left with a job");
+        assert_eq!(awake(&waiters), [4], "it departed with a job");
         waiters.leave(4, true);
         assert!(waiters.asleep.is_empty() && waiters.calls.is_empty());
     }

@@ -393,11 +393,11 @@ impl Query for RemoteStore {
     async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
         let Workers { workers, .. } = self.workers().await?;
         let (runners, now) = (workers.into_iter().filter(|worker| worker.kind == WorkerKind::Runner), Timestamp::now());
-        let heard = |runner: Worker| {
+        let heartbeat = |runner: Worker| {
             let at = runner.heartbeat_at_ms?;
             Some(Heartbeat { worker: WorkerId::new(&runner.worker), at, silent_for: now.since(at) })
         };
-        Ok(runners.filter_map(heard).collect())
+        Ok(runners.filter_map(heartbeat).collect())
     }
 }
 

@@ -73,7 +73,7 @@ fn event(line: &[u8]) -> Option<StreamedEvent> {
 }
 
 async fn forward<T>(mut body: Incoming, read: fn(&[u8]) -> Option<T>, to: &mpsc::Sender<T>) {
-    let mut lines = Lines::default();
+    let mut lines = LineBuffer::default();
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(data) = frame.into_data() else { continue };
         lines.add(&data);
@@ -92,9 +92,9 @@ async fn forward<T>(mut body: Incoming, read: fn(&[u8]) -> Option<T>, to: &mpsc:
 
 /// Bytes that have come and are not read yet.
 #[derive(Debug, Default)]
-struct Lines(Vec<u8>);
+struct LineBuffer(Vec<u8>);
 
-impl Lines {
+impl LineBuffer {
     fn add(&mut self, data: &[u8]) {
         self.0.extend_from_slice(data);
     }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn lines_are_read_however_they_are_cut() {
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         lines.add(b"{\"signal\":\"finished\",\"tenant\":\"a\",");
         assert_eq!(lines.next(), None);
         lines.add(b"\"id\":\"j\"}\n{\"signal\":\"unheard-of\",\"x\":1}\nnonsense\n{");

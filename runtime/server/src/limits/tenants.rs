@@ -150,7 +150,7 @@ mod tests {
         enter(&quota, &token("c", Some("other")), at_once(1)).unwrap();
         drop(first);
         drop((enter(&quota, &a, at_once(2)).unwrap(), second));
-        assert!(quota.0.lock().at_once.is_empty(), "nobody is remembered who asks for nothing");
+        assert!(quota.0.lock().at_once.is_empty(), "a tenant without requests is not remembered");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::api::Api;
 use super::query::Query;
 use super::refusal::Refusal;
-use crate::audit::Entry;
+use crate::audit::RequestFacts;
 use crate::auth::identity::Identity;
 use crate::claims;
 use crate::limits::requests::{NoPermit, Permit};
@@ -32,7 +32,7 @@ pub(super) struct Client {
     /// `None` if the request waits for a job.
     _permit: Option<Arc<Permit>>,
     /// The request's line in the audit log.
-    entry: Entry,
+    facts: RequestFacts,
     /// The name of its address and token, shown to operators.
     name: String,
     /// Of its connection.
@@ -54,13 +54,13 @@ impl Client {
         }
         let peer = client_address(&parts.extensions);
         let identity = identity(api, text, peer, tenant).await?;
-        let entry = Entry::of(&parts.extensions);
-        identity.note_in(&entry);
+        let facts = RequestFacts::of(&parts.extensions);
+        identity.note_in(&facts);
         let permit = api.state.enter(&identity)?.map(Arc::new);
         pace::count_for(&parts.extensions, identity.tenant()).await;
         let name = name(peer, &TokenHash::of(text).id());
         let delivery_tracker = parts.extensions.get::<DeliveryTracker>().cloned().unwrap_or_default();
-        Ok(Self { identity, _counted: permit, _permit: None, entry, name, delivery_tracker })
+        Ok(Self { identity, _counted: permit, _permit: None, facts, name, delivery_tracker })
     }
 
     /// Waits for a permit for the request.
@@ -84,7 +84,7 @@ impl Client {
     pub(super) fn has(&self, scope: Scope) -> bool {
         let has = self.identity.has(scope);
         if has {
-            self.entry.requires(Requirement::InTenant(scope));
+            self.facts.requires(Requirement::InTenant(scope));
         }
         has
     }
@@ -107,7 +107,7 @@ impl Client {
     pub(super) fn has_all_of_lmstfy(&self) -> bool {
         let has = self.identity.has(Scope::Lmstfy) || self.identity.has(Scope::Admin);
         if has {
-            self.entry.requires(Requirement::InTenant(Scope::Admin));
+            self.facts.requires(Requirement::InTenant(Scope::Admin));
         }
         has
     }

@@ -78,6 +78,6 @@ fn describe<'a>(api: &Api, context: &'a QueuesContext, claim: &'a Claim) -> JobD
     let topic = &claim.job.spec.topic;
     let queue = context.queues.iter().find(|queue| queue.topic == *topic);
     let queue = queue.map_or(topic.topic.as_str(), |queue| &queue.name);
-    let left = claims::attempts_max(&claim.job, &api.state.topics()).saturating_sub(claim.attempt);
-    JobDescription::new(&context.namespace, queue, &claim.job, left, claim.claimed_at).consumed()
+    let remaining = claims::attempts_max(&claim.job, &api.state.topics()).saturating_sub(claim.attempt);
+    JobDescription::new(&context.namespace, queue, &claim.job, remaining, claim.claimed_at).consumed()
 }

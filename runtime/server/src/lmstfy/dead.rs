@@ -72,9 +72,9 @@ async fn change(api: &Api, topic: &TopicId, action: JobAction, limit: u64) -> Re
         let some = usize::try_from(limit - changed).unwrap_or(usize::MAX).min(AT_ONCE);
         let oldest = api.state.store.oldest_dead(topic, some).await?;
         let ids: Vec<JobId> = oldest.into_iter().map(|(_, id)| id).collect();
-        let left = action.act(&*api.state.store, topic, &ids).await?;
-        let moved = left.iter().filter(|left| left.is_none()).count() as u64;
-        // No dead job is left, or none can be respawned because other jobs hold their unique values.
+        let refusals = action.act(&*api.state.store, topic, &ids).await?;
+        let moved = refusals.iter().filter(|refusal| refusal.is_none()).count() as u64;
+        // No dead job remains, or none can be respawned because other jobs hold their unique values.
         if moved == 0 {
             break;
         }

@@ -62,8 +62,8 @@ mod tests {
 
     #[test]
     fn seconds_are_rounded_and_never_zero() {
-        let left = |end| seconds_left(Timestamp::from_millis(end), Timestamp::from_millis(1000));
-        assert_eq!([left(11_000), left(10_999), left(10_500), left(10_499)], [10, 10, 10, 9]);
-        assert_eq!([left(1001), left(1000), left(0)], [1, 1, 1]);
+        let remaining = |end| seconds_left(Timestamp::from_millis(end), Timestamp::from_millis(1000));
+        assert_eq!([remaining(11_000), remaining(10_999), remaining(10_500), remaining(10_499)], [10, 10, 10, 9]);
+        assert_eq!([remaining(1001), remaining(1000), remaining(0)], [1, 1, 1]);
     }
 }

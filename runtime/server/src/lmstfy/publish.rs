@@ -22,7 +22,7 @@ use super::request::RequestContext;
 use super::throttle::{Action, Counted};
 use crate::extract::aside;
 use crate::limits::requests::{NoPermit, Permit};
-use crate::new_jobs::{Admitted, Place};
+use crate::new_jobs::{Admitted, JobLabel};
 use gristmill_core::admission::{ATTEMPTS, LONGEST};
 use gristmill_core::job::{Due, JobId, JobOptions, JobSpec, NewJob, Payload};
 use gristmill_core::json::at_most::{self, TOO_LONG};
@@ -46,7 +46,7 @@ const ATTRIBUTE_HEADER: &str = "job-attr-";
 /// lmstfy's default, in seconds.
 const TTL: u32 = 86_400;
 
-type Answer = Result<(StatusCode, Json<Value>), Refusal>;
+type PublishAnswer = Result<(StatusCode, Json<Value>), Refusal>;
 
 /// What a request says about all of its jobs.
 #[derive(Debug, Clone)]
@@ -77,7 +77,7 @@ struct Read {
     _held: Permit,
 }
 
-pub(super) async fn publish(State(api): State<Api>, request: Request) -> Answer {
+pub(super) async fn publish(State(api): State<Api>, request: Request) -> PublishAnswer {
     let publication = Publication::open(&api, request).await?;
     let counted = publication.count(&api)?;
     let answer = publication.read(&api, JOB_BYTES).await?.push_one(&api).await?;
@@ -86,7 +86,7 @@ pub(super) async fn publish(State(api): State<Api>, request: Request) -> Answer 
 }
 
 /// Publishes a job in place of another one. Checks everything first, stores the new job, and then ends the old one.
-pub(super) async fn republish(State(api): State<Api>, request: Request) -> Answer {
+pub(super) async fn republish(State(api): State<Api>, request: Request) -> PublishAnswer {
     let publication = Publication::open(&api, request).await?;
     publication.context.client.may(Scope::Work)?;
     ack::may_end(&api, &publication.context).await?;
@@ -98,7 +98,7 @@ pub(super) async fn republish(State(api): State<Api>, request: Request) -> Answe
 }
 
 /// Publishes all jobs of an array or none, in one batch.
-pub(super) async fn publish_many(State(api): State<Api>, request: Request) -> Answer {
+pub(super) async fn publish_many(State(api): State<Api>, request: Request) -> PublishAnswer {
     let publication = Publication::open(&api, request).await?;
     let counted = publication.count(&api)?;
     let Read { context, terms, body, _held } = publication.read(&api, JOBS_BYTES).await?;
@@ -138,7 +138,7 @@ impl Publication {
 }
 
 impl Read {
-    async fn push_one(self, api: &Api) -> Answer {
+    async fn push_one(self, api: &Api) -> PublishAnswer {
         let ids = push(api, &self.context.queue, &self.terms, vec![self.body]).await?;
         Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": ids.first() }))))
     }
@@ -185,7 +185,7 @@ async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
 async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> Result<Vec<JobId>, Refusal> {
     let topic_ttl = api.state.topics().known_topics().rules(&queue.topic).ttl;
     let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, topic_ttl, body)).collect();
-    let Admitted { jobs, warnings } = api.state.admit_whole(jobs.ok_or(Refusal::Internal)?, &Place::Alone).await?;
+    let Admitted { jobs, warnings } = api.state.admit_whole(jobs.ok_or(Refusal::Internal)?, &JobLabel::Alone).await?;
     for warning in warnings.iter().filter(|_| api.should_warn(&queue.topic)) {
         tracing::warn!(target: "gristmill::lmstfy", "{warning}");
     }
@@ -211,10 +211,10 @@ impl Terms {
             return Err(Refusal::bad("tries shouldn't be zero"));
         }
         // lmstfy counts it from the publish, a job's `ttl` counts from when the job is due.
-        let left = Duration::from_secs(u64::from(ttl.saturating_sub(delay))).max(Duration::from_millis(1));
+        let remaining = Duration::from_secs(u64::from(ttl.saturating_sub(delay))).max(Duration::from_millis(1));
         let versioned =
             headers.get("enable-job-version").is_some_and(|said| said.as_bytes().eq_ignore_ascii_case(b"yes"));
-        let (own_ttl, ttl) = (query.get("ttl").is_some(), (ttl > 0).then_some(left));
+        let (own_ttl, ttl) = (query.get("ttl").is_some(), (ttl > 0).then_some(remaining));
         Ok(Self { delay, ttl, own_ttl, tries, versioned, attributes: Vec::new() })
     }
 

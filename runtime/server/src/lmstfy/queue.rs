@@ -83,15 +83,15 @@ pub(super) async fn destroy(State(api): State<Api>, context: RequestContext) -> 
     context.client.may_all_of_lmstfy()?;
     let (store, topic) = (&api.state.store, &context.queue.topic);
     // At most as many as there were at the beginning, because producers may go on.
-    let mut left = ready(&api, topic).await?;
-    while left > 0 {
+    let mut remaining = ready(&api, topic).await?;
+    while remaining > 0 {
         let page = store.jobs(topic, StateFilter::Ready, None, AT_ONCE).await?;
         let ids: Vec<JobId> = page.jobs.into_iter().map(|view| view.id).collect();
         if ids.is_empty() {
             break;
         }
         store.cancel(&topic.tenant, &ids).await?;
-        left = left.saturating_sub(ids.len() as u64);
+        remaining = remaining.saturating_sub(ids.len() as u64);
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -107,7 +107,7 @@ fn describe(
     attempts: u32,
     now: Timestamp,
 ) -> Result<Json<Value>, Refusal> {
-    let left = claims::attempts_max(job, &api.state.topics()).saturating_sub(attempts);
-    let description = JobDescription::new(&context.namespace, &context.queue.name, job, left, now);
+    let remaining = claims::attempts_max(job, &api.state.topics()).saturating_sub(attempts);
+    let description = JobDescription::new(&context.namespace, &context.queue.name, job, remaining, now);
     serde_json::to_value(description).map(Json).map_err(Refusal::internal)
 }

@@ -10,62 +10,62 @@ use schemars::JsonSchema;
 use super::Operation;
 
 /// What a route function answers.
-pub(crate) trait Answer {
+pub(crate) trait RouteAnswer {
     fn describe(operation: &mut Operation<'_>);
 }
 
-impl<T: Answer, E> Answer for Result<T, E> {
+impl<T: RouteAnswer, E> RouteAnswer for Result<T, E> {
     fn describe(operation: &mut Operation<'_>) {
         T::describe(operation);
     }
 }
 
-impl<T: JsonSchema> Answer for Json<T> {
+impl<T: JsonSchema> RouteAnswer for Json<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.answer::<T>(200);
     }
 }
 
 /// Something new: 201. Or something that was there: 200.
-impl<T: JsonSchema> Answer for (StatusCode, Json<T>) {
+impl<T: JsonSchema> RouteAnswer for (StatusCode, Json<T>) {
     fn describe(operation: &mut Operation<'_>) {
         operation.answer::<T>(200);
         operation.answer::<T>(201);
     }
 }
 
-impl<T: JsonSchema> Answer for (HeaderMap, Json<T>) {
+impl<T: JsonSchema> RouteAnswer for (HeaderMap, Json<T>) {
     fn describe(operation: &mut Operation<'_>) {
         Json::<T>::describe(operation);
     }
 }
 
-impl<T: JsonSchema> Answer for (StatusCode, HeaderMap, Json<T>) {
+impl<T: JsonSchema> RouteAnswer for (StatusCode, HeaderMap, Json<T>) {
     fn describe(operation: &mut Operation<'_>) {
         <(StatusCode, Json<T>)>::describe(operation);
     }
 }
 
-impl Answer for &'static str {
+impl RouteAnswer for &'static str {
     fn describe(operation: &mut Operation<'_>) {
         String::describe(operation);
     }
 }
 
-impl Answer for String {
+impl RouteAnswer for String {
     fn describe(operation: &mut Operation<'_>) {
         operation.text("A line of text.", "text/plain");
     }
 }
 
 /// A text of fixed type.
-impl Answer for ([(HeaderName, &'static str); 1], &'static str) {
+impl RouteAnswer for ([(HeaderName, &'static str); 1], &'static str) {
     fn describe(operation: &mut Operation<'_>) {
         operation.answer::<serde_json::Map<String, serde_json::Value>>(200);
     }
 }
 
-impl<A: Answer, B: Answer> Answer for (A, B) {
+impl<A: RouteAnswer, B: RouteAnswer> RouteAnswer for (A, B) {
     fn describe(operation: &mut Operation<'_>) {
         A::describe(operation);
         B::describe(operation);
@@ -87,7 +87,7 @@ impl<D> IntoResponse for Described<D> {
     }
 }
 
-impl<D: Answer> Answer for Described<D> {
+impl<D: RouteAnswer> RouteAnswer for Described<D> {
     fn describe(operation: &mut Operation<'_>) {
         D::describe(operation);
     }
@@ -96,16 +96,16 @@ impl<D: Answer> Answer for Described<D> {
 /// Server-sent events, each with a `T`.
 pub(crate) struct EventStream<T>(PhantomData<T>);
 
-impl<T: JsonSchema> Answer for EventStream<T> {
+impl<T: JsonSchema> RouteAnswer for EventStream<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.stream::<T>("Events, until either side ends.", "text/event-stream");
     }
 }
 
 /// One `T` a line.
-pub(crate) struct Lines<T>(PhantomData<T>);
+pub(crate) struct JsonLines<T>(PhantomData<T>);
 
-impl<T: JsonSchema> Answer for Lines<T> {
+impl<T: JsonSchema> RouteAnswer for JsonLines<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.stream::<T>("One document a line, until either side ends.", "application/x-ndjson");
     }
@@ -118,7 +118,7 @@ impl Csv {
     pub(crate) const MEDIA_TYPE: &'static str = "text/csv; charset=utf-8; header=present";
 }
 
-impl Answer for Csv {
+impl RouteAnswer for Csv {
     fn describe(operation: &mut Operation<'_>) {
         operation.text("The same as CSV (RFC 4180), with a header.", "text/csv");
     }
@@ -127,7 +127,7 @@ impl Answer for Csv {
 /// Metrics, in the format that the request accepts.
 pub(crate) struct Exposed;
 
-impl Answer for Exposed {
+impl RouteAnswer for Exposed {
     fn describe(operation: &mut Operation<'_>) {
         let description = "In Prometheus' text format 0.0.4, or in OpenMetrics 1.0 for a client that accepts it. See \
             docs/reference/metrics.md.";

@@ -2,7 +2,7 @@
 
 use axum::handler::Handler;
 
-use super::{Answer, Argument, Operation};
+use super::{Argument, Operation, RouteAnswer};
 use gristmill_core::token::Scope;
 
 /// What a route asks of the token that a request brings.
@@ -42,7 +42,7 @@ macro_rules! endpoints {
             Fut: Future<Output = R>,
             G: Gate,
             $($other: Argument,)*
-            R: Answer,
+            R: RouteAnswer,
         {
             const REQUIREMENT: Requirement = G::REQUIREMENT;
             const TAKES_PERMIT: bool = G::TAKES_PERMIT $(&& $other::TAKES_PERMIT)*;

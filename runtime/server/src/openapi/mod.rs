@@ -15,7 +15,7 @@ mod operation;
 mod route;
 mod schema;
 
-pub(crate) use answer::{Answer, Csv, Described, EventStream, Exposed, Lines};
+pub(crate) use answer::{Csv, Described, EventStream, Exposed, JsonLines, RouteAnswer};
 pub(crate) use argument::{Argument, InPath};
 #[cfg(test)]
 pub(crate) use document::document;

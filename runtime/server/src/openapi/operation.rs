@@ -14,7 +14,7 @@ pub(crate) struct Operation<'a> {
     requests: &'a mut SchemaGenerator,
     /// Schemas of what they receive.
     answers: &'a mut SchemaGenerator,
-    /// What is left of the path after the names that have a schema; names are in braces.
+    /// The rest of the path after the names that have a schema; names are in braces.
     path: &'a str,
     parameters: Vec<Value>,
     body: Map<String, Value>,
@@ -141,10 +141,10 @@ fn without_null(field: &Value) -> Value {
     let mut field = field.clone();
     for member in ["type", "anyOf"] {
         let Some(options) = field.get(member).and_then(Value::as_array).cloned() else { continue };
-        let left: Vec<Value> = options.into_iter().filter(|option| !is_null(option)).collect();
-        match &*left {
+        let others: Vec<Value> = options.into_iter().filter(|option| !is_null(option)).collect();
+        match &*others {
             [only] if member == "type" => insert(&mut field, member, only.clone()),
-            _ => insert(&mut field, member, left.into()),
+            _ => insert(&mut field, member, others.into()),
         }
     }
     field

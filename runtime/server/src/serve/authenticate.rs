@@ -4,7 +4,7 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::audit::Entry;
+use crate::audit::RequestFacts;
 use crate::auth::identity::{Identity, has_token, identify};
 use crate::auth::origin;
 use crate::limits::{TenantPermit, client_address, pace};
@@ -54,7 +54,7 @@ pub(super) async fn authenticate(state: AppState, mut request: Request, next: Ne
         identity => identity,
     };
     if let Ok(identity) = &identity {
-        identity.note_in(&Entry::of(request.extensions()));
+        identity.note_in(&RequestFacts::of(request.extensions()));
     }
     let entered = identity.and_then(|identity| Ok((state.enter(&identity)?, identity)));
     let (permit, identity) = match entered {

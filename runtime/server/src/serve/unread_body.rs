@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 const BYTES: usize = 16 << 20;
 const TIME: Duration = Duration::from_secs(2);
 
-/// A request's body. What is left of it when it is dropped is read all the same, within bounds.
+/// A request's body. The rest of it is read even when it is dropped, within bounds.
 #[derive(Debug)]
 pub(super) struct UnreadBody {
     body: Option<Incoming>,

@@ -46,7 +46,7 @@ pub(crate) fn routes() -> Routes {
 /// Which events the client wants. A field that is left out excludes none.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct EventQuery {
     /// Only of this topic.
     topic: Option<Name>,
     /// Only of this job.
@@ -66,7 +66,7 @@ async fn everywhere(
     Allowed { identity, .. }: Allowed<scope::Read, AllTenants>,
     State(state): State<AppState>,
     client: ClientAddress,
-    Head(Query(wanted)): Head<Query<Wanted>>,
+    Head(Query(wanted)): Head<Query<EventQuery>>,
 ) -> Result<Events, Problem> {
     listen(&state, &identity, client, wanted.filter(None)?)
 }
@@ -75,12 +75,12 @@ async fn of_tenant(
     Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
     State(state): State<AppState>,
     client: ClientAddress,
-    Head(Query(wanted)): Head<Query<Wanted>>,
+    Head(Query(wanted)): Head<Query<EventQuery>>,
 ) -> Result<Events, Problem> {
     listen(&state, &identity, client, wanted.filter(Some(tenant))?)
 }
 
-impl Wanted {
+impl EventQuery {
     fn filter(self, tenant: Option<Name>) -> Result<Filter, Problem> {
         let Self { topic, job, kind } = self;
         let kinds =

@@ -16,7 +16,7 @@ const BEHIND: usize = 256;
 /// How long to leave a store alone that ended its subscription.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Hands the store's signals to all who listen.
+/// Sends the signals of the store to all listeners.
 #[derive(Debug)]
 pub(crate) struct SignalHub {
     store: Arc<dyn Store>,
@@ -26,14 +26,14 @@ pub(crate) struct SignalHub {
 /// A subscription, which ends with the last of its listeners.
 #[derive(Debug)]
 struct Subscription {
-    heard: broadcast::Sender<Signal>,
+    sender: broadcast::Sender<Signal>,
     listening: JoinHandle<()>,
 }
 
 /// Receives what a tenant's store signals from now on.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    heard: broadcast::Receiver<Signal>,
+    receiver: broadcast::Receiver<Signal>,
     _subscription: Arc<Subscription>,
 }
 
@@ -58,14 +58,14 @@ impl SignalHub {
                 subscription
             }
         };
-        Ok(Listener { heard: subscription.heard.subscribe(), _subscription: subscription })
+        Ok(Listener { receiver: subscription.sender.subscribe(), _subscription: subscription })
     }
 }
 
 impl Listener {
     /// The next signal. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Signal {
-        match self.heard.recv().await {
+        match self.receiver.recv().await {
             Ok(signal) => signal,
             Err(broadcast::error::RecvError::Lagged(_)) => Signal::Lost,
             // The sender lives as long as we do.
@@ -76,9 +76,9 @@ impl Listener {
 
 impl Subscription {
     fn new(store: Arc<dyn Store>, tenant: Name, signals: mpsc::Receiver<Signal>) -> Self {
-        let heard = broadcast::Sender::new(BEHIND);
-        let listening = tokio::spawn(hear(store, tenant, signals, heard.clone()));
-        Self { heard, listening }
+        let sender = broadcast::Sender::new(BEHIND);
+        let listening = tokio::spawn(forward(store, tenant, signals, sender.clone()));
+        Self { sender, listening }
     }
 }
 
@@ -88,19 +88,19 @@ impl Drop for Subscription {
     }
 }
 
-async fn hear(
+async fn forward(
     store: Arc<dyn Store>,
     tenant: Name,
     mut signals: mpsc::Receiver<Signal>,
-    heard: broadcast::Sender<Signal>,
+    sender: broadcast::Sender<Signal>,
 ) {
     loop {
         while let Some(signal) = signals.recv().await {
             // No client listens at this moment: the subscription is about to go.
-            heard.send(signal).ok();
+            sender.send(signal).ok();
         }
-        // The store ended it. Those who listen look for themselves until there is another one.
-        heard.send(Signal::Lost).ok();
+        // The store ended it. The listeners poll the store until there is another one.
+        sender.send(Signal::Lost).ok();
         tokio::time::sleep(AGAIN_AFTER).await;
         if let Ok(again) = store.signals(slice::from_ref(&tenant)).await {
             signals = again;

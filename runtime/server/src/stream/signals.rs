@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{self, Receiver};
 
 use crate::api::jobs::within_batch;
 use crate::auth::allowed::{AllowedQuery, scope};
-use crate::openapi::{Described, Lines};
+use crate::openapi::{Described, JsonLines};
 use crate::problem::Problem;
 use crate::routes::Routes;
 use crate::state::AppState;
@@ -30,7 +30,7 @@ pub(crate) fn routes() -> Routes {
 async fn signals(
     AllowedQuery(wire::Listeners { tenants }, identity, _): AllowedQuery<scope::Read, wire::Listeners>,
     State(state): State<AppState>,
-) -> Result<Described<Lines<Signal>>, Problem> {
+) -> Result<Described<JsonLines<Signal>>, Problem> {
     within_batch(tenants.len())?;
     let permit = state.request_limiter.wait(identity.tenant())?;
     let signals = match tenants.as_slice() {

@@ -77,7 +77,7 @@ impl Watch {
         }
     }
 
-    /// What is known of the job now. A job that was there and left nothing is over. `None`: it never
+    /// What is known of the job now. A job that was there and of which nothing is kept is over. `None`: it never
     /// was there while we watched, nor among those that ended a while ago.
     pub(crate) async fn look(&mut self) -> Result<Option<JobView>, StoreError> {
         let store = &self.state.store;

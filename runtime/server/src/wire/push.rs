@@ -87,7 +87,7 @@ pub(crate) struct List(
     pub(crate) Vec<Job>,
 );
 
-/// Tells one job from many.
+/// Distinguishes one job from many.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Probe {
     pub(crate) jobs: Option<de::IgnoredAny>,

@@ -42,7 +42,7 @@ struct Memory {
 /// A tenant's minutes, and those of its topics.
 #[derive(Debug)]
 struct Tenant {
-    sum: Line,
+    sum: Timeline,
     topics: HashMap<TopicId, Series>,
     /// Of the topics without minutes of their own.
     others: Totals,
@@ -52,12 +52,12 @@ struct Tenant {
 /// A topic's minutes.
 #[derive(Debug)]
 struct Series {
-    line: Line,
+    timeline: Timeline,
     totals: Totals,
 }
 
 #[derive(Debug)]
-struct Line {
+struct Timeline {
     /// When the first minute begins.
     since: Timestamp,
     minutes: VecDeque<Minute>,
@@ -122,7 +122,7 @@ impl Minutes {
         let kept = self.0.lock();
         let (since, before) = match kept.tenants.get(&counts.topic.tenant) {
             Some(tenant) => match tenant.topics.get(&counts.topic) {
-                Some(Series { line, totals }) => line.last_minute(*totals),
+                Some(Series { timeline, totals }) => timeline.last_minute(*totals),
                 // It is new since the last count.
                 None if !tenant.has_others => (tenant.sum.end(), Totals::default()),
                 None => return None,
@@ -136,14 +136,14 @@ impl Minutes {
 
     /// A tenant's minutes, and since when; `None`: nothing is kept for it.
     pub(crate) fn of_tenant(&self, tenant: &Name) -> (Option<Timestamp>, Vec<Minute>) {
-        Line::shown(self.0.lock().tenants.get(tenant).map(|tenant| &tenant.sum))
+        Timeline::shown(self.0.lock().tenants.get(tenant).map(|tenant| &tenant.sum))
     }
 
     /// The same of a topic.
     pub(crate) fn of_topic(&self, topic: &TopicId) -> (Option<Timestamp>, Vec<Minute>) {
         let kept = self.0.lock();
         let series = kept.tenants.get(&topic.tenant).and_then(|tenant| tenant.topics.get(topic));
-        Line::shown(series.map(|series| &series.line))
+        Timeline::shown(series.map(|series| &series.timeline))
     }
 }
 
@@ -172,7 +172,7 @@ impl Memory {
         let had_others = tenant.has_others || (is_new && begin == now);
         let before = tenant.sum.end();
         let mut sum = Minute { at_ms: now, ..Minute::default() };
-        let (mut others, mut has_others, mut left) = (Totals::default(), false, Totals::default());
+        let (mut others, mut has_others, mut departed) = (Totals::default(), false, Totals::default());
         self.topics -= tenant.topics.len();
         let named: HashSet<&TopicId> = counts.iter().map(|counts| &counts.topic).collect();
         tenant.topics.retain(|topic, _| named.contains(topic));
@@ -191,22 +191,22 @@ impl Memory {
             // A topic that was among the others, or that was there before the first count, begins now.
             let series = tenant.topics.entry(counts.topic.clone()).or_insert_with(|| match had_others {
                 true => {
-                    left.add(totals);
-                    Series { line: Line::new(now), totals }
+                    departed.add(totals);
+                    Series { timeline: Timeline::new(now), totals }
                 }
-                false => Series { line: Line::new(before), totals: Totals::default() },
+                false => Series { timeline: Timeline::new(before), totals: Totals::default() },
             });
             let grown = totals.since(series.totals);
             series.totals = totals;
             let mut minute = Minute { at_ms: now, ..Minute::default() };
             minute.add(grown, counts);
-            series.line.push(minute);
+            series.timeline.push(minute);
             sum.grow(grown);
         }
         if tenant.has_others {
-            // Those that left them in this minute have grown with them.
-            left.add(others);
-            sum.grow(left.more_than(tenant.others));
+            // Topics that departed from them in this minute have grown with them.
+            departed.add(others);
+            sum.grow(departed.more_than(tenant.others));
         }
         (tenant.others, tenant.has_others) = (others, has_others);
         tenant.sum.push(sum);
@@ -215,14 +215,14 @@ impl Memory {
 
 impl Tenant {
     fn new(since: Timestamp) -> Self {
-        Self { sum: Line::new(since), topics: HashMap::new(), others: Totals::default(), has_others: false }
+        Self { sum: Timeline::new(since), topics: HashMap::new(), others: Totals::default(), has_others: false }
     }
 
     /// Counts the topics in which nothing has happened among the others.
     fn drop_quiet(&mut self) {
         let Self { topics, others, has_others, .. } = self;
         topics.retain(|_, series| {
-            let stays = series.line.minutes.iter().any(Minute::is_busy);
+            let stays = series.timeline.minutes.iter().any(Minute::is_busy);
             if !stays {
                 others.add(series.totals);
                 *has_others = true;
@@ -232,7 +232,7 @@ impl Tenant {
     }
 }
 
-impl Line {
+impl Timeline {
     const fn new(since: Timestamp) -> Self {
         Self { since, minutes: VecDeque::new() }
     }
@@ -250,7 +250,7 @@ impl Line {
         (before.map_or(self.since, |before| before.at_ms), end.more_than(grown))
     }
 
-    /// Adds a minute. One that ends where it begins is none. If the clock was set back, the line begins anew.
+    /// Adds a minute. One that ends where it begins is none. If the clock was set back, the timeline begins anew.
     fn push(&mut self, minute: Minute) {
         if minute.at_ms < self.end() {
             *self = Self::new(minute.at_ms);
@@ -266,8 +266,9 @@ impl Line {
         self.minutes.push_back(minute);
     }
 
-    fn shown(line: Option<&Self>) -> (Option<Timestamp>, Vec<Minute>) {
-        line.map_or((None, Vec::new()), |line| (Some(line.since), line.minutes.iter().copied().collect()))
+    fn shown(timeline: Option<&Self>) -> (Option<Timestamp>, Vec<Minute>) {
+        timeline
+            .map_or((None, Vec::new()), |timeline| (Some(timeline.since), timeline.minutes.iter().copied().collect()))
     }
 }
 

@@ -87,7 +87,7 @@ async fn each_minute_has_what_the_store_counted_in_it() {
     assert_eq!(minutes.of_tenant(&tenant("acme")), (Some(at(1)), vec![sum, later(4)]));
     let of_new = Minute { at_ms: at(2), enqueued: 4, ready: 4, ..Minute::default() };
     assert_eq!(minutes.of_tenant(&tenant("new")), (Some(at(1)), vec![of_new, later(4)]));
-    assert_eq!(minutes.of_tenant(&tenant("nobody")), (None, vec![]));
+    assert_eq!(minutes.of_tenant(&tenant("missing")), (None, vec![]));
 }
 
 #[test]

@@ -282,8 +282,8 @@ impl TokenCache {
             });
             return Ok(None);
         };
-        let left = known.ends.map_or(Duration::MAX, |ends| ends.saturating_duration_since(Instant::now()));
-        self.remember(changes, left.min(self.fresh), |remembered, until| {
+        let remaining = known.ends.map_or(Duration::MAX, |ends| ends.saturating_duration_since(Instant::now()));
+        self.remember(changes, remaining.min(self.fresh), |remembered, until| {
             insert(&mut remembered.tokens, id, (known.clone(), until));
         });
         Ok(Some(known))
@@ -303,7 +303,8 @@ impl TokenCache {
 
     /// Returns `None` if there is no such token, or if one of those with which it was made is gone.
     async fn ask_with_makers(&self, id: &TokenId) -> Result<Option<KnownToken>, StoreError> {
-        let ends = |expires_in: Option<Duration>| expires_in.and_then(|left| Instant::now().checked_add(left));
+        let ends =
+            |expires_in: Option<Duration>| expires_in.and_then(|remaining| Instant::now().checked_add(remaining));
         let Some(FoundToken { token, hash, expires_in }) = self.store.find_token(id).await? else { return Ok(None) };
         let mut known = KnownToken { makers: Vec::new(), hash, ends: ends(expires_in), token };
         let mut next = known.token.made_by.clone();

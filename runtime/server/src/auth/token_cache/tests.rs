@@ -113,12 +113,17 @@ async fn a_store_that_lost_its_tokens_opens_no_server() {
     use TokenRequirement::{Lifted, NeverSet, Required};
     let store = Arc::new(EmbeddedStore::in_memory().await.unwrap());
     let token_cache = TokenCache::new(store.clone());
-    for (said, required) in [(NeverSet, false), (Required, true), (NeverSet, true), (Lifted, false), (NeverSet, false)]
+    for (stored, required) in
+        [(NeverSet, false), (Required, true), (NeverSet, true), (Lifted, false), (NeverSet, false)]
     {
-        assert_eq!(token_cache.note_requirement(said).await, required, "{said:?}");
-        assert_eq!(token_cache.was_open(), !required, "{said:?}");
-        if (said, required) == (NeverSet, true) {
-            assert_eq!(store.token_requirement().await.unwrap(), Required, "the store is told again");
+        assert_eq!(token_cache.note_requirement(stored).await, required, "{stored:?}");
+        assert_eq!(token_cache.was_open(), !required, "{stored:?}");
+        if (stored, required) == (NeverSet, true) {
+            assert_eq!(
+                store.token_requirement().await.unwrap(),
+                Required,
+                "the requirement is sent to the store again"
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ use super::api::Api;
 use super::id;
 use super::refusal::Refusal;
 use super::routes::{REQUEST_TIME, name, refuse_pages};
-use crate::audit::Entry;
+use crate::audit::RequestFacts;
 use crate::auth::origin;
 use crate::limits::client_address;
 use gristmill_config::Password;
@@ -49,7 +49,7 @@ pub(crate) fn routes(api: Api, accounts: BTreeMap<String, Password>) -> Router {
 async fn authenticate(State(accounts): State<Accounts>, request: Request, next: Next) -> Response {
     match accounts.check(request.headers(), client_address(request.extensions())) {
         Ok(true) => {
-            Entry::of(request.extensions()).administers_as(accounts.user(request.headers()));
+            RequestFacts::of(request.extensions()).administers_as(accounts.user(request.headers()));
             next.run(request).await
         }
         Ok(false) => Accounts::refusal(),

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::audit::Entry;
+use crate::audit::RequestFacts;
 use crate::lmstfy::api::Api;
 use crate::lmstfy::client::POOL;
 use crate::lmstfy::names;
@@ -64,7 +64,7 @@ pub(super) async fn add(
     Path(namespace): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-    entry: Entry,
+    facts: RequestFacts,
     body: Bytes,
 ) -> Result<(StatusCode, Json<Value>), Refusal> {
     let query = Query::parse(&query.unwrap_or_default());
@@ -75,7 +75,7 @@ pub(super) async fn add(
     match api.state.store.add_token(&new).await? {
         TokenAdded::Added(token) => {
             api.state.auth.token_cache.forget(&token.id);
-            entry.made(token.id.as_str());
+            facts.made(token.id.as_str());
             Ok((StatusCode::CREATED, Json(json!({ "token": text }))))
         }
         TokenAdded::Exists => Err(Refusal::bad("the token has already existed")),

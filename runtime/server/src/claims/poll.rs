@@ -1,4 +1,4 @@
-//! One look at the topics of a claim, in a task of its own: the client may be gone before the store has answered.
+//! One poll of the topics of a claim, in a task of its own: the client may be gone before the store has answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use gristmill_store::{ClaimFrom, Settlement, Store, StoreError, Weigh, before_st
 
 /// Bytes of bodies after which an answer is full. A first job that is larger is the only one of its answer.
 const ANSWER_BYTES: usize = 16 << 20;
-/// Jobs in the first call of a look; how many more fit is known when their size is.
+/// Jobs in the first call of a poll; how many more fit is known when their size is.
 const FIRST: usize = 32;
 
 /// Claims what is there now. Dropped, it gives back what was claimed.
 ///
 /// # Errors
 /// [`Code::NotExternal`], and what the store answers if there is no job yet.
-pub(super) async fn look(state: &AppState, request: &Arc<ClaimRequest>) -> Result<Claimed, Problem> {
+pub(super) async fn poll(state: &AppState, request: &Arc<ClaimRequest>) -> Result<Claimed, Problem> {
     let topics = asked_topics(state, request)?;
     state.tenants.note(&request.tenant);
     let permit = state.claims.permit_to_ask(request.share_of.as_ref()).await;
@@ -33,12 +33,13 @@ pub(super) async fn look(state: &AppState, request: &Arc<ClaimRequest>) -> Resul
     let claimed = Claimed::new(store.clone());
     let limits = FleetLimits { tenant: state.topics().limits(&request.tenant).fleet, ..FleetLimits::NONE };
     let registry = state.topics();
-    let look = Look { claimed, bytes: 0, store, registry, request: Arc::clone(request), limits, number, refused: None };
-    let looking = tokio::spawn(async move {
+    let poll =
+        ClaimPoll { claimed, bytes: 0, store, registry, request: Arc::clone(request), limits, number, refused: None };
+    let polling = tokio::spawn(async move {
         let _permit = permit;
-        look.run(&topics).await
+        poll.run(&topics).await
     });
-    let claimed = looking.await.map_err(|fault| Problem::new(Code::Other, format!("the claim failed: {fault}")))?;
+    let claimed = polling.await.map_err(|fault| Problem::new(Code::Other, format!("the claim failed: {fault}")))?;
     Ok(claimed?)
 }
 
@@ -58,14 +59,14 @@ fn asked_topics(state: &AppState, request: &ClaimRequest) -> Result<Vec<AskedTop
     request.topics.iter().map(of).collect()
 }
 
-/// A look that is being carried out.
-struct Look {
+/// A poll that is being carried out.
+struct ClaimPoll {
     store: Arc<dyn Store>,
     registry: Arc<HandlerRegistry>,
     request: Arc<ClaimRequest>,
     /// Of topics that nothing makes.
     limits: FleetLimits,
-    /// Distinguishes the workers of this look from all others.
+    /// Distinguishes the workers of this poll from all others.
     number: u64,
     claimed: Claimed,
     /// Of the bodies of what was claimed.
@@ -74,7 +75,7 @@ struct Look {
     refused: Option<StoreError>,
 }
 
-impl Look {
+impl ClaimPoll {
     async fn run(mut self, topics: &[AskedTopic]) -> Result<Claimed, StoreError> {
         let failed = self.claim_all(topics).await.err();
         if let Some(error) = failed.or(self.refused.take()) {
@@ -145,8 +146,8 @@ impl Look {
 
     /// How many jobs to claim next: by the mean size of those so far, as many as will fit.
     fn next_count(&self) -> usize {
-        let (count, left) = (self.claimed.claims.len(), ANSWER_BYTES.saturating_sub(self.bytes));
-        let fit = self.bytes.checked_div(count).map_or(FIRST, |mean| left / mean.max(1));
+        let (count, remaining) = (self.claimed.claims.len(), ANSWER_BYTES.saturating_sub(self.bytes));
+        let fit = self.bytes.checked_div(count).map_or(FIRST, |mean| remaining / mean.max(1));
         (self.request.max - count).min(fit.max(1))
     }
 

@@ -16,7 +16,7 @@ use gristmill_core::token::{Scope, Token, TokenId};
 
 /// What is found out about a request. Clones share it. Where nothing is recorded, it keeps nothing.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Entry(Option<Arc<Mutex<Facts>>>);
+pub(crate) struct RequestFacts(Option<Arc<Mutex<Facts>>>);
 
 /// The client of a request, and what the request does.
 #[derive(Debug, Clone, Default)]
@@ -49,12 +49,12 @@ pub(crate) enum ClientKind {
     Unknown,
 }
 
-impl Entry {
+impl RequestFacts {
     pub(super) fn begin() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// The entry of the request that these extensions belong to.
+    /// The facts of the request that these extensions belong to.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         extensions.get().cloned().unwrap_or_default()
     }
@@ -96,7 +96,7 @@ impl Entry {
         self.note(|facts| facts.made = Some(id.to_owned()));
     }
 
-    pub(super) fn facts(&self) -> Facts {
+    pub(super) fn snapshot(&self) -> Facts {
         self.0.as_ref().map(|facts| facts.lock().clone()).unwrap_or_default()
     }
 
@@ -107,7 +107,7 @@ impl Entry {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Entry {
+impl<S: Sync> FromRequestParts<S> for RequestFacts {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
@@ -115,4 +115,4 @@ impl<S: Sync> FromRequestParts<S> for Entry {
     }
 }
 
-impl Argument for Entry {}
+impl Argument for RequestFacts {}
