@@ -56,12 +56,12 @@ pub(super) struct Attempt {
     verdict: String,
     settled: Option<String>,
     message: Option<String>,
-    log: Vec<Line>,
+    log: Vec<LogLine>,
     log_left_out: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct Line {
+struct LogLine {
     level: String,
     source: String,
     text: String,
@@ -134,7 +134,7 @@ pub(super) fn in_words(attempt: &Attempt, now: Timestamp) -> String {
     if attempt.log_left_out > 0 {
         below(&format!("... {} lines before are not kept", attempt.log_left_out));
     }
-    for Line { level, source, text } in &attempt.log {
+    for LogLine { level, source, text } in &attempt.log {
         // What a guest prints has no level of its own: the stream says as much.
         let level = if source == "log" { level.to_uppercase() } else { source.clone() };
         below(&format!("{level:<8} {text}"));

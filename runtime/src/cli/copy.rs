@@ -234,23 +234,24 @@ async fn copy_tokens(from: &dyn Transfer, to: &dyn Transfer, tenants: &[Name]) -
     if from.token_requirement().await? == TokenRequirement::Required {
         to.require_tokens().await?;
     }
-    let mut left = from.tokens(None).await?;
-    left.retain(|token| tenants.is_empty() || token.tenant.as_ref().is_some_and(|tenant| tenants.contains(tenant)));
+    let mut remaining = from.tokens(None).await?;
+    remaining
+        .retain(|token| tenants.is_empty() || token.tenant.as_ref().is_some_and(|tenant| tenants.contains(tenant)));
     let mut copied = 0;
     // The makers come before what they made; those of one millisecond may need another round.
     loop {
-        let before = left.len();
-        for token in std::mem::take(&mut left) {
+        let before = remaining.len();
+        for token in std::mem::take(&mut remaining) {
             let Some(FoundToken { token, hash, expires_in }) = from.find_token(&token.id).await? else { continue };
             let Token { tenant, scopes, description, limits, made_by, .. } = token.clone();
             match to.add_token(&NewToken { hash, tenant, scopes, description, limits, expires_in, made_by }).await? {
                 TokenAdded::Added(_) => copied += 1,
                 TokenAdded::Exists => {}
-                TokenAdded::MakerGone => left.push(token),
+                TokenAdded::MakerGone => remaining.push(token),
                 TokenAdded::TooMany => bail!("the new store has as many tokens of a tenant as it may: revoke some"),
             }
         }
-        if left.len() == before || left.is_empty() {
+        if remaining.len() == before || remaining.is_empty() {
             return Ok(copied);
         }
     }
@@ -357,9 +358,9 @@ async fn copy<'a>(
         copied.paused = false;
     }
     let counts = from.counts(&topic.tenant).await?;
-    if let Some(left) = counts.iter().find(|counts| counts.topic == *topic) {
-        copied.running = left.running;
-        copied.linked = (left.jobs() - left.running).saturating_sub(moving.kept.len() as u64);
+    if let Some(source) = counts.iter().find(|counts| counts.topic == *topic) {
+        copied.running = source.running;
+        copied.linked = (source.jobs() - source.running).saturating_sub(moving.kept.len() as u64);
     }
     Ok(copied)
 }

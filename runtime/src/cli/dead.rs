@@ -261,9 +261,9 @@ pub(super) async fn act_on(
 ) -> anyhow::Result<usize> {
     let mut done = 0;
     for chunk in ids.chunks(PAGE) {
-        let left = act.act(store, topic, chunk).await?;
-        done += left.iter().filter(|left| left.is_none()).count();
-        chunk.iter().zip(left).try_for_each(|(id, left)| each(id, left.is_none()))?;
+        let refusals = act.act(store, topic, chunk).await?;
+        done += refusals.iter().filter(|refusal| refusal.is_none()).count();
+        chunk.iter().zip(refusals).try_for_each(|(id, refusal)| each(id, refusal.is_none()))?;
     }
     Ok(done)
 }

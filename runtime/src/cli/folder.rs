@@ -13,7 +13,7 @@ use gristmill_sandbox::{Version, declared_demands};
 
 /// A file of the folder whose name ends in `.wasm`.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ComponentFile {
     pub(super) path: PathBuf,
     /// The handler's name; an error text if the file's name is none, or what bears it is no file.
     pub(super) name: Result<Name, String>,
@@ -24,7 +24,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(super) fn scan(settings: &HandlerSettings) -> anyhow::Result<Vec<Found>> {
+pub(super) fn scan(settings: &HandlerSettings) -> anyhow::Result<Vec<ComponentFile>> {
     let folder = &settings.folder;
     let context = || format!("failed to read the handlers folder {}", folder.display());
     let entries = match std::fs::read_dir(folder) {
@@ -39,8 +39,8 @@ pub(super) fn scan(settings: &HandlerSettings) -> anyhow::Result<Vec<Found>> {
             continue;
         }
         found.push(match file_at(&path) {
-            Ok(metadata) => Found { name: name_of(&path), bytes: metadata.len(), path },
-            Err(problem) => Found { name: Err(problem), bytes: 0, path },
+            Ok(metadata) => ComponentFile { name: name_of(&path), bytes: metadata.len(), path },
+            Err(problem) => ComponentFile { name: Err(problem), bytes: 0, path },
         });
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -51,11 +51,11 @@ pub(super) fn scan(settings: &HandlerSettings) -> anyhow::Result<Vec<Found>> {
 ///
 /// # Errors
 /// One of them is not there, or no file.
-pub(super) fn named(paths: Vec<PathBuf>) -> anyhow::Result<Vec<Found>> {
+pub(super) fn named(paths: Vec<PathBuf>) -> anyhow::Result<Vec<ComponentFile>> {
     let look = |path: PathBuf| {
         let metadata = std::fs::metadata(&path).with_context(|| format!("failed to look at {}", path.display()))?;
         anyhow::ensure!(metadata.is_file(), "{} is no file", path.display());
-        Ok(Found { name: name_of(&path), bytes: metadata.len(), path })
+        Ok(ComponentFile { name: name_of(&path), bytes: metadata.len(), path })
     };
     paths.into_iter().map(look).collect()
 }
@@ -94,7 +94,7 @@ fn name_of(path: &Path) -> Result<Name, String> {
     stem.parse().map_err(|error: gristmill_core::job::BadName| error.to_string())
 }
 
-impl Found {
+impl ComponentFile {
     /// The file's bytes. One over the limit is refused unread.
     pub(super) fn read(&self, limit: u64) -> anyhow::Result<Vec<u8>> {
         if let Err(problem) = &self.name {

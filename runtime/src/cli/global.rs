@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[derive(clap::Parser)]
-    struct Line {
+    struct TestCli {
         #[command(flatten)]
         global: Global,
     }
@@ -277,7 +277,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), " \n").unwrap();
         let path = file.path().display().to_string();
-        let Line { global } = <Line as clap::Parser>::parse_from(["gristmill", "--token-file", &path]);
+        let TestCli { global } = <TestCli as clap::Parser>::parse_from(["gristmill", "--token-file", &path]);
         let said = global.token().unwrap_err().to_string();
         assert_eq!(said, format!("the token file {path} is empty: write the token into it"));
     }

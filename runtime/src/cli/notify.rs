@@ -54,7 +54,7 @@ fn say(socket: Option<&OsString>, what: &str) {
         from.send_to_addr(what.as_bytes(), &address)
     });
     if let Err(error) = sent {
-        tracing::debug!(error = &error as &dyn std::error::Error, "failed to tell systemd {what}");
+        tracing::debug!(error = &error as &dyn std::error::Error, "failed to send systemd {what}");
     }
 }
 

@@ -246,11 +246,11 @@ pub(super) async fn store(
     reached: &Reached,
     known_topics: Option<&KnownTopics>,
     jobs: Vec<NewJob>,
-) -> anyhow::Result<Stored> {
+) -> anyhow::Result<PushedJobs> {
     let (mut admitted, mut warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
     if let Some(server) = &reached.server {
         let (pushed, warnings) = server.push_with_warnings(&jobs).await.map_err(as_without_server)?;
-        return Ok(Stored { jobs, pushed, warnings });
+        return Ok(PushedJobs { jobs, pushed, warnings });
     }
     for job in jobs {
         let known = match known_topics {
@@ -263,7 +263,7 @@ pub(super) async fn store(
         admitted.push(job);
     }
     let pushed = reached.store.push(&admitted).await?;
-    Ok(Stored { jobs: admitted, pushed, warnings })
+    Ok(PushedJobs { jobs: admitted, pushed, warnings })
 }
 
 /// A job that the server refuses is refused in the words, and with the exit code, that it has without a server.
@@ -275,13 +275,13 @@ fn as_without_server(error: StoreError) -> anyhow::Error {
 }
 
 /// What became of some jobs.
-pub(super) struct Stored {
+pub(super) struct PushedJobs {
     jobs: Vec<NewJob>,
     pushed: Vec<Pushed>,
     warnings: BTreeSet<String>,
 }
 
-impl Stored {
+impl PushedJobs {
     /// Says to people what they may not expect of the topic, and whether anything does its jobs.
     pub(super) async fn warn(&self, global: &Global, reached: &Reached) {
         self.warnings.iter().for_each(|warning| screen::note(&format!("warning: {warning}")));
@@ -302,14 +302,14 @@ async fn push_all(
     known_topics: Option<&KnownTopics>,
     plan: &Plan,
 ) -> anyhow::Result<Exit> {
-    let mut left = plan.count;
-    while left > 0 {
-        let stored = store(reached, known_topics, plan.jobs(left.min(CHUNK))).await?;
-        if left == plan.count {
+    let mut remaining = plan.count;
+    while remaining > 0 {
+        let stored = store(reached, known_topics, plan.jobs(remaining.min(CHUNK))).await?;
+        if remaining == plan.count {
             stored.warn(global, reached).await;
         }
         stored.show(global)?;
-        left -= left.min(CHUNK);
+        remaining -= remaining.min(CHUNK);
     }
     Ok(Exit::Done)
 }
@@ -364,7 +364,8 @@ async fn push_and_wait(
             let (is_named, jobs) = (plan.own_id || plan.spec.options.unique.is_some(), plan.jobs(1));
             let Some(job) = jobs.first() else { return Ok(Exit::Failed) };
             let (id, view) = server.push_and_wait(job, is_named, patience).await.map_err(as_without_server)?;
-            let end = view.map_or(wait::End::Gone, |view| wait::end_of(view).unwrap_or(wait::End::TimedOut));
+            let end =
+                view.map_or(wait::WaitResult::Gone, |view| wait::end_of(view).unwrap_or(wait::WaitResult::TimedOut));
             return wait::show(global, topic, &id, &end);
         }
         (signals, _) => signals?,
@@ -383,11 +384,11 @@ async fn push_and_wait(
     let end = if reached.is_ours_alone {
         // No other process can work on it as long as this one owns the store.
         drop((signals, reached));
-        wait::for_end_whoever_has_it(way, &topic.tenant, id, until, &mut attempts).await?
+        wait::for_end_by_any_way(way, &topic.tenant, id, until, &mut attempts).await?
     } else {
         match wait::for_end(&*reached.store, &topic.tenant, id, signals, patience, &mut attempts).await {
             Err(error) if error.is_unavailable() && way.changes_hands() => {
-                wait::for_end_whoever_has_it(way, &topic.tenant, id, until, &mut attempts).await?
+                wait::for_end_by_any_way(way, &topic.tenant, id, until, &mut attempts).await?
             }
             end => end?,
         }

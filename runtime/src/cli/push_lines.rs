@@ -29,10 +29,10 @@ pub(super) async fn push(
     topic: &TopicId,
     path: &Path,
 ) -> anyhow::Result<Exit> {
-    let mut lines = Lines::open(path)?;
-    let mut pushing = Pushing { global, way, known_topics, name: lines.name.clone(), reached: None, pushed: 0 };
+    let mut reader = LineReader::open(path)?;
+    let mut pushing = Pushing { global, way, known_topics, name: reader.name.clone(), reached: None, pushed: 0 };
     loop {
-        let Chunk { jobs, behind } = lines.chunk(topic);
+        let Chunk { jobs, behind } = reader.chunk(topic);
         if !jobs.is_empty() {
             pushing.push(jobs).await?;
         }
@@ -109,7 +109,7 @@ impl Pushing<'_> {
 const A_LIST: &str = "each line has one job, an object, and this begins a list: `jq -c '.[]'` puts each of its members on a line of its own";
 
 /// A file, line by line. Empty lines count, and are no jobs.
-struct Lines {
+struct LineReader {
     name: String,
     from: Box<dyn BufRead>,
     /// Of the line that was read last.
@@ -132,7 +132,7 @@ enum Behind {
     End,
 }
 
-impl Lines {
+impl LineReader {
     fn open(path: &Path) -> anyhow::Result<Self> {
         let (name, from): (_, Box<dyn BufRead>) = if path == Path::new("-") {
             ("standard input".into(), Box::new(io::stdin().lock()))
@@ -188,8 +188,8 @@ impl Lines {
 mod tests {
     use super::*;
 
-    fn lines(text: impl AsRef<[u8]> + 'static) -> Lines {
-        Lines { name: "jobs".into(), from: Box::new(io::Cursor::new(text)), number: 0 }
+    fn lines(text: impl AsRef<[u8]> + 'static) -> LineReader {
+        LineReader { name: "jobs".into(), from: Box::new(io::Cursor::new(text)), number: 0 }
     }
 
     fn topic() -> TopicId {

@@ -180,11 +180,11 @@ fn cut_middle(text: &str, width: usize) -> String {
 }
 
 fn beginning(chars: impl Iterator<Item = char>, width: usize) -> String {
-    let mut left = width;
+    let mut remaining = width;
     chars
         .take_while(|c| {
-            let fits = c.width().unwrap_or(0) <= left;
-            left = left.saturating_sub(c.width().unwrap_or(0));
+            let fits = c.width().unwrap_or(0) <= remaining;
+            remaining = remaining.saturating_sub(c.width().unwrap_or(0));
             fits
         })
         .collect()

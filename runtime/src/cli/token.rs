@@ -209,7 +209,7 @@ async fn revoke(global: &Global, store: &dyn Produce, id: &TokenId) -> anyhow::R
         screen::note(&format!("there is no token {id}; see `gristmill token list`"));
     }
     // A command that may not list tokens any more has not revoked the last one.
-    if revoked && store.tokens(None).await.is_ok_and(|left| left.is_empty()) {
+    if revoked && store.tokens(None).await.is_ok_and(|remaining| remaining.is_empty()) {
         screen::note(
             "that was the last token: requests are refused until `gristmill token create` makes another one, or \
              `gristmill token disable` lets them come without",

@@ -107,13 +107,13 @@ impl<'a> Drawing<'a> {
     /// The jobs on one side of a job. What is below a job is drawn once.
     fn branches(&mut self, id: &'a JobId, is_before: bool) {
         let mut seen = HashSet::from([id]);
-        let mut left: Vec<_> = self.next(id, is_before).into_iter().map(|next| (2, next)).collect();
-        while let Some((step, (id, ended))) = left.pop() {
+        let mut remaining: Vec<_> = self.next(id, is_before).into_iter().map(|next| (2, next)).collect();
+        while let Some((step, (id, ended))) = remaining.pop() {
             let below = self.next(id, is_before);
             let is_new = seen.insert(id);
             self.line(step, id, ended, if is_new || below.is_empty() { "" } else { " (see above)" });
             if is_new {
-                left.extend(below.into_iter().map(|next| (step + 1, next)));
+                remaining.extend(below.into_iter().map(|next| (step + 1, next)));
             }
         }
     }

@@ -59,7 +59,7 @@ pub(super) fn parse<C: Parser>() -> Result<(C, Words), ExitCode> {
         add_tips(&mut error);
         refuse(says_json, |colour| {
             let styled = error.render();
-            // The plain text is what is left of the other one without escapes, a stranger's among them.
+            // The plain text is the other one without escapes, a stranger's among them.
             let text = if colour && is_tame { styled.ansi().to_string() } else { styled.to_string() };
             let text = text.trim_end();
             let named = variables.iter().filter(|(option, _)| text.contains(option.as_str()));

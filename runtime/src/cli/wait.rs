@@ -23,7 +23,7 @@ const LOOK_FROM_OUTSIDE: Duration = Duration::from_millis(500);
 
 /// How the wait ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum WaitResult {
     Complete(Option<Payload>),
     /// Without a failure: the store does not know it any more.
     Dead(Option<Failure>),
@@ -83,42 +83,42 @@ pub(super) async fn for_end(
     signals: Receiver<Signal>,
     patience: Duration,
     attempts: &mut Attempts,
-) -> Result<End, StoreError> {
+) -> Result<WaitResult, StoreError> {
     match tokio::time::timeout(patience, end(store, tenant, id, signals, attempts)).await {
         Ok(end) => end,
         // The very last chance: the signal may have been lost a moment ago.
-        Err(_) => Ok(look(store, tenant, id, attempts).await?.unwrap_or(End::TimedOut)),
+        Err(_) => Ok(look(store, tenant, id, attempts).await?.unwrap_or(WaitResult::TimedOut)),
     }
 }
 
 /// Waits on while the store changes hands: with its server as long as there is one. While there is none this process could
 /// have the store to itself, and then no runner would do the job, so it only reads the job now and then.
-pub(super) async fn for_end_whoever_has_it(
+pub(super) async fn for_end_by_any_way(
     way: &Way,
     tenant: &Name,
     id: &JobId,
     until: Instant,
     attempts: &mut Attempts,
-) -> anyhow::Result<End> {
+) -> anyhow::Result<WaitResult> {
     loop {
         let Reached { store, is_ours_alone, .. } = way.reach().await?;
-        let left = until.saturating_duration_since(Instant::now());
+        let remaining = until.saturating_duration_since(Instant::now());
         let answer = if is_ours_alone {
             look(&*store, tenant, id, attempts).await
         } else {
             let signals = store.signals(std::slice::from_ref(tenant)).await;
             match signals {
-                Ok(signals) => for_end(&*store, tenant, id, signals, left, attempts).await.map(Some),
+                Ok(signals) => for_end(&*store, tenant, id, signals, remaining, attempts).await.map(Some),
                 Err(error) => Err(error),
             }
         };
         drop(store);
         match answer {
             Ok(Some(end)) => return Ok(end),
-            Ok(None) if left.is_zero() => return Ok(End::TimedOut),
-            Err(error) if left.is_zero() || !error.is_unavailable() => return Err(error.into()),
+            Ok(None) if remaining.is_zero() => return Ok(WaitResult::TimedOut),
+            Err(error) if remaining.is_zero() || !error.is_unavailable() => return Err(error.into()),
             // Not over yet, or the server has just ended.
-            Ok(None) | Err(_) => tokio::time::sleep(left.min(LOOK_FROM_OUTSIDE)).await,
+            Ok(None) | Err(_) => tokio::time::sleep(remaining.min(LOOK_FROM_OUTSIDE)).await,
         }
     }
 }
@@ -129,7 +129,7 @@ async fn end(
     id: &JobId,
     mut signals: Receiver<Signal>,
     attempts: &mut Attempts,
-) -> Result<End, StoreError> {
+) -> Result<WaitResult, StoreError> {
     loop {
         if let Some(end) = look(store, tenant, id, attempts).await? {
             return Ok(end);
@@ -159,38 +159,40 @@ async fn look(
     tenant: &Name,
     id: &JobId,
     attempts: &mut Attempts,
-) -> Result<Option<End>, StoreError> {
-    let Some(view) = store.job(tenant, id).await? else { return Ok(Some(End::Gone)) };
+) -> Result<Option<WaitResult>, StoreError> {
+    let Some(view) = store.job(tenant, id).await? else { return Ok(Some(WaitResult::Gone)) };
     attempts.note(&view);
     Ok(end_of(view))
 }
 
 /// How a job ended; `None` if it is not over.
-pub(super) fn end_of(view: JobView) -> Option<End> {
+pub(super) fn end_of(view: JobView) -> Option<WaitResult> {
     match (view.result, view.state) {
-        (Some(ResultView::Complete(output)), _) => Some(End::Complete(output)),
-        (Some(ResultView::Dead(failure)), _) => Some(End::Dead(Some(failure))),
-        (Some(ResultView::Expired), _) => Some(End::Expired),
-        (Some(ResultView::Cancelled), _) => Some(End::Cancelled),
-        (None, JobState::Dead { .. }) => Some(End::Dead(view.last_failure)),
-        (None, JobState::Finished) => Some(End::Gone),
+        (Some(ResultView::Complete(output)), _) => Some(WaitResult::Complete(output)),
+        (Some(ResultView::Dead(failure)), _) => Some(WaitResult::Dead(Some(failure))),
+        (Some(ResultView::Expired), _) => Some(WaitResult::Expired),
+        (Some(ResultView::Cancelled), _) => Some(WaitResult::Cancelled),
+        (None, JobState::Dead { .. }) => Some(WaitResult::Dead(view.last_failure)),
+        (None, JobState::Finished) => Some(WaitResult::Gone),
         (None, JobState::Ready | JobState::Delayed { .. } | JobState::Waiting | JobState::Running { .. }) => None,
     }
 }
 
 /// The result to standard output, anything else to standard error.
-pub(super) fn show(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> anyhow::Result<Exit> {
+pub(super) fn show(global: &Global, topic: &TopicId, id: &JobId, end: &WaitResult) -> anyhow::Result<Exit> {
     if global.json {
         screen::document(&as_document(topic, id, end))?;
         return Ok(end.exit());
     }
     match end {
-        End::Complete(output) => screen::result(output.as_ref().map_or(&[], |output| output.data.as_slice()))?,
-        End::Dead(failure) => screen::note(&format!("job {id} is dead: {}", describe::failure(failure.as_ref()))),
-        End::Expired => screen::note(&format!("job {id} expired before it could start")),
-        End::Cancelled => screen::note(&format!("job {id} was cancelled")),
-        End::Gone => screen::note(&format!("job {id} is over, and what became of it was not kept")),
-        End::TimedOut => {
+        WaitResult::Complete(output) => screen::result(output.as_ref().map_or(&[], |output| output.data.as_slice()))?,
+        WaitResult::Dead(failure) => {
+            screen::note(&format!("job {id} is dead: {}", describe::failure(failure.as_ref())))
+        }
+        WaitResult::Expired => screen::note(&format!("job {id} expired before it could start")),
+        WaitResult::Cancelled => screen::note(&format!("job {id} was cancelled")),
+        WaitResult::Gone => screen::note(&format!("job {id} is over, and what became of it was not kept")),
+        WaitResult::TimedOut => {
             let tenant = if topic.tenant.as_str() == gristmill_core::job::DEFAULT_TENANT {
                 String::new()
             } else {
@@ -205,14 +207,14 @@ pub(super) fn show(global: &Global, topic: &TopicId, id: &JobId, end: &End) -> a
     Ok(end.exit())
 }
 
-fn as_document(topic: &TopicId, id: &JobId, end: &End) -> Value {
+fn as_document(topic: &TopicId, id: &JobId, end: &WaitResult) -> Value {
     let (outcome, output, failure) = match end {
-        End::Complete(output) => ("complete", output.as_ref(), None),
-        End::Dead(failure) => ("dead", None, failure.as_ref()),
-        End::Expired => ("expired", None, None),
-        End::Cancelled => ("cancelled", None, None),
-        End::Gone => ("gone", None, None),
-        End::TimedOut => ("timed-out", None, None),
+        WaitResult::Complete(output) => ("complete", output.as_ref(), None),
+        WaitResult::Dead(failure) => ("dead", None, failure.as_ref()),
+        WaitResult::Expired => ("expired", None, None),
+        WaitResult::Cancelled => ("cancelled", None, None),
+        WaitResult::Gone => ("gone", None, None),
+        WaitResult::TimedOut => ("timed-out", None, None),
     };
     json!({
         "id": id.as_str(),
@@ -224,7 +226,7 @@ fn as_document(topic: &TopicId, id: &JobId, end: &End) -> Value {
     })
 }
 
-impl End {
+impl WaitResult {
     const fn exit(&self) -> Exit {
         match self {
             Self::Complete(_) => Exit::Done,
@@ -329,7 +331,7 @@ mod tests {
         Failure { backtrace: Some("0: handle\n1: start".into()), ..Failure::new(Reason::Trap, detail) }
     }
 
-    async fn wait(views: Vec<Option<JobView>>, signals: &[Signal], patience: Duration) -> End {
+    async fn wait(views: Vec<Option<JobView>>, signals: &[Signal], patience: Duration) -> WaitResult {
         let (sender, receiver) = mpsc::channel(8);
         for signal in signals {
             sender.send(signal.clone()).await.unwrap();
@@ -351,22 +353,22 @@ mod tests {
         for signals in [&[finished("other"), finished("j1")][..], &[Signal::Lost]] {
             // There is no time to read the job again without a signal.
             let end = tokio::time::timeout(Duration::ZERO, wait(vec![waiting(), done.clone()], signals, LONG)).await;
-            assert_eq!(end.expect("the signal ends the wait"), End::Complete(None));
+            assert_eq!(end.expect("the signal ends the wait"), WaitResult::Complete(None));
         }
         let short = Duration::from_millis(5);
-        assert_eq!(wait(vec![waiting()], &[finished("other")], short).await, End::TimedOut);
+        assert_eq!(wait(vec![waiting()], &[finished("other")], short).await, WaitResult::TimedOut);
     }
 
     #[tokio::test]
     async fn a_job_that_is_over_before_the_wait_begins_is_found_at_once() {
         let dead = JobState::Dead { since: Timestamp::from_millis(1) };
         let cases = [
-            (view(JobState::Finished, Some(ResultView::Expired)), End::Expired),
-            (view(JobState::Finished, Some(ResultView::Cancelled)), End::Cancelled),
-            (view(JobState::Finished, Some(ResultView::Dead(failure()))), End::Dead(Some(failure()))),
-            (view(dead, None), End::Dead(Some(failure()))),
-            (view(JobState::Finished, None), End::Gone),
-            (None, End::Gone),
+            (view(JobState::Finished, Some(ResultView::Expired)), WaitResult::Expired),
+            (view(JobState::Finished, Some(ResultView::Cancelled)), WaitResult::Cancelled),
+            (view(JobState::Finished, Some(ResultView::Dead(failure()))), WaitResult::Dead(Some(failure()))),
+            (view(dead, None), WaitResult::Dead(Some(failure()))),
+            (view(JobState::Finished, None), WaitResult::Gone),
+            (None, WaitResult::Gone),
         ];
         for (view, end) in cases {
             assert_eq!(wait(vec![view], &[], LONG).await, end);

@@ -10,7 +10,7 @@ use gristmill_core::topic::Capability;
 use gristmill_sandbox::Kind;
 
 pub(super) fn component(checked: &Checked) -> Value {
-    let Checked { found, topics, component } = checked;
+    let Checked { file, topics, component } = checked;
     let examined = component.as_ref().ok();
     let of = |read: fn(&Examined) -> Value| examined.map(read);
     let names = |capabilities: &[Capability]| capabilities.iter().map(|it| it.name()).collect::<Vec<_>>();
@@ -20,9 +20,9 @@ pub(super) fn component(checked: &Checked) -> Value {
         .collect();
     json!({
         "kind": "component",
-        "handler": found.name.as_ref().ok().map(Name::as_str),
-        "path": found.path.to_string_lossy(),
-        "component_bytes": found.bytes,
+        "handler": file.name.as_ref().ok().map(Name::as_str),
+        "path": file.path.to_string_lossy(),
+        "component_bytes": file.bytes,
         "core_module": of(|it| json!(it.component.kind() == Kind::CoreModule)),
         "version": of(|it| json!(it.component.version().to_string())),
         "language": of(|it| json!(it.producers.language)),

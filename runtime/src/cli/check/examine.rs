@@ -1,6 +1,6 @@
 //! What there is to say of one component.
 
-use super::super::folder::Found;
+use super::super::folder::ComponentFile;
 use super::super::used;
 use gristmill_config::{Diagnostic, Manifest};
 use gristmill_core::topic::{Capability, Limits, Topic};
@@ -9,7 +9,7 @@ use gristmill_sandbox::{Component, Producers, Sandbox, Started};
 /// A component file, and what the sandbox says of it.
 #[derive(Debug)]
 pub(super) struct Checked {
-    pub(super) found: Found,
+    pub(super) file: ComponentFile,
     /// The topics whose jobs it does.
     pub(super) topics: Vec<Topic>,
     pub(super) component: Result<Examined, String>,
@@ -33,13 +33,13 @@ impl Examined {
 }
 
 impl Checked {
-    pub(super) async fn examine(found: Found, manifest: &Manifest, sandbox: &Sandbox) -> Self {
-        let topics = found.name.as_ref().map(|name| manifest.topics_of(name)).unwrap_or_default();
-        let component = match &found.name {
-            Ok(_) => examine(&found, manifest, &topics, sandbox).await,
+    pub(super) async fn examine(file: ComponentFile, manifest: &Manifest, sandbox: &Sandbox) -> Self {
+        let topics = file.name.as_ref().map(|name| manifest.topics_of(name)).unwrap_or_default();
+        let component = match &file.name {
+            Ok(_) => examine(&file, manifest, &topics, sandbox).await,
             Err(problem) => Err(problem.clone()),
         };
-        Self { found, topics, component }
+        Self { file, topics, component }
     }
 
     /// Of each topic of it, what the topic does not grant.
@@ -56,8 +56,13 @@ impl Checked {
     }
 }
 
-async fn examine(found: &Found, manifest: &Manifest, topics: &[Topic], sandbox: &Sandbox) -> Result<Examined, String> {
-    let bytes = found.read(manifest.handlers.component_bytes).map_err(|error| format!("{error:#}"))?;
+async fn examine(
+    file: &ComponentFile,
+    manifest: &Manifest,
+    topics: &[Topic],
+    sandbox: &Sandbox,
+) -> Result<Examined, String> {
+    let bytes = file.read(manifest.handlers.component_bytes).map_err(|error| format!("{error:#}"))?;
     let component = sandbox.load(&bytes).await.map_err(|error| format!("{:#}", anyhow::Error::new(error)))?;
     // What does not start within the narrowest limits would not do that topic's jobs.
     let limits = topics.iter().map(|topic| topic.limits).reduce(Limits::narrowest).unwrap_or_default();

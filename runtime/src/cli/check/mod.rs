@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use self::examine::Checked;
 use super::exit::Exit;
-use super::folder::{self, Found};
+use super::folder::{self, ComponentFile};
 use super::global::Global;
 use super::{sandbox, screen};
 use gristmill_config::{Diagnostic, Manifest, ManifestError};
@@ -43,8 +43,8 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         },
     };
     let whole = args.files.is_empty();
-    let found = if whole { folder::scan(&manifest.handlers)? } else { folder::named(args.files)? };
-    let checked = check_all(&manifest, found).await?;
+    let files = if whole { folder::scan(&manifest.handlers)? } else { folder::named(args.files)? };
+    let checked = check_all(&manifest, files).await?;
     let mut problems: Vec<_> = checked.iter().flat_map(|checked| checked.missing_grants(&manifest)).collect();
     if whole {
         problems.extend(manifest.unwritable_logs());
@@ -73,14 +73,14 @@ fn refuse(global: &Global, error: &ManifestError) -> anyhow::Result<Exit> {
     Ok(Exit::Failed)
 }
 
-async fn check_all(manifest: &Manifest, found: Vec<Found>) -> anyhow::Result<Vec<Checked>> {
-    if found.is_empty() {
+async fn check_all(manifest: &Manifest, files: Vec<ComponentFile>) -> anyhow::Result<Vec<Checked>> {
+    if files.is_empty() {
         return Ok(Vec::new());
     }
     let sandbox = sandbox::small(manifest, sandbox::compiler(manifest)?)?;
     let mut checked = Vec::new();
-    for found in found {
-        checked.push(Checked::examine(found, manifest, &sandbox).await);
+    for file in files {
+        checked.push(Checked::examine(file, manifest, &sandbox).await);
     }
     Ok(checked)
 }
@@ -88,7 +88,7 @@ async fn check_all(manifest: &Manifest, found: Vec<Found>) -> anyhow::Result<Vec
 /// The topics whose handler is not there, or is refused.
 fn missing_handlers(manifest: &Manifest, checked: &[Checked]) -> Vec<Diagnostic> {
     let good = checked.iter().filter(|checked| checked.component.is_ok());
-    let available: Vec<Name> = good.filter_map(|checked| checked.found.name.clone().ok()).collect();
+    let available: Vec<Name> = good.filter_map(|checked| checked.file.name.clone().ok()).collect();
     let without = manifest.topics.values().filter(|topic| !topic.external && !available.contains(&topic.handler));
     without.map(|topic| manifest.missing_handler(&topic.id, &available)).collect()
 }

@@ -53,9 +53,9 @@ pub(super) fn files(checked: &[Checked], problems: &[Diagnostic]) -> anyhow::Res
     list(problems)
 }
 
-fn refusal(Checked { found, component, .. }: &Checked) -> anyhow::Result<()> {
+fn refusal(Checked { file, component, .. }: &Checked) -> anyhow::Result<()> {
     let Err(problem) = component else { return Ok(()) };
-    screen::line_folded(&format!("\nerror: {} cannot be used\n  {}", found.path.display(), screen::clean(problem)), 2)
+    screen::line_folded(&format!("\nerror: {} cannot be used\n  {}", file.path.display(), screen::clean(problem)), 2)
 }
 
 fn list(problems: &[Diagnostic]) -> anyhow::Result<()> {
@@ -66,13 +66,13 @@ fn table(checked: &[Checked]) -> Table {
     let mut table =
         Table::new(&["COMPONENT", "VERSION", "LANGUAGE", ">SIZE", ">MEMORY", ">START FUEL", "TOPICS", "IMPORTS"]);
     for checked in checked {
-        let file = checked.found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = checked.file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let of = |read: fn(&Examined) -> String| checked.component.as_ref().map(read).unwrap_or_default();
         table.row([
             file,
             checked.component.as_ref().map_or_else(|_| "refused".into(), |it| it.component.version().to_string()),
             of(|it| it.producers.language.clone().unwrap_or_else(|| "-".into())),
-            units::SIZE.about(checked.found.bytes),
+            units::SIZE.about(checked.file.bytes),
             of(|it| units::SIZE.about(it.started.memory_bytes)),
             of(|it| units::COUNT.about(it.started.fuel)),
             some_topics(checked),
@@ -93,11 +93,11 @@ fn about(checked: &Checked, examined: &Examined) -> Vec<(&'static str, String)> 
     let adapters: Vec<_> = component.demands().adapters.iter().map(|adapter| adapter.adapter_name()).collect();
     let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
     vec![
-        ("file", checked.found.path.display().to_string()),
+        ("file", checked.file.path.display().to_string()),
         ("version", component.version().to_string()),
         ("language", producers.language.clone().unwrap_or_else(|| "unknown".into())),
         ("tools", or_none(tools.join("\n"))),
-        ("size", format!("{}{made}", units::SIZE.about(checked.found.bytes))),
+        ("size", format!("{}{made}", units::SIZE.about(checked.file.bytes))),
         ("memory", format!("{} at start", units::SIZE.about(started.memory_bytes))),
         ("fuel", format!("{} to start", units::COUNT.about(started.fuel))),
         ("used", format!("{} by the start", used::in_words(&examined.uses()))),

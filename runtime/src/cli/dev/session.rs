@@ -14,7 +14,7 @@ use tokio::sync::watch::Receiver;
 use super::super::document::with;
 use super::super::global::Global;
 use super::super::project::NativeProject;
-use super::super::project::build::{Built, Lines, build};
+use super::super::project::build::{BuildSteps, Built, build};
 use super::super::project::watch::{Watch, concerned};
 use super::super::screen::{self, Closed};
 use super::delays;
@@ -194,8 +194,8 @@ impl<'a> Session<'a> {
         }
         // It may have changed.
         let manifest = self.global.manifest()?;
-        let lines = if self.built.contains(project) { Lines::None } else { Lines::Build };
-        let built = build(project, &manifest, &self.sandbox, lines).await?;
+        let steps = if self.built.contains(project) { BuildSteps::None } else { BuildSteps::Build };
+        let built = build(project, &manifest, &self.sandbox, steps).await?;
         self.built.insert(project.to_owned());
         let dropped = Instant::now();
         if !self.global.json {

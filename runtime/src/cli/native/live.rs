@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Host, Question, Request, bytes};
+use super::{Host, HostAnswer, Question, Request, bytes};
 use gristmill_core::admission::NoFollowUp;
 use gristmill_runner::native::{CheckpointError, LogLine, NativeJob, StateError};
 
@@ -24,7 +24,7 @@ impl Host for NativeJob {
         Self::log(self, line);
     }
 
-    async fn answer(&mut self, question: Question) -> Answer {
+    async fn answer(&mut self, question: Question) -> HostAnswer {
         match question {
             Question::IsCancelled => Ok(self.is_cancelled().into()),
             Question::Checkpoint { state } => {

@@ -21,11 +21,11 @@ use gristmill_sandbox::NativeRequest;
 pub(super) trait Host: Send {
     fn request(&self) -> Request<'_>;
     fn log(&mut self, line: LogLine);
-    fn answer(&mut self, question: Question) -> impl Future<Output = Answer> + Send;
+    fn answer(&mut self, question: Question) -> impl Future<Output = HostAnswer> + Send;
 }
 
 /// A code for the SDK, and a message for people, if there is no good answer.
-pub(super) type Answer = Result<Value, (&'static str, String)>;
+pub(super) type HostAnswer = Result<Value, (&'static str, String)>;
 
 /// A job, as the process gets it. Bytes are payloads, since these are written as base64.
 #[derive(Serialize)]

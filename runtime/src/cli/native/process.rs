@@ -13,12 +13,12 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::super::project::Group;
-use super::{Answer, Host, Question};
+use super::{Host, HostAnswer, Question};
 use gristmill_core::job::Payload;
 use gristmill_core::outcome::FailureDetail;
 use gristmill_runner::native::{HandlerError, LogLine, Output};
 
-/// Tells a process that it replays, and when a debugger takes over.
+/// Informs a process that it replays, and when a debugger takes over.
 const REPLAY: &str = "GRISTMILL_REPLAY";
 
 /// Ended when dropped.
@@ -181,7 +181,7 @@ impl Process {
         status.map_or_else(|error| error.to_string(), |status| format!("it ended with {status}"))
     }
 
-    async fn answer(&mut self, answer: Answer) -> io::Result<()> {
+    async fn answer(&mut self, answer: HostAnswer) -> io::Result<()> {
         let document = match answer {
             Ok(value) => json!({ "ok": value }),
             Err((code, message)) => json!({ "code": code, "message": message }),

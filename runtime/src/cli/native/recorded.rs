@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Answer, Host, Question, Request, bytes};
+use super::{Host, HostAnswer, Question, Request, bytes};
 use gristmill_runner::native::LogLine;
 use gristmill_sandbox::{NativeReplay, Refusal};
 
@@ -30,7 +30,7 @@ impl Host for NativeReplay {
         Self::log(self, line);
     }
 
-    async fn answer(&mut self, question: Question) -> Answer {
+    async fn answer(&mut self, question: Question) -> HostAnswer {
         answered(self, question).map_err(|Refusal { code, message }| (code, message))
     }
 }

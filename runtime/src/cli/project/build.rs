@@ -59,14 +59,14 @@ async fn work(global: &Global, Args { project, test, wait_timeout, watch }: &Arg
     // Here and not in a child process, whose low priority is for servers: a person waits, and on a busy machine it would run out of time.
     let compiler = if *watch { CompilerProcess::Incremental } else { CompilerProcess::This };
     let sandbox = sandbox::small(&manifest, compiler)?;
-    let lines = if *test { Lines::TestAndBuild } else { Lines::Build };
+    let steps = if *test { BuildSteps::TestAndBuild } else { BuildSteps::Build };
     if !watch {
-        let checked = check(project, &manifest, &sandbox, lines).await?;
+        let checked = check(project, &manifest, &sandbox, steps).await?;
         return serve(global, &manifest, checked, *wait_timeout).await;
     }
     let mut watch = Watch::start(project, &manifest);
     loop {
-        if let Err(error) = build_again(global, project, &sandbox, lines).await {
+        if let Err(error) = build_again(global, project, &sandbox, steps).await {
             screen::note(&format!("error: {error:#}"));
         }
         screen::note("waiting for changes");
@@ -75,9 +75,9 @@ async fn work(global: &Global, Args { project, test, wait_timeout, watch }: &Arg
 }
 
 /// By the manifest as it is now.
-async fn build_again(global: &Global, project: &Path, sandbox: &Sandbox, lines: Lines) -> anyhow::Result<()> {
+async fn build_again(global: &Global, project: &Path, sandbox: &Sandbox, steps: BuildSteps) -> anyhow::Result<()> {
     let manifest = global.manifest_without_secrets()?;
-    build(project, &manifest, sandbox, lines).await?.show(global, &Serving::Unknown)
+    build(project, &manifest, sandbox, steps).await?.show(global, &Serving::Unknown)
 }
 
 /// Drops a component into the handlers folder, and waits for a running server.
@@ -142,7 +142,7 @@ pub(in crate::cli) struct Built {
 
 /// Which lines of a project are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum Lines {
+pub(in crate::cli) enum BuildSteps {
     /// None: the component is there.
     None,
     Build,
@@ -159,20 +159,20 @@ pub(in crate::cli) async fn build(
     project: &Path,
     manifest: &Manifest,
     sandbox: &Sandbox,
-    lines: Lines,
+    steps: BuildSteps,
 ) -> anyhow::Result<Built> {
-    check(project, manifest, sandbox, lines).await?.drop_into(manifest)
+    check(project, manifest, sandbox, steps).await?.drop_into(manifest)
 }
 
 /// From a project's sources to a component that starts, and has a handler that can be called.
-async fn check(project: &Path, manifest: &Manifest, sandbox: &Sandbox, lines: Lines) -> anyhow::Result<Checked> {
+async fn check(project: &Path, manifest: &Manifest, sandbox: &Sandbox, steps: BuildSteps) -> anyhow::Result<Checked> {
     let file = HandlerFile::read(project)?;
     let name = file.name()?;
     let mut built = Duration::ZERO;
-    if lines != Lines::None {
+    if steps != BuildSteps::None {
         screen::note(&format!("building `{name}`, written in {}", file.language));
         let began = Instant::now();
-        make(&file, project, lines).await?;
+        make(&file, project, steps).await?;
         built = began.elapsed();
     }
     let made = Instant::now();
@@ -209,9 +209,9 @@ pub(super) async fn set_up(file: &HandlerFile, project: &Path) -> anyhow::Result
 }
 
 /// From sources to the component's file.
-async fn make(file: &HandlerFile, project: &Path, lines: Lines) -> anyhow::Result<()> {
+async fn make(file: &HandlerFile, project: &Path, steps: BuildSteps) -> anyhow::Result<()> {
     set_up(file, project).await?;
-    if lines == Lines::TestAndBuild {
+    if steps == BuildSteps::TestAndBuild {
         commands::run(&file.test, project).await?;
     }
     commands::run(&file.build, project).await

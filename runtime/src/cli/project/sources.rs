@@ -14,7 +14,7 @@ use gristmill_config::Manifest;
 /// Folders that tools fill. Those whose names begin with a dot are not looked at either.
 const MADE: [&str; 7] = ["target", "node_modules", "build", "dist", "__pycache__", "zig-out", "zig-cache"];
 /// Files that tools or editors leave behind.
-const LEFT: [&str; 6] = ["wasm", "log", "swp", "swx", "tmp", "pyc"];
+const LEFTOVERS: [&str; 6] = ["wasm", "log", "swp", "swx", "tmp", "pyc"];
 /// Of larger files only the size and the time are compared.
 const READ_MAX: u64 = 4 << 20;
 
@@ -41,10 +41,11 @@ impl Filter {
     /// Whether a file of this name may be a source.
     pub(super) fn takes(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_left = path.extension().is_some_and(|extension| LEFT.iter().any(|left| extension == *left));
+        let is_leftover =
+            path.extension().is_some_and(|extension| LEFTOVERS.iter().any(|leftover| extension == *leftover));
         let bytes = path.as_os_str().as_encoded_bytes();
         let is_written = self.written.iter().any(|written| bytes.starts_with(written.as_os_str().as_encoded_bytes()));
-        !(name.starts_with('.') || name.ends_with('~') || is_left || is_written)
+        !(name.starts_with('.') || name.ends_with('~') || is_leftover || is_written)
     }
 
     fn is_output(&self, file: &Metadata) -> bool {
@@ -82,15 +83,15 @@ struct Stamp {
     content: u64,
 }
 
-/// What a look has found.
+/// What a refresh has found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct SourceChanges {
     /// Files that came, went, or have another content.
     pub(super) changed: BTreeSet<PathBuf>,
 }
 
 impl Sources {
-    /// Those below `root`, and the manifest. Knows no file yet: the first look finds each of them.
+    /// Those below `root`, and the manifest. Knows no file yet: the first refresh finds each of them.
     pub(super) fn new(root: &Path, manifest: Option<&Path>, filter: Filter) -> Self {
         let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         let manifest = manifest.map(whole);
@@ -101,14 +102,14 @@ impl Sources {
         self.files.keys().map(PathBuf::as_path)
     }
 
-    /// Those that have them, as they were found by the last look.
+    /// Those that have them, as they were found by the last refresh.
     pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(PathBuf::as_path)
     }
 
     /// Compares what is there with what was there. A file that was written with the same content has not changed: so a build that
     /// writes a source anew asks for no other. What cannot be read is not there.
-    pub(super) fn look(&mut self) -> Found {
+    pub(super) fn refresh(&mut self) -> SourceChanges {
         let (mut files, mut folders) = (BTreeMap::new(), BTreeSet::new());
         self.walk(&self.root, &mut files, &mut folders);
         if let Some(manifest) = &self.manifest {
@@ -119,7 +120,7 @@ impl Sources {
             |(path, stamp): &(&PathBuf, &Stamp)| self.files.get(*path).map(|old| old.content) != Some(stamp.content);
         let changed = files.iter().filter(is_new).map(|(path, _)| path);
         let gone = self.files.keys().filter(|path| !files.contains_key(*path));
-        let found = Found { changed: changed.chain(gone).cloned().collect() };
+        let found = SourceChanges { changed: changed.chain(gone).cloned().collect() };
         (self.files, self.folders) = (files, folders);
         found
     }
@@ -172,7 +173,7 @@ impl Sources {
 mod tests {
     use super::*;
 
-    fn names(found: &Found, root: &Path) -> Vec<String> {
+    fn names(found: &SourceChanges, root: &Path) -> Vec<String> {
         let root = root.canonicalize().unwrap();
         found.changed.iter().map(|path| path.strip_prefix(&root).unwrap().display().to_string()).collect()
     }
@@ -203,16 +204,16 @@ mod tests {
         ] {
             write(path, "1");
         }
-        assert_eq!(names(&sources.look(), root), ["a/handler.toml", "a/src/lib.rs", "gristmill.toml"]);
-        assert_eq!(sources.look(), Found::default());
+        assert_eq!(names(&sources.refresh(), root), ["a/handler.toml", "a/src/lib.rs", "gristmill.toml"]);
+        assert_eq!(sources.refresh(), SourceChanges::default());
 
         write("a/src/lib.rs", "22");
         write("a/handler.toml", "1");
         write("b/new.c", "1");
-        let found = sources.look();
+        let found = sources.refresh();
         assert_eq!(names(&found, root), ["a/src/lib.rs", "b/new.c"]);
         assert!(sources.folders().any(|folder| folder.ends_with("b")));
         std::fs::remove_dir_all(root.join("b")).unwrap();
-        assert_eq!(names(&sources.look(), root), ["b/new.c"]);
+        assert_eq!(names(&sources.refresh(), root), ["b/new.c"]);
     }
 }

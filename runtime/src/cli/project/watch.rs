@@ -42,7 +42,7 @@ impl Watch {
             hints,
             rescan: manifest.handlers.rescan,
         };
-        watch.look();
+        watch.refresh();
         watch
     }
 
@@ -62,7 +62,7 @@ impl Watch {
         let mut noticed = Instant::now();
         loop {
             self.hints.clear();
-            let paths = self.look();
+            let paths = self.refresh();
             if !paths.is_empty() {
                 return Changes { paths, noticed };
             }
@@ -76,10 +76,10 @@ impl Watch {
         }
     }
 
-    fn look(&mut self) -> BTreeSet<PathBuf> {
+    fn refresh(&mut self) -> BTreeSet<PathBuf> {
         let mut changed = BTreeSet::new();
         loop {
-            let found = self.sources.look();
+            let found = self.sources.refresh();
             changed.extend(found.changed);
             // A file may come before its folder is watched: another look follows.
             if !self.hints.follow(self.sources.folders()) {

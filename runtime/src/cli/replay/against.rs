@@ -21,7 +21,7 @@ use gristmill_store::QueryCursor;
 /// Jobs in one answer of a server.
 const PAGE: usize = 200;
 
-/// For each job that a deployment replays, it looks at this many at most: those of which no body is left cannot be replayed.
+/// For each job that a deployment replays, it looks at this many at most: those of which no body remains cannot be replayed.
 const LOOKED_AT: usize = 10;
 
 const MENDED: &str = "mended";

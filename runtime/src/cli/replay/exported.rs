@@ -27,7 +27,7 @@ pub(super) struct Exported {
     body: Vec<u8>,
     #[serde(with = "Base64")]
     recording: Vec<u8>,
-    /// The version that was recorded; none if nobody had its file any more.
+    /// The version that was recorded; `None` if no runner kept its file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     component: Option<Component64>,
 }

@@ -47,7 +47,7 @@ fn about(line: &RecordedLine) -> String {
 
 enum Go {
     On,
-    /// Nobody is there any more.
+    /// The person who steps has departed.
     ToTheEnd,
     Away,
 }

@@ -64,7 +64,7 @@ pub(super) enum Mode {
 
 /// A view, and how it is looked at.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ViewState {
     pub(super) view: View,
     pub(super) filter: String,
     selected: usize,
@@ -72,7 +72,7 @@ pub(super) struct Place {
     pub(super) sort: Option<(usize, bool)>,
 }
 
-impl Place {
+impl ViewState {
     const fn new(view: View) -> Self {
         Self { view, filter: String::new(), selected: 0, sort: None }
     }
@@ -81,9 +81,9 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct App {
     seen: Seen,
-    place: Place,
+    state: ViewState,
     /// Where `Esc` goes back to.
-    before: Vec<Place>,
+    before: Vec<ViewState>,
     pub(super) mode: Mode,
     /// What was done last, or why nothing was read.
     pub(super) note: Option<String>,
@@ -93,8 +93,8 @@ pub(super) struct App {
 
 impl App {
     pub(super) fn new(seen: Seen, read_only: bool) -> Self {
-        let (place, before) = (Place::new(View::Topics), Vec::new());
-        Self { seen, place, before, mode: Mode::Keys, note: None, frozen: false, read_only }
+        let (state, before) = (ViewState::new(View::Topics), Vec::new());
+        Self { seen, state, before, mode: Mode::Keys, note: None, frozen: false, read_only }
     }
 
     /// Takes what was read.
@@ -115,7 +115,7 @@ impl App {
         // All lines of a job's page are about it.
         let has_moved = selected.and_then(|selected| shown.get(selected)).is_some_and(|place| !is_it(place));
         if let Some(place) = shown.iter().position(is_it).filter(|_| has_moved) {
-            self.place.selected = place;
+            self.state.selected = place;
         }
     }
 
@@ -128,19 +128,19 @@ impl App {
 
     /// While a row behind the first one is selected, no new ones move it.
     fn holds_events(&self) -> bool {
-        *self.view() == View::Events && self.place.selected > 0 && !self.seen.events.is_empty()
+        *self.view() == View::Events && self.state.selected > 0 && !self.seen.events.is_empty()
     }
 
     pub(super) const fn seen(&self) -> &Seen {
         &self.seen
     }
 
-    pub(super) const fn place(&self) -> &Place {
-        &self.place
+    pub(super) const fn state(&self) -> &ViewState {
+        &self.state
     }
 
     pub(super) const fn view(&self) -> &View {
-        &self.place.view
+        &self.state.view
     }
 
     pub(super) const fn is_read_only(&self) -> bool {
@@ -149,7 +149,7 @@ impl App {
 
     /// From the first view to this one.
     pub(super) fn crumbs(&self) -> impl Iterator<Item = String> {
-        self.before.iter().chain([&self.place]).map(|place| place.view.crumb())
+        self.before.iter().chain([&self.state]).map(|state| state.view.crumb())
     }
 
     /// Nothing is read while a person answers a question, so that rows do not move.
@@ -159,17 +159,17 @@ impl App {
 
     /// The places of the rows that are shown in the list, in order, and which of them is selected.
     pub(super) fn rows(&self, list: &List) -> (Vec<usize>, Option<usize>) {
-        let filter = self.place.filter.to_lowercase();
+        let filter = self.state.filter.to_lowercase();
         let fits = |row: &[String]| row.iter().any(|cell| cell.to_lowercase().contains(&filter));
         let all = list.rows.iter().enumerate();
         let mut shown: Vec<_> = all.filter(|(_, (cells, _))| fits(cells)).map(|(place, _)| place).collect();
-        if let Some((column, descending)) = self.place.sort {
+        if let Some((column, descending)) = self.state.sort {
             shown.sort_by_cached_key(|place| list.sort_key(*place, column));
             if descending {
                 shown.reverse();
             }
         }
-        let selected = shown.len().checked_sub(1).map(|last| self.place.selected.min(last));
+        let selected = shown.len().checked_sub(1).map(|last| self.state.selected.min(last));
         (shown, selected)
     }
 
@@ -199,12 +199,12 @@ impl App {
                 None
             }
             Mode::Filter => {
-                self.place.selected = 0;
-                if type_into(&mut self.place.filter, key.code) {
+                self.state.selected = 0;
+                if type_into(&mut self.state.filter, key.code) {
                     return None;
                 }
                 if key.code == KeyCode::Esc {
-                    self.place.filter.clear();
+                    self.state.filter.clear();
                 }
                 self.mode = Mode::Keys;
                 None
@@ -257,7 +257,7 @@ impl App {
             KeyCode::Char(' ') => self.frozen = !self.frozen,
             KeyCode::Char('s') => self.sort(),
             KeyCode::Char('o') => {
-                self.place.sort = self.place.sort.map(|(column, descending)| (column, !descending));
+                self.state.sort = self.state.sort.map(|(column, descending)| (column, !descending));
             }
             KeyCode::Char(key @ ('P' | 'C' | 'K' | 'R' | 'D')) => return self.change(key),
             _ => {}
@@ -271,7 +271,7 @@ impl App {
         if view == *self.view() {
             return None;
         }
-        let before = std::mem::replace(&mut self.place, Place::new(view));
+        let before = std::mem::replace(&mut self.state, ViewState::new(view));
         if View::MAIN.contains(self.view()) {
             self.before.clear();
         }
@@ -283,25 +283,25 @@ impl App {
 
     fn back(&mut self) -> Option<Ask> {
         self.note = None;
-        if !self.place.filter.is_empty() {
-            self.place.filter.clear();
+        if !self.state.filter.is_empty() {
+            self.state.filter.clear();
             return None;
         }
-        self.place = self.before.pop()?;
+        self.state = self.before.pop()?;
         Some(Ask::Look)
     }
 
     fn step(&mut self, by: isize) {
         let (_, selected) = self.rows(&list::list(&self.seen, self.view()));
-        self.place.selected = selected.unwrap_or(0).saturating_add_signed(by);
+        self.state.selected = selected.unwrap_or(0).saturating_add_signed(by);
     }
 
     /// By the next column; after the last one as it was read.
     fn sort(&mut self) {
         let list = list::list(&self.seen, self.view());
-        let next = self.place.sort.map_or(0, |(column, _)| column + 1);
+        let next = self.state.sort.map_or(0, |(column, _)| column + 1);
         // Of numbers, the largest are looked for.
-        self.place.sort = list.titles.get(next).map(|title| (next, title.starts_with('>')));
+        self.state.sort = list.titles.get(next).map(|title| (next, title.starts_with('>')));
     }
 
     fn change(&mut self, key: char) -> Option<Ask> {

@@ -88,7 +88,7 @@ fn table(app: &App, room: u16) -> (Table<'static>, TableState) {
     let list = list::list(app.seen(), app.view());
     let (shown, selected) = app.rows(&list);
     let titles: Vec<String> = list.titles.iter().map(|title| (*title).to_owned()).collect();
-    let mark = |column: usize| match app.place().sort {
+    let mark = |column: usize| match app.state().sort {
         Some((by, descending)) if by == column => Some(if descending { "v" } else { "^" }),
         _ => None,
     };
@@ -143,12 +143,12 @@ fn keys_of(app: &App) -> String {
                 View::Workers | View::Attempts | View::Schedules | View::Events => "",
                 View::Dead => "R respawn  D delete  ",
             };
-            let filter = &app.place().filter;
+            let filter = &app.state().filter;
             let filter = if filter.is_empty() { String::new() } else { format!("/{}  ", screen::clean(filter)) };
             format!("{filter}{changes}: view  Enter open  Esc back  / filter  s sort  ? help  q quit")
         }
         Mode::Name(typed) => format!(":{}_", screen::clean(typed)),
-        Mode::Filter => format!("/{}_", screen::clean(&app.place().filter)),
+        Mode::Filter => format!("/{}_", screen::clean(&app.state().filter)),
         Mode::Confirm { what, count, typed, .. } => {
             format!("{what} {count} jobs? type {count} and Enter, or Esc: {typed}_")
         }
