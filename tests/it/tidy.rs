@@ -151,6 +151,28 @@ const RETIRED: [&str; 35] = [
     "lifeline",
 ];
 
+/// Names of types that say nothing: a type has the name of the thing that was found, asked or answered.
+const NAMELESS: [&str; 19] = [
+    "Answer", "Asked", "End", "Ending", "Entry", "Found", "Held", "Kept", "Known", "Line", "Lines", "Look", "Open",
+    "Part", "Parts", "Place", "Stored", "Told", "Wanted",
+];
+
+#[test]
+fn types_are_named_for_what_they_are() {
+    let mut found = Vec::new();
+    for (path, text) in sources("rs").into_iter().filter(|(path, _)| path.starts_with(root().join("runtime"))) {
+        for (number, line) in text.lines().enumerate() {
+            let mut words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            let is_type = words.any(|word| matches!(word, "struct" | "enum" | "trait" | "type"));
+            let is_code = !line.trim_start().starts_with("//");
+            if let Some(name) = words.next().filter(|name| is_code && is_type && NAMELESS.contains(name)) {
+                found.push(format!("{}:{}: `{name}`", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "name the thing:\n{}", found.join("\n"));
+}
+
 #[test]
 fn retired_names_do_not_come_back() {
     let mut found = Vec::new();
