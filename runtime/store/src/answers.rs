@@ -9,6 +9,7 @@ use super::error::StoreError;
 use gristmill_core::fleet_limits::FleetLimits;
 use gristmill_core::job::{Claim, JobId, Name, NoLink, TopicId};
 use gristmill_core::json;
+use gristmill_core::topic::Topic;
 
 /// How many dead jobs a topic may have, and how old they may become.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,12 +61,20 @@ pub struct ClaimFrom {
     pub lease: Duration,
     /// What all claims of the topic may take together, by the manifest of this one.
     pub limits: FleetLimits,
+    /// Whether raw producers write to the topic, by the same manifest: then an element of its ready List that is no known id is a job.
+    pub raw_producers: bool,
 }
 
 impl ClaimFrom {
-    /// Up to `max` jobs of a topic without limits, each for `lease`.
+    /// Up to `max` jobs of a topic without limits and raw producers, each for `lease`.
     pub const fn new(topic: TopicId, max: usize, lease: Duration) -> Self {
-        Self { topic, max, lease, limits: FleetLimits::NONE }
+        Self { topic, max, lease, limits: FleetLimits::NONE, raw_producers: false }
+    }
+
+    /// The same by what the manifest says of the topic.
+    #[must_use]
+    pub fn by_manifest(self, Topic { fleet, raw_producers, .. }: &Topic) -> Self {
+        Self { limits: *fleet, raw_producers: *raw_producers, ..self }
     }
 
     /// The same within the limits of the topic.

@@ -107,8 +107,11 @@ impl ClaimPoll {
     /// Claims some jobs of a topic and settles those that [may not be attempted](before_attempt). Returns whether the topic
     /// may have more.
     async fn claim_some(&mut self, id: &TopicId, topic: Option<&Topic>) -> Result<bool, StoreError> {
-        let limits = topic.map_or(self.limits, |topic| topic.fleet);
-        let from = ClaimFrom::new(id.clone(), self.next_count(), self.request.lease).within(limits);
+        let from = ClaimFrom::new(id.clone(), self.next_count(), self.request.lease);
+        let from = match topic {
+            Some(topic) => from.by_manifest(topic),
+            None => from.within(self.limits),
+        };
         let claimed = self.store.claim(&self.worker(&id.topic), &[from]).await?;
         let (mut admitted, mut refused) = (Vec::new(), Vec::new());
         let may_learn = |of: &Name| self.registry.may_learn(id, of);

@@ -9,9 +9,10 @@ use super::waking::next;
 use crate::prelude::*;
 use crate::redis::key_names::Keys;
 use crate::tests::{failure, retry, tenant, topic, worker};
-use crate::{JobState, PendingWork, Settled, Signal, StateFilter};
+use crate::{ClaimFrom, JobState, PendingWork, Settled, Signal, StateFilter};
 use gristmill_core::job::{Claim, Name, Priority};
 use gristmill_core::outcome::{Reason, Verdict};
+use gristmill_core::topic::Topic;
 
 fn keys() -> Keys {
     Keys::new("gm", &tenant(), 0)
@@ -62,6 +63,24 @@ async fn any_bytes_become_the_payload_of_a_job() {
     );
     let left = store.raw(cmd("EXISTS").arg(keys().leases()).arg(keys().claims()).arg(keys().jobs())).await;
     assert_eq!(left, Value::Int(0));
+}
+
+#[tokio::test]
+async fn a_claim_adopts_by_its_own_manifest_before_any_runner_has_looked() {
+    let store = TestRedis::new().await;
+    lpush(&store, b"hello").await;
+    let topics = ["print", "mail"].map(|name| Topic {
+        raw_producers: name == "mail",
+        ..Topic::with_defaults(topic(name), "echo".parse().unwrap())
+    });
+    let from = topics.map(|topic| ClaimFrom::new(topic.id.clone(), 10, Duration::from_secs(9)).by_manifest(&topic));
+    let claimed = store.store.claim(&worker(), &from).await.unwrap();
+    assert_eq!((claimed.claims.len(), claimed.strays), (1, 0));
+    assert_eq!(claimed.claims[0].job.spec.body.data, *b"hello");
+    // Of a topic whose manifest does not say so, it is no job.
+    store.raw(cmd("LPUSH").arg(keys().ready(Priority::Normal, &topic("print").topic)).arg("hello")).await;
+    let claimed = store.store.claim(&worker(), &from).await.unwrap();
+    assert_eq!((claimed.claims.len(), claimed.strays), (0, 1));
 }
 
 #[tokio::test]

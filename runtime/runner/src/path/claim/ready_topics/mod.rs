@@ -255,7 +255,7 @@ fn divide<'a>(open: &'a [OpenTopic<'a>], slots: usize) -> impl Iterator<Item = C
 }
 
 fn line((topic, entry, room): OpenTopic<'_>, most: usize) -> ClaimFrom {
-    ClaimFrom::new(topic.clone(), room.min(most), lease::of(&entry.topic.limits)).within(entry.topic.fleet)
+    ClaimFrom::new(topic.clone(), room.min(most), lease::of(&entry.topic.limits)).by_manifest(&entry.topic)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 -- Put in front of the scripts that meet what others wrote to ready Lists and delayed ZSETs behind the store's back:
 -- claim, adopt_waiting.
 
--- Whether raw producers write to the topic. `raw`: ZSET topic -> when a runner whose manifest says so last looked at it.
+-- Whether raw producers write to the topic, as far as the store knows. `raw`: ZSET topic -> when a runner whose manifest says so last looked at it.
 local function is_raw(raw, topic, now)
   local looked = redis.call('ZSCORE', raw, topic)
   return looked and now - tonumber(looked) < RAW_FOR

@@ -26,6 +26,7 @@
 --         'max running:jobs:microseconds in which they start:burst:how many to wait for', the first or the others absent, then
 --         ' slots of a key:on-dead', unless it is one slot that a dead job gives up, then the rate of a key if it has one:
 --         '@jobs:microseconds in which they start:burst'
+--       then ' ', and for each of them to which raw producers write by the manifest of this claim its name and ' '
 --       then the limits of the tenant: '' or 'max running:jobs in a day:fuel in an hour', each of them may be absent
 --       last: the channel that wakes the worker, '' if none does
 -- Returns { now in ms, { indexes of drained topics }, { per stray: index of its topic },
@@ -37,7 +38,7 @@ local processing, jobs, claims, leases, holder = KEYS[1], KEYS[2], KEYS[3], KEYS
 
 despite_full_memory(leases)
 if redis.call('EXISTS', processing) == 1 then return redis.error_reply('ERR there is a claim with this number') end
-local topics, last_of, most, drained, limits, delayed_keys = (#ARGV - 8) / 3, {}, {}, {}, {}, {}
+local topics, last_of, most, drained, limits, delayed_keys = (#ARGV - 9) / 3, {}, {}, {}, {}, {}
 read_tenant(now)
 local function name_of(t) return ARGV[3 * t + 4] end
 for t = 1, topics do delayed_keys[t], limits[t] = key(t, DELAYED), limits_of(t) end
@@ -67,7 +68,7 @@ local function is_used(id) return seen[id] or redis.call('HEXISTS', jobs, id) ==
 local function look_at(t, i)
   local id, body, deliveries, attempts, held_by = ids[i], bodies[i], parse_claim(history[i])
   local misplaced = seen[id] or held_by ~= '' or delayed[i] or deliveries > 0 and type(redis.pcall('ZSCORE', key(t, DEAD), id)) == 'string'
-  if not body and is_raw(KEYS[#KEYS], name_of(t), now) then
+  if not body and (string.find(ARGV[#ARGV - 2], ' ' .. name_of(t) .. ' ', 1, true) or is_raw(KEYS[#KEYS], name_of(t), now)) then
     id, body = adopt(is_used, name_of(t), id, now, i)
     adopted[#adopted + 1] = { id = id, body = body, topic = name_of(t) }
   elseif not body or misplaced then

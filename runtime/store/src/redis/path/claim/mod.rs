@@ -143,6 +143,8 @@ impl Partition {
         for line in part {
             call.arg(line.topic.topic.as_str()).arg(line.max).arg(limits_argument(line.limits));
         }
+        let raw = part.iter().filter(|line| line.raw_producers).map(|line| line.topic.topic.as_str());
+        call.arg(raw.fold(String::from(" "), |names, name| names + name + " "));
         call.arg(tenant_limits_argument(part));
         let is_woken = self.woken.lock().contains(holder.worker);
         call.arg(if is_woken { key_names::runner_channel(&self.prefix, holder.worker) } else { String::new() });

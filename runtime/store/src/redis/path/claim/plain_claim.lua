@@ -30,7 +30,7 @@ local FIRST_READ, ID_MAX = 16, 64
 -- pause, a large job, a rate of keys, raw producers; at an element that is no job, or one that runs, is delayed, dead or here twice; at a
 -- number of a claim that is used; at a lack of room.
 local function claim_plain()
-  local topics, holder, channel = (#ARGV - 8) / 3, ARGV[2], ARGV[#ARGV]
+  local topics, holder, channel = (#ARGV - 9) / 3, ARGV[2], ARGV[#ARGV]
   local processing, jobs, claims, leases = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
   if ARGV[#ARGV - 1] ~= '' then return nil end
   local special, SPECIAL = { processing, KEYS[9], KEYS[10], KEYS[13], KEYS[17], KEYS[18], KEYS[#KEYS] }, 7
