@@ -100,6 +100,25 @@ async fn what_a_version_parks_is_done_by_a_better_one_ten_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_first_parked_jobs_count_as_tried_only_after_their_last_try() {
+    // A trap gets one more try, a second later.
+    let manifest = MANIFEST.replace("attempts = 1", "attempts = 2\nbackoff = { base = \"1s\", jitter = 0 }");
+    let runner = TestRunner::start(&manifest, &[("puppet", guests::PUPPET)]).await;
+    let (mut jobs, trap) = (Vec::new(), Script::end(End::Unreachable).to_json());
+    for _ in 0..20 {
+        jobs.push(runner.push("puppet", &trap).await);
+    }
+    until_dead(&runner, &jobs).await;
+
+    runner.drop_in("puppet", &puppet(1));
+    let attempts = || jobs.iter().map(|job| runner.attempts_at(job).len()).sum::<usize>();
+    until("ten jobs to be tried twice", SOON, async || (attempts() >= 2 * (20 + 10)).then_some(())).await;
+    assert_eq!(attempts(), 2 * (20 + 10), "the others stay parked");
+    let again = jobs.iter().filter(|job| runner.attempts_at(job).len() > 2).count();
+    assert_eq!(again, 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_version_parks_after_another_serves_is_done_by_that_one() {
     let runner = TestRunner::start(MANIFEST, &[("puppet", guests::PUPPET)]).await;
     let script = Script::new([Step::SleepMs(3000), Step::End(End::Unreachable)]).to_json();

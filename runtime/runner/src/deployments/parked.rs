@@ -15,6 +15,7 @@ use super::trap_streaks;
 use crate::context::Context;
 use crate::handlers::{Handler, HandlerRegistry, TopicHandler};
 use gristmill_core::job::{JobId, Name, TopicId};
+use gristmill_core::outcome::Failure;
 use gristmill_sandbox::Version;
 use gristmill_store::{Cursor, JobState, JobView, Page, StateFilter, Store, StoreError};
 
@@ -201,7 +202,7 @@ impl Release {
             let (mut waiting, mut parked) = (0, 0);
             for id in first {
                 match store.job(&self.topic.tenant, id).await? {
-                    Some(JobView { state: JobState::Ready | JobState::Running { .. }, .. }) => waiting += 1,
+                    Some(view) if is_being_tried(&view) => waiting += 1,
                     Some(view) => parked += usize::from(self.has_parked(&view)),
                     None => {}
                 }
@@ -235,6 +236,15 @@ impl Release {
         let registry = self.registry.borrow();
         let entry = registry.get(&self.topic);
         entry.and_then(|entry| entry.handler.as_ref()).and_then(Handler::version) == Some(self.version)
+    }
+}
+
+/// Whether a job has not shown yet what its version does with it: after a trap it gets one more try.
+fn is_being_tried(job: &JobView) -> bool {
+    match job.state {
+        JobState::Ready | JobState::Running { .. } => true,
+        JobState::Delayed { .. } => job.last_failure.as_ref().is_some_and(Failure::is_of_the_code),
+        _ => false,
     }
 }
 
