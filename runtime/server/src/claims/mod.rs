@@ -72,10 +72,11 @@ pub(crate) async fn claim(state: &AppState, request: ClaimRequest) -> Result<Cla
     let line = &state.claims.waiting_line;
     let mut waiter = line.join(&state.signal_hub, &request.tenant, &request.topics).await?;
     loop {
-        waiter.fall_asleep();
-        let claimed = poll::poll(state, &request).await?;
+        waiter.begin_look();
+        let claimed = poll::poll(state, &request).await;
+        waiter.end_look(claimed.as_ref().is_ok_and(|claimed| !claimed.is_empty()));
+        let claimed = claimed?;
         if !claimed.is_empty() {
-            waiter.served = true;
             return Ok(claimed);
         }
         tokio::select! {

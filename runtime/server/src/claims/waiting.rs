@@ -45,8 +45,8 @@ pub(super) struct Waiter {
     line: Arc<TenantLine>,
     number: u64,
     call: Arc<Notify>,
-    /// It leaves with jobs, so there may be more.
-    pub(super) served: bool,
+    /// It looks at its topics, or has found jobs: there may be more, or some that go back.
+    may_be_more: bool,
 }
 
 impl WaitingLine {
@@ -64,7 +64,7 @@ impl WaitingLine {
             line
         });
         let (number, call) = line.waiters.lock().join(topics.into());
-        Ok(Waiter { line, number, call, served: false })
+        Ok(Waiter { line, number, call, may_be_more: false })
     }
 }
 
@@ -150,11 +150,11 @@ impl Waiters {
         self.wake_for(topics);
     }
 
-    fn leave(&mut self, number: u64, served: bool) {
+    fn leave(&mut self, number: u64, may_be_more: bool) {
         let slept = self.rouse(number);
         let Some((topics, _)) = self.calls.remove(&number) else { return };
-        // It was woken and did not look, or it found more than it could take.
-        if served || !slept {
+        // It was woken and did not look to the end, or it found more than it could take.
+        if may_be_more || !slept {
             self.wake_for(topics.iter().cloned());
         }
     }
@@ -162,8 +162,15 @@ impl Waiters {
 
 impl Waiter {
     /// Must be called before each look: a signal from now on wakes it again.
-    pub(super) fn fall_asleep(&self) {
+    pub(super) fn begin_look(&mut self) {
+        self.may_be_more = true;
         self.line.waiters.lock().fall_asleep(self.number);
+    }
+
+    /// Must be called after each look. One whose client has gone away before that may have taken jobs. They are given back without a signal if
+    /// they were the last in line, because no claim has found the line empty.
+    pub(super) fn end_look(&mut self, has_found_some: bool) {
+        self.may_be_more = has_found_some;
     }
 
     /// Waits to be woken. Cancel-safe.
@@ -174,13 +181,16 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.line.waiters.lock().leave(self.number, self.served);
+        self.line.waiters.lock().leave(self.number, self.may_be_more);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
+    use gristmill_store::embedded::EmbeddedStore;
 
     fn topics(names: &str) -> Vec<TopicId> {
         names.split(' ').map(|name| name.parse().unwrap()).collect()
@@ -235,5 +245,25 @@ mod tests {
         assert_eq!(awake(&waiters), [4], "it departed with a job");
         waiters.leave(4, true);
         assert!(waiters.asleep.is_empty() && waiters.calls.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_waiter_that_leaves_in_the_midst_of_its_look_wakes_the_next_one() {
+        let (hub, line) = (SignalHub::new(Arc::new(EmbeddedStore::in_memory().await.unwrap())), WaitingLine::default());
+        let topics = topics("a");
+        let join = async || line.join(&hub, &topics[0].tenant, &topics).await.unwrap();
+        let (mut first, mut second) = (join().await, join().await);
+        second.begin_look();
+        second.end_look(false);
+        first.begin_look();
+        drop(first);
+        assert!(second.woken().now_or_never().is_some(), "the signal that woke the first one may be its own");
+        second.begin_look();
+        second.end_look(false);
+        let mut third = join().await;
+        third.begin_look();
+        third.end_look(false);
+        drop(third);
+        assert!(second.woken().now_or_never().is_none(), "it found nothing");
     }
 }
