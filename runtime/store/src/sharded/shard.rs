@@ -89,12 +89,10 @@ impl Shard {
         self.health.lock().returns
     }
 
-    /// The silence after which this shard's workers count as dead. After an outage every heartbeat is old, so no worker
-    /// counts as dead until all had time for a new one.
-    pub(super) fn dead_after(&self, dead_after: Duration) -> Duration {
-        let available_since = self.health.lock().available_since;
-        let had_time = available_since.is_none_or(|since| since.elapsed() >= dead_after);
-        if had_time { dead_after } else { Duration::MAX }
+    /// Whether it has become available again within this time. After an outage every heartbeat is old and many leases have run out: until all workers
+    /// had time to return, none counts as dead and no attempt as lost.
+    pub(super) fn has_just_returned(&self, within: Duration) -> bool {
+        self.health.lock().available_since.is_some_and(|since| since.elapsed() < within)
     }
 
     fn note_unavailable(&self, store: &str, problem: &anyhow::Error) {

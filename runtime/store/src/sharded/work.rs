@@ -106,7 +106,12 @@ impl Workers for ShardedStore {
         let parts = self.ask_shards(
             tenants,
             |tenant| tenant,
-            |shard, tenants| async move { shard.overdue(&tenants, shard.dead_after(dead_after), limit).await },
+            |shard, tenants| async move {
+                if shard.has_just_returned(dead_after) {
+                    return Ok(OverdueJobs::default());
+                }
+                shard.overdue(&tenants, dead_after, limit).await
+            },
         );
         for part in parts.await {
             let OverdueJobs { jobs, refused, none_run } = if_available(part.answer)?.unwrap_or_default();

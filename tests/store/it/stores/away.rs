@@ -102,3 +102,23 @@ async fn no_worker_is_declared_dead_for_heartbeats_lost_in_an_outage() {
     .await;
     assert!(found[0].worker_died);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_attempt_is_lost_for_a_lease_that_ran_out_in_an_outage() {
+    let mut redis = Redis::start().await;
+    let (several, worker) = (with(&redis).await, WorkerId::new("w"));
+    several.push(&[job("acme/mail")]).await.unwrap();
+    let from = ClaimFrom::new(topic("acme/mail"), 1, Duration::from_millis(1));
+    assert_eq!(several.claim(&worker, &[from]).await.unwrap().claims.len(), 1);
+    redis.stop();
+    assert!(several.push(&[job("acme/mail")]).await.is_err());
+    redis.resume().await;
+    until("the store to be back", SOON, async || several.push(&[job("acme/other")]).await.ok()).await;
+    let overdue = async |dead_after| several.overdue(&[name("acme")], dead_after, 10).await.unwrap();
+    let found = overdue(Duration::from_secs(3600)).await;
+    assert!(found.jobs.is_empty() && !found.none_run, "its worker could not extend it: {found:?}");
+    until("the lease to count", SOON, async || {
+        (!overdue(Duration::from_millis(1)).await.jobs.is_empty()).then_some(())
+    })
+    .await;
+}
