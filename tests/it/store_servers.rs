@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gristmill::job::{Due, JobId, JobSpec, Name, NewJob};
+use gristmill::job::{Due, JobId, JobSpec, Name, NewJob, WorkerId};
 use gristmill::server::RemoteStore;
 use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
-use gristmill::store::{Inspect, JobState, Pushed};
+use gristmill::store::{ClaimFrom, Inspect, JobState, Pushed};
 use gristmill_tests::guests;
 use gristmill_tests::http_client::HttpClient;
 use gristmill_tests::process::Process;
@@ -238,6 +238,34 @@ async fn a_move_survives_killed_servers_and_commands() {
     // What was in flight at a kill is run again, and only that; a push may have been taken although its server was killed.
     assert!(acked <= acknowledged.len() as u64 + retried + 3 * KILLS as u64, "{acked} of {}", acknowledged.len());
     drop(runner);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_reply_was_lost_is_given_back_once_its_store_is_back() {
+    let mut redis = Redis::start().await;
+    let project = project(&redis, "far").await;
+    let server = project.serve().await;
+    let there = RedisStore::connect(&redis.url(), "gm").await.unwrap();
+    let worker: String =
+        until("the worker", SOON, async || redis.ask::<Vec<String>>("ZRANGE", &["gm:workers", "0", "0"]).await?.pop())
+            .await;
+    // What a claim does whose reply is lost on its way to the runner.
+    let lost = complete("acme/parking");
+    there.push(std::slice::from_ref(&lost)).await.unwrap();
+    let from = ClaimFrom::new("acme/parking".parse().unwrap(), 1, Duration::from_secs(3600));
+    assert_eq!(there.claim(&WorkerId::new(&worker), &[from]).await.unwrap().claims.len(), 1);
+
+    redis.stop();
+    until("the server to notice", SOON, async || {
+        server.log().contains("the tenants of other stores go on").then_some(())
+    })
+    .await;
+    redis.resume().await;
+    until("the job to be back", SOON / 4, async || {
+        let view = there.job(&name("acme"), &lost.spec.id).await.ok()??;
+        (view.state == JobState::Ready).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

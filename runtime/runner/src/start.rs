@@ -237,10 +237,16 @@ impl Runner {
         bringing.spawn("sweep", sweep::run(context.clone()));
         let (store, retry, stop) = (Arc::clone(&context.store), Arc::clone(&context.retry), context.stop.clone());
         bringing.spawn("tenants", context.tenants.clone().run(store, retry, stop));
-        let returns = context.retry.returns();
-        let ready = ready_receiver;
-        let slots_of = slots.clone();
-        let claimer = Claimer { context: context.clone(), slots: slots_of, guests, executor, ready, shares, returns };
+        let claimer = Claimer {
+            slots: slots.clone(),
+            guests,
+            executor,
+            ready: ready_receiver,
+            shares,
+            returns: context.retry.returns(),
+            shard_returns: context.store.returns(),
+            context: context.clone(),
+        };
         bringing.spawn("claim", claimer.run());
 
         // Goes on until everything else has ended: this worker must not be found dead meanwhile.

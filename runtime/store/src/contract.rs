@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::answers::{
     ClaimFrom, Claimed, DeadLimits, Migrated, OverdueJobs, PendingWork, PollTenant, Pushed, Signal, Sweepable,
@@ -287,6 +287,12 @@ pub trait Shards: Probe + Query {
         let Ok(any) = HOME.parse() else { return Vec::new() };
         let offset = ClockOffset::of(self.clock_time(&any)).await;
         offset.map(|offset| (None, offset)).into_iter().collect()
+    }
+
+    /// Changes each time a shard is available again that was not: then claims of it whose replies were lost are looked for. For a store of one
+    /// server it never does, because its callers see that themselves.
+    fn returns(&self) -> watch::Receiver<u64> {
+        watch::Sender::default().subscribe()
     }
 
     /// How many lanes of settlements there are. Settlements of one lane wait for each other; a shard that does not answer

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 
 use super::announcer::Announcer;
 use super::answers::ClaimFrom;
@@ -68,6 +69,10 @@ impl<S: Shards + ?Sized> Shards for Timed<S> {
 
     async fn clocks(&self) -> Vec<(Option<Name>, ClockOffset)> {
         self.store.clocks().await
+    }
+
+    fn returns(&self) -> watch::Receiver<u64> {
+        self.store.returns()
     }
 
     fn lanes(&self) -> usize {

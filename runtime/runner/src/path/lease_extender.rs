@@ -39,6 +39,19 @@ pub(crate) async fn keep(context: Context) {
     }
 }
 
+/// Extends all leases in hand, after an outage: they may have run out meanwhile. Not tried again.
+pub(crate) async fn extend_all(context: &Context) {
+    let leases = context.in_flight.leases();
+    if leases.is_empty() {
+        return;
+    }
+    match context.store.extend(&leases, lease::LONGEST).await {
+        Ok(_) => {}
+        Err(error) if error.is_unavailable() => context.retry.note_unavailable(error),
+        Err(error) => tracing::error!("failed to extend leases after an outage: {:#}", anyhow::Error::from(error)),
+    }
+}
+
 /// Saves a checkpoint, if the tenant may store that much. A guest waits for it, so it is not retried: the guest gets the error and decides.
 pub(crate) async fn save_checkpoint(context: Context, storage: Arc<StorageUse>, asked: CheckpointRequest) {
     let CheckpointRequest { lease, state, reply } = asked;

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::decide::decide;
-use super::lease;
+use super::lease_extender::extend_all;
 use crate::context::Context;
 use crate::journal::{AttemptLine, Journal};
 use crate::record::AttemptRecord;
@@ -130,18 +130,8 @@ impl Reaper {
     /// After an outage, prolongs the leases in hand before any worker judges: they may have run out meanwhile, or because the store's
     /// clock was set.
     async fn note_beat(&self, peer_timeout: &mut PeerTimeout, taken: bool) {
-        let leases = if peer_timeout.note_heartbeat(taken, Instant::now()) {
-            self.context.in_flight.leases()
-        } else {
-            Vec::new()
-        };
-        if leases.is_empty() {
-            return;
-        }
-        match self.context.store.extend(&leases, lease::LONGEST).await {
-            Ok(_) => {}
-            Err(error) if error.is_unavailable() => self.context.retry.note_unavailable(error),
-            Err(error) => tracing::error!("failed to extend leases after an outage: {:#}", anyhow::Error::from(error)),
+        if peer_timeout.note_heartbeat(taken, Instant::now()) {
+            extend_all(&self.context).await;
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::{Shards, StoreError, Transfer, WaitToClaim};
 use gristmill_core::job::{Name, TopicId};
@@ -33,6 +34,8 @@ pub(crate) struct Shard {
     pub(crate) store: Arc<dyn Transfer>,
     is_remote: bool,
     health: Mutex<Health>,
+    /// Of all shards of the store.
+    returns: watch::Sender<u64>,
     /// Topics with ready jobs here whose tenant has another current shard.
     backlog: Mutex<HashSet<TopicId>>,
     this: Weak<Self>,
@@ -42,7 +45,6 @@ pub(crate) struct Shard {
 struct Health {
     unavailable: Option<Unavailable>,
     available_since: Option<Instant>,
-    returns: u64,
 }
 
 #[derive(Debug)]
@@ -54,12 +56,14 @@ struct Unavailable {
 }
 
 impl Shard {
-    pub(super) fn new(ShardSpec { name, store, is_remote }: ShardSpec) -> Arc<Self> {
+    /// `returns` changes each time that it becomes available again.
+    pub(super) fn new(ShardSpec { name, store, is_remote }: ShardSpec, returns: watch::Sender<u64>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             name,
             store,
             is_remote,
             health: Mutex::default(),
+            returns,
             backlog: Mutex::default(),
             this: this.clone(),
         })
@@ -84,11 +88,6 @@ impl Shard {
         Some(StoreError::Unavailable { store: store.clone(), source: anyhow!("{problem}") })
     }
 
-    /// How many times it has become available again.
-    pub(super) fn returns(&self) -> u64 {
-        self.health.lock().returns
-    }
-
     /// Whether it has become available again within this time. After an outage every heartbeat is old and many leases have run out: until all workers
     /// had time to return, none counts as dead and no attempt as lost.
     pub(super) fn has_just_returned(&self, within: Duration) -> bool {
@@ -111,7 +110,7 @@ impl Shard {
         if let Some(Unavailable { since, .. }) = health.unavailable.take() {
             tracing::info!(store = %self.name, unavailable_for = ?since.elapsed(), "is available again");
             health.available_since = Some(Instant::now());
-            health.returns += 1;
+            self.returns.send_modify(|returns| *returns += 1);
         }
     }
 

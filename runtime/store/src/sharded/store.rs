@@ -37,6 +37,8 @@ pub(super) struct Core {
     map: ArcSwap<ShardMap>,
     /// Changes with the map.
     pub(super) changes: watch::Sender<u64>,
+    /// Changes each time a shard becomes available again.
+    pub(super) returns: watch::Sender<u64>,
     /// See [`ShardedStore::change_lock`]. Only locks that are in use.
     change_locks: Mutex<HashMap<Name, Arc<RwLock<()>>>>,
 }
@@ -53,8 +55,10 @@ impl ShardedStore {
         others: Vec<ShardSpec>,
         configured: BTreeMap<Name, Name>,
     ) -> Result<Self, StoreError> {
-        let primary = Shard::new(primary);
-        let shards: Vec<_> = std::iter::once(primary.clone()).chain(others.into_iter().map(Shard::new)).collect();
+        let returns = watch::Sender::default();
+        let shard = |spec| Shard::new(spec, returns.clone());
+        let primary = shard(primary);
+        let shards: Vec<_> = std::iter::once(primary.clone()).chain(others.into_iter().map(shard)).collect();
         let map = ShardMap::new(&shards, &configured, registry.placements().await?);
         let store = Self(Arc::new(Core {
             registry,
@@ -63,6 +67,7 @@ impl ShardedStore {
             configured,
             map: ArcSwap::from_pointee(map),
             changes: watch::Sender::new(0),
+            returns,
             change_locks: Mutex::default(),
         }));
         let core = Arc::downgrade(&store.0);
@@ -157,6 +162,10 @@ impl Shards for ShardedStore {
             clocks.into_iter().map(move |(_, offset)| (Some(name.clone()), offset))
         };
         self.shards().iter().zip(clocks).flat_map(named).collect()
+    }
+
+    fn returns(&self) -> watch::Receiver<u64> {
+        self.0.returns.subscribe()
     }
 
     /// One for each shard, and one for the tenants that are moving.

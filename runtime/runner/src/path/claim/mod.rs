@@ -13,6 +13,7 @@ use self::lost::give_back_lost;
 use self::memory::{Memory, Ready};
 use self::ready_topics::ReadyTopics;
 use super::execute::native;
+use super::lease_extender::extend_all;
 use super::work::Work;
 use crate::context::{Context, ExecutorContext};
 use crate::handlers::{Handler, HandlerRegistry};
@@ -43,6 +44,8 @@ pub(crate) struct Claimer {
     pub(crate) shares: Shares,
     /// The store's returns, after which lost claims are looked for.
     pub(crate) returns: watch::Receiver<u64>,
+    /// Those of single shards.
+    pub(crate) shard_returns: watch::Receiver<u64>,
 }
 
 impl Claimer {
@@ -55,6 +58,7 @@ impl Claimer {
             if is_new {
                 memory.follow(&registry);
             }
+            self.note_shard_return(&mut memory).await;
             if std::mem::take(&mut memory.shard_is_back) || self.returns.has_changed().unwrap_or_default() {
                 self.returns.mark_unchanged();
                 give_back_lost(&self.context, registry.tenants()).await;
@@ -90,6 +94,15 @@ impl Claimer {
         self.pass_on(&mut memory, &[]).await;
     }
 
+    /// Extends the leases in hand if a shard is available again: they may have run out meanwhile. Claims of it may have lost their replies.
+    async fn note_shard_return(&mut self, memory: &mut Memory) {
+        if self.shard_returns.has_changed().unwrap_or_default() {
+            self.shard_returns.mark_unchanged();
+            extend_all(&self.context).await;
+            memory.shard_is_back = true;
+        }
+    }
+
     /// Has other runners do what this one was woken for and does not claim now: it has no room, or no handler, or it ends.
     async fn pass_on(&self, memory: &mut Memory, from: &[ClaimFrom]) {
         let mut woken = std::mem::take(&mut memory.woken);
@@ -122,6 +135,7 @@ impl Claimer {
             Some(ready) = self.ready.recv() => news = Some(ready),
             () = changed(&mut self.context.registry) => {}
             () = changed(&mut self.returns) => {}
+            () = changed(&mut self.shard_returns) => {}
             have_ended = self.slots.wait_for_room(ended), if !memory.hot.is_empty() => {
                 if have_ended {
                     self.gather(memory, registry, ended.0).await;
@@ -232,6 +246,7 @@ mod tests {
     use super::*;
     use crate::path::claim::memory::tests::{ready, registry};
     use gristmill_core::job::{Due, JobSpec, NewJob, Payload};
+    use gristmill_store::JobState;
     use gristmill_store::embedded::EmbeddedStore;
 
     /// A claimer with room for eight attempts, and the sender of its ready topics.
@@ -240,9 +255,9 @@ mod tests {
         let context = Context::of(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
         let executor = Arc::new(ExecutorContext::of(&context, mpsc::unbounded_channel().0));
         let guests = Guests::start(1, &executor).unwrap().0;
-        let returns = context.retry.returns();
-        let claimer =
-            Claimer { context, slots: Slots::new(8, 1), guests, executor, ready, shares: Shares::default(), returns };
+        let (returns, shard_returns) = (context.retry.returns(), context.store.returns());
+        let (slots, shares) = (Slots::new(8, 1), Shares::default());
+        let claimer = Claimer { context, slots, guests, executor, ready, shares, returns, shard_returns };
         (claimer, sender)
     }
 
@@ -264,6 +279,29 @@ mod tests {
         );
         sent.unwrap();
         assert!(memory.hot.contains(&fresh));
+    }
+
+    #[tokio::test]
+    async fn leases_in_hand_are_extended_once_a_shard_is_available_again() {
+        let (mut claimer, _tell) = claimer().await;
+        let (store, topic): (_, TopicId) = (Arc::clone(&claimer.context.store), "mail".parse().unwrap());
+        let job = NewJob { spec: JobSpec::new(topic.clone(), Payload::default()), due: Due::Now };
+        store.push(std::slice::from_ref(&job)).await.unwrap();
+        let from = ClaimFrom::new(topic.clone(), 1, Duration::from_secs(1));
+        let claims = store.claim(&claimer.context.worker, &[from]).await.unwrap().claims;
+        let (before, returns) = (claims[0].lease_until, watch::Sender::new(0));
+        claimer.context.in_flight.take(claims);
+        claimer.shard_returns = returns.subscribe();
+        let lease_until = async || match store.job(&topic.tenant, &job.spec.id).await.unwrap().unwrap().state {
+            JobState::Running { lease_until, .. } => lease_until,
+            state => panic!("{state:?}"),
+        };
+        let mut memory = Memory::default();
+        claimer.note_shard_return(&mut memory).await;
+        assert_eq!((lease_until().await, memory.shard_is_back), (before, false));
+        returns.send_modify(|returns| *returns += 1);
+        claimer.note_shard_return(&mut memory).await;
+        assert!(lease_until().await > before && memory.shard_is_back);
     }
 
     #[tokio::test]
