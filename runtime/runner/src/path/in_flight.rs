@@ -14,7 +14,8 @@ use tokio::sync::Notify;
 /// The jobs in hand, locked once a batch. What the store counts as this worker's and is not in here was claimed by a call
 /// whose reply was lost: left alone, it would wait for its lease to run out although its worker lives.
 ///
-/// By tenant and job the delivery: one that is settled may be claimed again by this worker before the settled one is put down.
+/// By tenant and job the delivery: one that is settled may be claimed again by this worker before the settled one is put down, and so may a follow-up
+/// job that has its id.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     jobs: Mutex<HashMap<Name, HashMap<JobId, Delivery>>>,
@@ -28,6 +29,13 @@ struct Delivery {
     claim: Arc<Claim>,
     control: Arc<AttemptControl>,
     extend_at: Instant,
+}
+
+impl Delivery {
+    /// Whether it came with this lease. The first delivery of a job is no other than that of an earlier job which had the id, but for the claim.
+    fn is_of(&self, Lease { delivery, batch, .. }: &Lease) -> bool {
+        (self.claim.lease.delivery, self.claim.lease.batch) == (*delivery, *batch)
+    }
 }
 
 impl InFlight {
@@ -78,7 +86,7 @@ impl InFlight {
             let Some(held) = jobs.get_mut(tenant) else { continue };
             for Settlement { lease, .. } in of_tenant {
                 if let Some((job, other)) = held.remove_entry(&lease.job)
-                    && other.claim.lease.delivery != lease.delivery
+                    && !other.is_of(lease)
                 {
                     held.insert(job, other);
                 }
@@ -122,7 +130,7 @@ impl InFlight {
     /// Ends the attempt whose lease is lost.
     pub(super) fn lose(&self, lease: &Lease) {
         self.with(&lease.topic.tenant, &lease.job, |held| {
-            if held.claim.lease.delivery == lease.delivery {
+            if held.is_of(lease) {
                 held.control.lose_lease();
             }
         });
@@ -193,6 +201,23 @@ mod tests {
         assert!(in_flight.of(&spec.topic.tenant).contains(&spec.id));
         in_flight.put_down(&settled(&second));
         assert!(in_flight.jobs.lock().is_empty());
+    }
+
+    #[test]
+    fn a_job_with_the_id_of_one_that_has_ended_stays_in_hand_when_that_one_is_put_down() {
+        let (in_flight, spec) = (InFlight::default(), JobSpec::new("t".parse().unwrap(), Payload::default()));
+        let claim = |batch| {
+            let first = claim(&spec, 1);
+            Claim { lease: Lease { batch: Some(batch), ..first.lease.clone() }, ..first }
+        };
+        // A handler that enqueues a job of its own id, which is claimed before the answer to the settlement is here.
+        let [ended, follow_up] = [claim(1), claim(2)];
+        in_flight.take(vec![ended.clone()]);
+        let control = in_flight.take(vec![follow_up]).pop().unwrap().1;
+        in_flight.lose(&ended.lease);
+        assert!(!control.is_unwanted());
+        in_flight.put_down(&[Settlement::new(ended.lease, Verdict::Ack(None))]);
+        assert!(in_flight.has(&spec.topic.tenant, &spec.id), "its lease is extended, and it can be cancelled");
     }
 
     #[test]
