@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use redis::{Value, pipe};
 
 use super::{Partition, PartitionMap, RedisStore};
+use crate::clock::wait_ms;
 use crate::composite::{Asking, CompositeStore};
 use crate::redis::envelope;
 use crate::redis::store::SCRIPT_JOBS;
@@ -64,10 +65,24 @@ impl RedisStore {
         for tenant in tenants.iter().map(|polled| &polled.tenant).filter(|tenant| map.of_tenant(tenant) > 1) {
             let ask = |partition: Partition| async move {
                 let jobs = partition.overdue_follow_ups(tenant).await?;
-                self.send(partition, tenant, jobs).await
+                self.send_overdue(partition, tenant, jobs).await
             };
             log_unsent(self.ask(Asking::News, tenant, ask).await.map(drop));
         }
+    }
+
+    /// Pushes follow-ups that processes have left, unless another process that has found them does so. Else a job that one has pushed, and that is done
+    /// by now, would be pushed again by the other.
+    pub(in crate::redis) async fn send_overdue(
+        &self,
+        from: Partition,
+        tenant: &Name,
+        jobs: Vec<NewJob>,
+    ) -> Result<(), StoreError> {
+        if jobs.is_empty() || !from.begin_sending(tenant).await? {
+            return Ok(());
+        }
+        self.send(from, tenant, jobs).await
     }
 
     /// Pushes follow-ups, and takes them out of the partition's outbox.
@@ -106,7 +121,16 @@ impl RedisStore {
 }
 
 impl Partition {
-    async fn overdue_follow_ups(&self, tenant: &Name) -> Result<Vec<NewJob>, StoreError> {
+    /// Whether this is the process that pushes what is in the outbox for long; for a time no other one is.
+    async fn begin_sending(&self, tenant: &Name) -> Result<bool, StoreError> {
+        let mut begin = pipe();
+        let key = self.keys(tenant).outbox_sender();
+        begin.cmd("SET").arg(key).arg("").arg("NX").arg("PX").arg(wait_ms(OVERDUE_AFTER));
+        let (begun,): (Value,) = self.link.query(DOING, &begin).await?;
+        Ok(begun != Value::Nil)
+    }
+
+    pub(in crate::redis) async fn overdue_follow_ups(&self, tenant: &Name) -> Result<Vec<NewJob>, StoreError> {
         type Entries = (u64, Vec<(String, Vec<u8>)>);
         let mut look = pipe();
         look.cmd("HSCAN").arg(self.keys(tenant).outbox()).arg(0).arg("COUNT").arg(ENTRIES).cmd("TIME");

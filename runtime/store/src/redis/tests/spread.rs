@@ -216,6 +216,30 @@ async fn a_follow_up_for_another_partition_comes_at_once_and_also_from_a_process
 }
 
 #[tokio::test]
+async fn a_follow_up_that_two_processes_find_overdue_is_pushed_by_one_of_them() {
+    let redis = TestRedis::new().await;
+    redis.spread(8).await;
+    let map = redis.store.map().await.unwrap();
+    let (claim, follow_up) = (redis.running().await, job("audit"));
+    let partition = redis.store.partition(map.of_lease(&claim.lease));
+    let ended = Settlement {
+        follow_ups: vec![follow_up.clone()],
+        ..Settlement::of(&claim, Verdict::Ack(None), Duration::ZERO)
+    };
+    assert_ne!(map.of_job(&follow_up.spec, map.now()), partition.number);
+    assert_eq!(partition.settle(&[ended], (&map, map.now())).await.unwrap(), [Settled::Done]);
+    redis.pass(30_000);
+    let find = async || partition.overdue_follow_ups(&tenant()).await.unwrap();
+    let (one, other) = (find().await, find().await);
+    redis.store.send_overdue(partition.clone(), &tenant(), one).await.unwrap();
+    let from = ClaimFrom::new(topic("audit"), 1, Duration::from_secs(60));
+    let claimed = redis.store.claim(&worker(), &[from]).await.unwrap().claims;
+    assert_eq!(redis.settle_with(Settlement::of(&claimed[0], Verdict::Ack(None), Duration::ZERO)).await, Settled::Done);
+    redis.store.send_overdue(partition, &tenant(), other).await.unwrap();
+    assert_eq!(redis.state(&follow_up.spec).await, None, "it would be done twice");
+}
+
+#[tokio::test]
 async fn a_follow_up_that_cannot_wait_for_a_job_of_another_partition_is_stored_all_the_same() {
     let redis = TestRedis::new().await;
     redis.spread(8).await;
