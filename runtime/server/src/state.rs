@@ -124,6 +124,11 @@ impl AppState {
         self.registry().unwrap_or_else(|_| self.plan.clone())
     }
 
+    /// Changes with the topics; `None` while the handlers are compiled for the first time.
+    pub(crate) fn topic_changes(&self) -> Option<watch::Receiver<Arc<HandlerRegistry>>> {
+        self.handlers().ok().map(|handlers| handlers.registry)
+    }
+
     /// The topics and their handlers, as they are now.
     ///
     /// # Errors

@@ -70,7 +70,7 @@ pub(crate) async fn claim(state: &AppState, request: ClaimRequest) -> Result<Cla
     let _kept = state.request_limiter.keep_waiting(request.share_of.as_ref())?;
     let _permit = state.claims.permit_to_wait(request.share_of.as_ref())?;
     let line = &state.claims.waiting_line;
-    let mut waiter = line.join(&state.signal_hub, &request.tenant, &request.topics).await?;
+    let mut waiter = line.join(&state.signal_hub, state.topic_changes(), &request.tenant, &request.topics).await?;
     loop {
         waiter.begin_look();
         let claimed = poll::poll(state, &request).await;

@@ -8,12 +8,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::stream::signal_hub::{Listener, SignalHub};
 use gristmill_core::job::{Name, TopicId};
+use gristmill_runner::handlers::HandlerRegistry;
 use gristmill_store::{Signal, StoreError};
 
 /// How often the first waiters look without a signal: signals are best effort.
@@ -50,15 +51,22 @@ pub(super) struct Waiter {
 }
 
 impl WaitingLine {
-    /// Joins the line of a tenant. A job that becomes ready after this has returned wakes a waiter, so look again then.
+    /// Joins the line of a tenant. A job that becomes ready after this has returned wakes a waiter, so look again then. So do `changes` of topics, whose
+    /// limits may allow more.
     ///
     /// # Errors
     /// The store takes no subscription.
-    pub(super) async fn join(&self, hub: &SignalHub, tenant: &Name, topics: &[TopicId]) -> Result<Waiter, StoreError> {
+    pub(super) async fn join(
+        &self,
+        hub: &SignalHub,
+        changes: Option<watch::Receiver<Arc<HandlerRegistry>>>,
+        tenant: &Name,
+        topics: &[TopicId],
+    ) -> Result<Waiter, StoreError> {
         let signals = hub.listen(tenant).await?;
         let mut lines = self.0.lock();
         let line = lines.get(tenant).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let line = Arc::new(TenantLine::new(signals));
+            let line = Arc::new(TenantLine::new(signals, changes));
             lines.retain(|_, line| line.strong_count() > 0);
             lines.insert(tenant.clone(), Arc::downgrade(&line));
             line
@@ -69,9 +77,10 @@ impl WaitingLine {
 }
 
 impl TenantLine {
-    fn new(signals: Listener) -> Self {
+    fn new(signals: Listener, changes: Option<watch::Receiver<Arc<HandlerRegistry>>>) -> Self {
         let waiters = Arc::<Mutex<Waiters>>::default();
-        let waking = tokio::spawn(wake(signals, Arc::clone(&waiters)));
+        let changes = changes.unwrap_or_else(|| watch::Sender::default().subscribe());
+        let waking = tokio::spawn(wake(signals, changes, Arc::clone(&waiters)));
         Self { waiters, waking }
     }
 }
@@ -82,7 +91,7 @@ impl Drop for TenantLine {
     }
 }
 
-async fn wake(mut signals: Listener, waiters: Arc<Mutex<Waiters>>) {
+async fn wake(mut signals: Listener, mut changes: watch::Receiver<Arc<HandlerRegistry>>, waiters: Arc<Mutex<Waiters>>) {
     // Not in step with other servers.
     let mut looks = tokio::time::interval_at(Instant::now() + LOOK.mul_f64(0.5 + fastrand::f64() / 2.0), LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -97,6 +106,7 @@ async fn wake(mut signals: Listener, waiters: Arc<Mutex<Waiters>>) {
                 | Signal::Killed { .. }
                 | Signal::Deployed(_) => {}
             },
+            Ok(()) = changes.changed() => waiters.lock().wake_all(),
             _ = looks.tick() => waiters.lock().wake_all(),
         }
     }
@@ -251,7 +261,7 @@ mod tests {
     async fn a_waiter_that_leaves_in_the_midst_of_its_look_wakes_the_next_one() {
         let (hub, line) = (SignalHub::new(Arc::new(EmbeddedStore::in_memory().await.unwrap())), WaitingLine::default());
         let topics = topics("a");
-        let join = async || line.join(&hub, &topics[0].tenant, &topics).await.unwrap();
+        let join = async || line.join(&hub, None, &topics[0].tenant, &topics).await.unwrap();
         let (mut first, mut second) = (join().await, join().await);
         second.begin_look();
         second.end_look(false);
@@ -265,5 +275,18 @@ mod tests {
         third.end_look(false);
         drop(third);
         assert!(second.woken().now_or_never().is_none(), "it found nothing");
+    }
+
+    #[tokio::test]
+    async fn topics_that_change_wake_a_waiter_at_once() {
+        let (hub, line) = (SignalHub::new(Arc::new(EmbeddedStore::in_memory().await.unwrap())), WaitingLine::default());
+        let (topics, changes) = (topics("a"), watch::Sender::<Arc<HandlerRegistry>>::default());
+        let mut waiter = line.join(&hub, Some(changes.subscribe()), &topics[0].tenant, &topics).await.unwrap();
+        waiter.begin_look();
+        waiter.end_look(false);
+        let begun = Instant::now();
+        changes.send_replace(Arc::default());
+        waiter.woken().await;
+        assert!(begun.elapsed() < LOOK / 4, "a limit may have been raised");
     }
 }
