@@ -19,6 +19,7 @@ const LOOKUPS_AT_ONCE: usize = 32;
 #[async_trait]
 impl Push for ShardedStore {
     async fn push(&self, jobs: &[NewJob]) -> Result<Vec<Pushed>, StoreError> {
+        let _held = self.hold_predecessors(jobs).await;
         let map = self.map();
         let mut moving = Vec::new();
         for (position, job) in jobs.iter().enumerate() {

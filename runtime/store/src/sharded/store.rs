@@ -1,6 +1,6 @@
 //! [`ShardedStore`]: what it holds, and how it learns where tenants are placed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use tokio::sync::{RwLock, watch};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use super::shard::{Shard, ShardSpec};
 use super::shard_map::ShardMap;
 use crate::{ClockOffset, Placement, PlacementRegistry, Probe, Shards, StoreError, WaitToClaim};
 use gristmill_config::HOME;
-use gristmill_core::job::{Lease, Name};
+use gristmill_core::job::{Lease, Name, NewJob};
 
 /// How often a process reads the placements.
 pub(super) const REFRESH_EVERY: Duration = Duration::from_secs(1);
@@ -134,11 +134,28 @@ impl ShardedStore {
     }
 
     /// The lock of a tenant's waiting and dead jobs: held alone while a batch of them moves, and shared while a call changes
-    /// some.
+    /// some, or has others wait for some.
     pub(super) fn change_lock(&self, tenant: &Name) -> Arc<RwLock<()>> {
         let mut locks = self.0.change_locks.lock();
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         Arc::clone(locks.entry(tenant.clone()).or_default())
+    }
+}
+
+impl ShardedStore {
+    /// Keeps what these jobs are to wait for where it is, until the answer is dropped. A job that is waited for does not move: if one came to be in the
+    /// midst of its move, it would be in both shards, and run twice.
+    pub(super) async fn hold_predecessors<'a>(
+        &self,
+        jobs: impl IntoIterator<Item = &'a NewJob>,
+    ) -> Vec<OwnedRwLockReadGuard<()>> {
+        let linked = jobs.into_iter().filter(|job| job.spec.options.is_linked());
+        let tenants: BTreeSet<&Name> = linked.map(|job| &job.spec.topic.tenant).collect();
+        let mut held = Vec::with_capacity(tenants.len());
+        for tenant in tenants {
+            held.push(self.change_lock(tenant).read_owned().await);
+        }
+        held
     }
 }
 
@@ -187,15 +204,59 @@ mod tests {
     use super::*;
     use crate::embedded::EmbeddedStore;
     use crate::prelude::*;
+    use crate::{ClaimFrom, Pushed, Settled, Settlement};
+    use gristmill_core::job::{Due, JobOptions, JobSpec, Payload, WorkerId};
+    use gristmill_core::outcome::Verdict;
+
+    async fn open() -> ShardedStore {
+        let store = EmbeddedStore::in_memory().await.unwrap();
+        let primary = ShardSpec { name: HOME.parse().unwrap(), store: Arc::new(store.clone()), is_remote: false };
+        ShardedStore::open(primary, Arc::new(store), Vec::new(), BTreeMap::new()).await.unwrap()
+    }
 
     #[tokio::test]
     async fn calls_for_many_tenants_leave_no_locks_behind() {
-        let store = EmbeddedStore::in_memory().await.unwrap();
-        let primary = ShardSpec { name: HOME.parse().unwrap(), store: Arc::new(store.clone()), is_remote: false };
-        let sharded = ShardedStore::open(primary, Arc::new(store), Vec::new(), BTreeMap::new()).await.unwrap();
+        let sharded = open().await;
         for n in 0..1000 {
             sharded.cancel(&format!("tenant-{n}").parse().unwrap(), &[]).await.unwrap();
         }
         assert!(sharded.0.change_locks.lock().len() <= 1);
+    }
+
+    #[tokio::test]
+    async fn a_job_is_linked_to_no_other_in_the_midst_of_a_batch_that_moves() {
+        let sharded = open().await;
+        let job = |after: &[&NewJob]| {
+            let after = after.iter().map(|job| job.spec.id.clone()).collect();
+            let spec = JobSpec::new("mail".parse().unwrap(), Payload::default());
+            NewJob { spec: JobSpec { options: JobOptions { after, ..JobOptions::default() }, ..spec }, due: Due::Now }
+        };
+        let (parent, first, other) = (job(&[]), job(&[]), job(&[]));
+        let [next, follow_up] = [job(&[&first]), job(&[&first])];
+        sharded.push(std::slice::from_ref(&parent)).await.unwrap();
+        let from = ClaimFrom::new(first.spec.topic.clone(), 1, Duration::from_secs(60));
+        let claim = sharded.claim(&WorkerId::new("w"), &[from]).await.unwrap().claims.remove(0);
+        let settlement =
+            Settlement { follow_ups: vec![follow_up], ..Settlement::of(&claim, Verdict::Ack(None), Duration::ZERO) };
+        sharded.push(std::slice::from_ref(&first)).await.unwrap();
+
+        let lock = sharded.change_lock(&first.spec.topic.tenant);
+        let moving = lock.write().await;
+        let (pushing, settling) = (sharded.clone(), sharded.clone());
+        let pushed = tokio::spawn(async move { pushing.push(std::slice::from_ref(&next)).await });
+        let settled = tokio::spawn(async move { settling.settle(&[settlement]).await });
+        tokio::task::yield_now().await;
+        // Carried out behind them.
+        sharded.push(std::slice::from_ref(&other)).await.unwrap();
+        assert_eq!(
+            sharded.counts(&first.spec.topic.tenant).await.unwrap()[0].jobs(),
+            3,
+            "the parent, the first one, and the other"
+        );
+        drop(moving);
+        assert_eq!(
+            (pushed.await.unwrap().unwrap(), settled.await.unwrap().unwrap()),
+            (vec![Pushed::Stored], vec![Settled::Done])
+        );
     }
 }

@@ -36,6 +36,8 @@ pub(super) async fn in_time<T>(
 impl Settle for ShardedStore {
     /// No record says which shard a lease is from. In every other shard the lease is lost.
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let follow_ups = settlements.iter().flat_map(Settlement::visible_follow_ups);
+        let _held = self.hold_predecessors(follow_ups).await;
         self.ask_until_known(
             settlements,
             |settlement| &settlement.lease.topic.tenant,
