@@ -13,6 +13,10 @@ const NICKNAMES: [(&str, &str); 4] = [
 ];
 const KNOWN_NICKNAMES: &str = "the nicknames are @hourly, @daily, @weekly, @monthly and @yearly";
 
+/// The fields of an expression, with their first and last values.
+const FIELDS: [(&str, u8, u8); 5] =
+    [("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7)];
+
 const NAMES: [&str; 19] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "sun", "mon", "tue", "wed",
     "thu", "fri", "sat",
@@ -58,6 +62,9 @@ pub(super) fn about_cron(text: &str) -> Option<String> {
         let known = NICKNAMES.iter().find(|(nickname, _)| *nickname == text);
         return Some(known.map_or(KNOWN_NICKNAMES, |(_, hint)| hint).to_owned());
     }
+    if text.starts_with("tz=") || text.starts_with("cron_tz=") {
+        return Some("the time zone has a place of its own: write it as `timezone`".into());
+    }
     match text.split_whitespace().count() {
         5 => {}
         6 => return Some("it has six fields: there are none for seconds and years".into()),
@@ -71,9 +78,25 @@ pub(super) fn about_cron(text: &str) -> Option<String> {
             None => format!("`{word}` is no day and no month"),
         });
     }
-    let stepped = text.split([' ', ',']).find(|part| part.split_once('/').is_some_and(|(from, _)| is_number(from)));
-    stepped.and_then(|part| part.split_once('/')).map(|(from, step)| {
-        format!("a step follows `*` or a range: `{from}/{step}` is perhaps `{from}-59/{step}`, up to the last one")
+    let parts = text
+        .split_whitespace()
+        .zip(FIELDS)
+        .flat_map(|(field, (.., last))| field.split(',').map(move |part| (part, last)));
+    let mut steps = parts.filter_map(|(part, last)| part.split_once('/').map(|(from, step)| (from, step, last)));
+    steps.find(|(from, ..)| is_number(from)).map(|(from, step, last)| {
+        format!("a step follows `*` or a range: `{from}/{step}` is perhaps `{from}-{last}/{step}`, up to the last one")
+    })
+}
+
+/// Which field is wrong, and why. `problem` says of an expression what is wrong with it.
+pub(super) fn about_field(text: &str, problem: impl Fn(&str) -> Option<String>) -> Option<String> {
+    FIELDS.iter().zip(text.split_whitespace()).enumerate().find_map(|(place, ((field, first, last), written))| {
+        let mut alone = ["*"; FIELDS.len()];
+        *alone.get_mut(place)? = written;
+        let problem = problem(&alone.join(" "))?;
+        Some(format!(
+            "`{written}` is no {field}, from {first} to {last}, a range with its smaller end first: {problem}"
+        ))
     })
 }
 
@@ -170,6 +193,10 @@ mod tests {
             ("0 0 3 * * *", "seconds"),
             ("0 3 *", "3 of the five"),
             ("5/15 * * * *", "`5-59/15`"),
+            ("0 1/6 * * *", "`1-23/6`"),
+            ("0 0 1,2/3 * *", "`2-31/3`"),
+            ("0 0 1 1/2 *", "`1-12/2`"),
+            ("CRON_TZ=Europe/Berlin 0 3 * * *", "`timezone`"),
         ];
         for (cron, hint) in cases {
             let said = about_cron(cron).unwrap_or_default();

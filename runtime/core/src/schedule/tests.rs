@@ -50,6 +50,16 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
     for bad in ["", "* * * *", "60 * * * *", "* * * * * *", "0 0 * * FRY", "@reboot", "0 0 1 1 * 2027"] {
         assert!(refused(&named(bad)).contains("no cron expression"), "{bad}");
     }
+    for (bad, field) in [
+        ("60 * * * *", "`60` is no minute, from 0 to 59"),
+        ("0 22-2 * * *", "`22-2` is no hour, from 0 to 23, a range with its smaller end first"),
+        ("0 0 0 * *", "`0` is no day of the month, from 1 to 31"),
+        ("0 0 1 13 *", "`13` is no month, from 1 to 12"),
+        ("0 0 * * FRI-MON", "`FRI-MON` is no day of the week"),
+        ("? * * * *", "`?` is no minute, from 0 to 59, a range with its smaller end first: it has a character"),
+    ] {
+        assert!(refused(&named(bad)).contains(field), "{}", refused(&named(bad)));
+    }
     assert!(refused(&named("0 0 30 2 *")).contains("no month has such a day"));
     let zone = |zone: &str| Schedule { timezone: Some(zone.into()), ..named("0 3 * * *") };
     assert!(refused(&zone("Europe/Berlim")).contains("did you mean `Europe/Berlin`?"));

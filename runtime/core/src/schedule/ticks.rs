@@ -8,7 +8,7 @@ use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::TimeZone;
 
-use super::hints::{about_cron, nearest_timezone};
+use super::hints::{about_cron, about_field, nearest_timezone};
 use super::{BadSchedule, LONGEST_INTERVAL, Missed, SHORTEST_INTERVAL};
 use crate::time::{Timestamp, millis};
 
@@ -62,7 +62,9 @@ impl Ticks {
             return Err(bad(format!("it is longer than {CRON_BYTES} bytes")));
         }
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-        let cron = parser.parse(text).map_err(|error| bad(about_cron(text).unwrap_or_else(|| problem(&error))))?;
+        let problem_of = |text: &str| parser.parse(text).err().map(|error| problem(&error));
+        let meant = || about_cron(text).or_else(|| about_field(text, problem_of));
+        let cron = parser.parse(text).map_err(|error| bad(meant().unwrap_or_else(|| problem(&error))))?;
         let zone = match timezone {
             None => TimeZone::UTC,
             Some(name) => TimeZone::get(name)
@@ -188,7 +190,8 @@ fn described(cron: &Cron) -> String {
 /// What is wrong with an expression.
 fn problem(error: &CronError) -> String {
     let said = match error {
-        CronError::InvalidPattern(said) | CronError::IllegalCharacters(said) | CronError::ComponentError(said) => said,
+        CronError::IllegalCharacters(_) => "it has a character that means nothing there",
+        CronError::InvalidPattern(said) | CronError::ComponentError(said) => said,
         other => &other.to_string(),
     };
     let mut letters = said.trim_end_matches('.').chars();
