@@ -132,9 +132,23 @@ impl Scale {
             ("", _) => Err(format!("it needs a unit, as in `{number}s`")),
             (_, None) => Err(format!("`{unit}` is too much")),
             (_, Some(_)) => {
-                let hint = self.meant(unit).map(|names| format!(", did you mean `{names}`?")).unwrap_or_default();
+                let meant = || self.meant(unit).map(|names| format!(", did you mean `{names}`?"));
+                let hint = self.elsewhere(unit).map(|hint| format!(": {hint}")).or_else(meant).unwrap_or_default();
                 Err(format!("`{unit}` is no unit{hint}"))
             }
+        }
+    }
+
+    /// What a unit is that durations have elsewhere.
+    fn elsewhere(&self, unit: &str) -> Option<&'static str> {
+        let begins = |short: &str| unit.to_lowercase().starts_with(short);
+        match unit {
+            _ if !self.compound => None,
+            "us" | "\u{b5}s" | "\u{3bc}s" | "ns" => Some("the smallest is `ms`"),
+            _ if begins("w") => Some("a week is `7d`"),
+            _ if begins("mo") || unit == "M" => Some("a month is some days, such as `30d`, and a minute is `1m`"),
+            _ if begins("y") => Some("a year is `365d`"),
+            _ => None,
         }
     }
 
@@ -149,7 +163,9 @@ impl Scale {
         if same.is_none() && !cut_off.is_empty() {
             return Some(cut_off.join("` or `"));
         }
-        same.or_else(|| nearest(unit, names())).or_else(spelled_out).map(str::to_owned)
+        // Each letter is one letter from each other.
+        let mistyped = || nearest(unit, names()).filter(|_| unit.chars().count() > 1);
+        same.or_else(mistyped).or_else(spelled_out).map(str::to_owned)
     }
 
     fn bad(&'static self, text: &str, problem: &str) -> BadQuantity {
@@ -300,6 +316,14 @@ mod tests {
             (&DURATION, "", "it is empty"),
             (&DURATION, "soon", "must begin with a number"),
             (&DURATION, "5min", "`min` is no unit, did you mean `m`?"),
+            (&DURATION, "30S", "`S` is no unit, did you mean `s`?"),
+            (&DURATION, "1w", "`w` is no unit: a week is `7d`"),
+            (&DURATION, "2weeks", "a week is `7d`"),
+            (&DURATION, "3months", "a month is some days"),
+            (&DURATION, "1M", "a month is some days, such as `30d`, and a minute is `1m`"),
+            (&DURATION, "1y", "a year is `365d`"),
+            (&DURATION, "500us", "`us` is no unit: the smallest is `ms`"),
+            (&DURATION, "5x", "`x` is no unit; write"),
             (&DURATION, "1.0001s", "its fraction is too fine"),
             (&DURATION, "1..5s", "its number cannot be read"),
             (&SIZE, "64mib", "did you mean `MiB`?"),
