@@ -1,9 +1,11 @@
 //! What a producer says about a job, and the job as a store holds it.
 
+use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::de::Error;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -243,12 +245,58 @@ pub enum Due {
     At(Timestamp),
 }
 
+/// [`Due`] where it is an object.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DueObject {
+    #[serde(rename = "after_ms", default, with = "json::OptionalWaitMs")]
+    after: Option<Duration>,
+    #[serde(rename = "at_ms")]
+    at: Option<Timestamp>,
+}
+
+const DUE: &str = "`now`, or an object with either `after_ms` or `at_ms`";
+
+impl Due {
+    /// For a field that may be null. To serde, what is none of the variants is no JSON.
+    ///
+    /// # Errors
+    /// It is neither null nor one of the forms.
+    pub fn maybe<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Self>, D::Error> {
+        struct Form;
+        impl<'de> Visitor<'de> for Form {
+            type Value = Option<Due>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(DUE)
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+                Ok(None)
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                if text == "now" { Ok(Some(Due::Now)) } else { Err(E::invalid_value(Unexpected::Str(text), &DUE)) }
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                match DueObject::deserialize(MapAccessDeserializer::new(map))? {
+                    DueObject { after: Some(after), at: None } => Ok(Some(Due::After(after))),
+                    DueObject { after: None, at: Some(at) } => Ok(Some(Due::At(at))),
+                    _ => Err(A::Error::invalid_value(Unexpected::Map, &DUE)),
+                }
+            }
+        }
+        from.deserialize_any(Form)
+    }
+}
+
 /// What is to be different about a job that waits. What it does not name stays as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobChange {
     /// When the job becomes due.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "Due::maybe")]
     pub due: Option<Due>,
     /// Its priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -298,6 +346,20 @@ mod tests {
         assert_eq!(serde_json::to_string(&job).unwrap(), text);
         let least: NewJob = serde_json::from_str(r#"{"spec":{"id":"j","tenant":"acme","topic":"mail"}}"#).unwrap();
         assert_eq!((least.due, least.spec.body), (Due::Now, Payload::default()));
+    }
+
+    #[test]
+    fn a_change_names_one_time_or_none() {
+        let due =
+            |due: &str| serde_json::from_str::<JobChange>(&format!(r#"{{"due":{due}}}"#)).map(|change| change.due);
+        assert_eq!(due("null").unwrap(), None);
+        assert_eq!(due(r#""now""#).unwrap(), Some(Due::Now));
+        assert_eq!(due(r#"{"after_ms":5}"#).unwrap(), Some(Due::After(Duration::from_millis(5))));
+        assert_eq!(due(r#"{"at_ms":5}"#).unwrap(), Some(Due::At(Timestamp::from_millis(5))));
+        for wrong in ["{}", "5", "true", "[]", r#""after_ms""#, r#"{"after_ms":5,"at_ms":5}"#, r#"{"in_ms":5}"#] {
+            let error = due(wrong).unwrap_err();
+            assert!(error.is_data(), "{wrong}: {error}");
+        }
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub struct NewBulk {
     /// What is done to them.
     pub action: BulkAction,
     /// With `change`: when they become due. `after_ms` counts from now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "Due::maybe")]
     pub due: Option<Due>,
     /// With `change`: their priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -198,7 +198,7 @@ pub(super) struct ChangeJobs {
     #[schemars(length(max = BATCH))]
     pub(super) ids: Vec<JobId>,
     /// When they become due.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "Due::maybe")]
     pub(super) due: Option<Due>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) priority: Option<Priority>,
