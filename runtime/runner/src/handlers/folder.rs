@@ -48,6 +48,8 @@ pub struct Changes {
     pub loaded: Vec<LoadedFile>,
     pub removed: Vec<Name>,
     pub refused: Vec<Refusal>,
+    /// Files that are no component for their name, and what is wrong with that.
+    pub misnamed: Vec<(PathBuf, String)>,
     /// Some file may still be being written: look again soon.
     pub unsettled: bool,
     /// Files were found that have to be compiled.
@@ -78,6 +80,7 @@ impl Changes {
         self.loaded.extend(other.loaded);
         self.removed.extend(other.removed);
         self.refused.extend(other.refused);
+        self.misnamed.extend(other.misnamed);
         self.unsettled |= other.unsettled;
         self.waiting |= other.waiting;
     }
@@ -95,6 +98,7 @@ pub struct Folder {
     seen: BTreeMap<Name, Stamp>,
     handlers: BTreeMap<Name, Handler>,
     refused: BTreeMap<Name, Refusal>,
+    misnamed: BTreeSet<PathBuf>,
     /// Those that took too long to compile. A machine that was busy has time later.
     late: BTreeMap<Name, Late>,
     /// Each file is loaded apart from the others: one that takes a minute to compile delays no other.
@@ -140,6 +144,7 @@ impl Folder {
             seen: BTreeMap::new(),
             handlers: BTreeMap::new(),
             refused: BTreeMap::new(),
+            misnamed: BTreeSet::new(),
             late: BTreeMap::new(),
             loading: BTreeSet::new(),
             unread: VecDeque::new(),
@@ -186,8 +191,11 @@ impl Folder {
     /// # Errors
     /// The folder cannot be read.
     pub fn look(&mut self) -> io::Result<Changes> {
-        let files = list(&self.path)?;
+        let Listing { files, misnamed } = list(&self.path)?;
         let mut changes = Changes::default();
+        let found = misnamed.keys().cloned().collect();
+        changes.misnamed = misnamed.into_iter().filter(|(path, _)| !self.misnamed.contains(path)).collect();
+        self.misnamed = found;
         let present: BTreeSet<&Name> = files.iter().map(|(name, _)| name).collect();
         self.forget_missing(&present, &mut changes);
         for (name, path) in files {
@@ -374,22 +382,33 @@ impl Folder {
     }
 }
 
-/// The components in the folder by handler name. Files whose name is no handler name are left out: editors and copy
-/// tools drop all sorts of temporary files.
-pub(super) fn list(folder: &Path) -> io::Result<Vec<(Name, PathBuf)>> {
-    let mut files = Vec::new();
+/// What is in a folder.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) files: Vec<(Name, PathBuf)>,
+    /// With what is wrong with their names.
+    misnamed: BTreeMap<PathBuf, String>,
+}
+
+/// The components in the folder by handler name, and apart from them those whose name is no handler's name, with what is wrong with it. Hidden
+/// files are left out: editors and copy tools drop all sorts of temporary ones.
+pub(super) fn list(folder: &Path) -> io::Result<Listing> {
+    let Listing { mut files, mut misnamed } = Listing::default();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let is_component = path.extension().is_some_and(|extension| extension == "wasm");
-        let name = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
-        if let (true, Some(name)) = (is_component, name) {
-            files.push((name, path));
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        if stem.starts_with('.') || path.extension().is_none_or(|extension| extension != "wasm") {
+            continue;
+        }
+        match stem.parse::<Name>() {
+            Ok(name) => files.push((name, path)),
+            Err(bad) => drop(misnamed.insert(path.clone(), bad.to_string())),
         }
     }
     // If a folder was renamed meanwhile, no file was found: that removes no handler.
     fs::metadata(folder)?;
     files.sort();
-    Ok(files)
+    Ok(Listing { files, misnamed })
 }
 
 #[cfg(test)]
@@ -422,6 +441,20 @@ mod tests {
         fs::remove_dir(at("folder.wasm")).unwrap();
         folder.look().unwrap();
         assert_eq!(folder.refusals().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_file_whose_name_is_no_handlers_name_is_named_once() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["resize image.wasm", "caf\u{e9}.wasm", ".hidden.wasm", "notes.txt"] {
+            fs::write(place.path().join(name), "x").unwrap();
+        }
+        let mut folder = folder_at(&place);
+        let misnamed = folder.look().unwrap().misnamed;
+        let [(cafe, _), (image, problem)] = &misnamed[..] else { panic!("{misnamed:?}") };
+        assert!(cafe.ends_with("caf\u{e9}.wasm") && image.ends_with("resize image.wasm"));
+        assert!(problem.starts_with("`resize image` is no name: use 1 to 128 of"), "{problem}");
+        assert_eq!(folder.look().unwrap().misnamed, []);
     }
 
     #[tokio::test]

@@ -169,7 +169,7 @@ impl ComponentUploads {
     fn check_number(&self, topic: &Topic) -> Result<(), UploadError> {
         let doing = |source| UploadError::Folder { doing: "read", path: self.folder.clone(), source };
         if self.registry.borrow().get(&topic.id).is_some()
-            || folder::list(&self.folder).map_err(doing)?.len() < HANDLERS_MAX
+            || folder::list(&self.folder).map_err(doing)?.files.len() < HANDLERS_MAX
         {
             return Ok(());
         }

@@ -76,6 +76,9 @@ impl Reloader {
             metrics.reload(name, Reload::Removed, None);
             metrics.emit(|| event(metrics::EventKind::HandlerRemoved, name, manifest));
         }
+        for (path, problem) in &changes.misnamed {
+            tracing::error!(path = %path.display(), "component not used: {problem}; rename the file");
+        }
         for Refusal { handler, path, reason } in &changes.refused {
             let serving = self.folder.handlers().get(handler).or_else(|| self.last_good.restored().get(handler));
             let serving = serving.map_or("none".to_owned(), |serving| serving.code.to_string());
