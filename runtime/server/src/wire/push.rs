@@ -242,6 +242,12 @@ impl Job {
     pub(crate) fn of_bytes(data: Vec<u8>, media: String, query: &str) -> Result<(Self, WaitMs), String> {
         let mut options = Map::new();
         for (name, text) in form_urlencoded::parse(query.as_bytes()) {
+            // Else values that differ would become the same.
+            if text.contains(char::REPLACEMENT_CHARACTER) {
+                return Err(format!(
+                    "`{name}` is not UTF-8: encode its characters as UTF-8, and their bytes as `%C3%BC`"
+                ));
+            }
             let is_number = name.ends_with("_ms") || name == "attempts_max";
             let value = if is_number {
                 text.parse::<u64>().map_err(|_| format!("`{name}` is no whole number: `{text}`"))?.into()
@@ -351,6 +357,17 @@ mod tests {
         assert_eq!(unique("null"), Ok(None));
         for wrong in ["2", "[\"u2\", 1]"] {
             assert!(unique(wrong).unwrap_err().starts_with("unique: expected a text, or an object"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_option_in_another_encoding_is_refused_and_not_made_the_same_as_others() {
+        let unique = |query: &str| {
+            Job::of_bytes(Vec::new(), "a/b".into(), query).map(|(job, _)| job.into_new("mail".parse().unwrap()))
+        };
+        assert_eq!(unique("unique=M%C3%BCller").unwrap().unwrap().spec.options.unique.unwrap().value, "M\u{fc}ller");
+        for latin_1 in ["unique=M%FCller", "key=M%F6ller"] {
+            assert!(unique(latin_1).unwrap_err().contains("is not UTF-8"), "{latin_1}");
         }
     }
 
