@@ -1,6 +1,6 @@
 //! Tenants and their topics: how many jobs are where, which handler does them, and why none does; pause and resume.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -41,7 +41,9 @@ async fn tenants(
     _: Allowed<scope::Read, AllTenants>,
     State(state): State<AppState>,
 ) -> Result<Json<wire::Tenants>, Problem> {
-    Ok(Json(wire::Tenants { tenants: state.store.tenants().await? }))
+    let mut tenants: BTreeSet<Name> = state.store.tenants().await?.into_iter().collect();
+    tenants.extend(state.registry().iter().flat_map(|registry| registry.tenants()).cloned());
+    Ok(Json(wire::Tenants { tenants: tenants.into_iter().collect() }))
 }
 
 async fn topics(

@@ -95,7 +95,7 @@ impl RemoteStore {
         self.name.as_ref()
     }
 
-    /// The tenants that the token may see: its own, or all that have or had jobs.
+    /// The tenants that the token may see: its own, or all that the server knows.
     ///
     /// # Errors
     /// The server is unavailable, or refuses.
