@@ -196,8 +196,7 @@ async fn server(global: &Global) -> anyhow::Result<RemoteStore> {
 }
 
 async fn find_server(global: &Global) -> anyhow::Result<Option<RemoteStore>> {
-    let way = global.way(&global.manifest_without_secrets()?)?;
-    Ok(if global.names_server() { way.reach().await?.server } else { way.server_here().await? })
+    Ok(global.way(&global.manifest_without_secrets()?)?.find_server().await?)
 }
 
 /// The same, or one in this process.

@@ -150,7 +150,7 @@ async fn values(global: &Global, kind: Kind, word: &Word) -> anyhow::Result<Vec<
     let reached = if global.names_server() {
         Some(global.reach(&manifest).await?)
     } else {
-        global.way(&manifest)?.server_here().await?.map(Reached::from)
+        global.way(&manifest)?.find_server().await?.map(Reached::from)
     };
     // A server lists only tenants that have something in a store.
     let tenants = async || {

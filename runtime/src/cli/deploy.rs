@@ -160,7 +160,7 @@ async fn replayed(
 
 async fn server(global: &Global) -> anyhow::Result<RemoteStore> {
     let problem = "a server knows the versions of handlers, and none is running here: name one with --server URL";
-    let server = global.way(&global.manifest_without_secrets()?)?.server_here().await?;
+    let server = global.way(&global.manifest_without_secrets()?)?.find_server().await?;
     server.ok_or_else(|| Usage(problem.into()).into())
 }
 

@@ -119,7 +119,7 @@ impl Topics {
 
 /// A server of this machine that has the store, and shows it.
 async fn local_server(global: &Global, manifest: &Manifest) -> anyhow::Result<Option<RemoteStore>> {
-    match global.way(manifest)?.server_here().await {
+    match global.way(manifest)?.find_server().await {
         Ok(server) => Ok(server),
         Err(error) => {
             screen::note(&format!("note: the server is not asked: {error}"));

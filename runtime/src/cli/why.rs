@@ -79,7 +79,7 @@ async fn answerer(global: &Global, manifest: &Manifest) -> anyhow::Result<Answer
         return Ok(answerer);
     }
     // One that wants another token is left alone: the store answers as well.
-    let server = way.server_here().await.ok().flatten();
+    let server = way.find_server().await.ok().flatten();
     Ok(server.map_or(answerer, Answerer::Server))
 }
 

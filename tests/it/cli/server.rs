@@ -87,3 +87,17 @@ async fn commands_reach_a_server_elsewhere_with_a_token_and_tls() {
     let refused = untrusting.env("SSL_CERT_FILE", others.path("ca.pem")).args(with).arg("stats").output().unwrap();
     assert!(error(&refused, 3).contains("SSL_CERT_FILE"), "{refused:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_asks_the_server_that_is_named_and_not_the_one_of_its_own_folder() {
+    let near = TestProject::new("[topics.echo]", &[("echo", guests::ECHO)]).await;
+    let far = TestProject::new("[tenants.acme.topics.far]\nhandler = \"echo\"", &[("echo", guests::ECHO)]).await;
+    let _runners = (near.serve().await, far.serve().await);
+    let server = format!("http://{}", far.address().unwrap());
+    for command in [&["rollback", "echo"][..], &["promote", "echo"], &["deploy", "echo", guests::ECHO, "--yes"]] {
+        let said = near.run(&[command, &["--server", &server]].concat());
+        assert!(said.ended(1).err.contains(&server), "{command:?}: {}", said.err);
+    }
+    let listed = near.run(&["topics", "--server", &server, "--json"]).ended(0).documents();
+    assert!(listed.iter().any(|topic| topic["tenant"] == "acme" && topic["topic"] == "far"), "{listed:?}");
+}

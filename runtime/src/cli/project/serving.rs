@@ -41,7 +41,7 @@ impl LocalServer {
     /// # Errors
     /// A server answers, and refuses to say what it does.
     pub(super) async fn find(way: &Way, topics: Vec<TopicId>) -> Result<Option<Self>, StoreError> {
-        let Some(server) = way.server_here().await?.filter(|_| !topics.is_empty()) else { return Ok(None) };
+        let Some(server) = way.find_server().await?.filter(|_| !topics.is_empty()) else { return Ok(None) };
         let mut refused_before = Vec::with_capacity(topics.len());
         for topic in &topics {
             refused_before.push(server.topic_serving(topic).await?.and_then(|serving| serving.refused));

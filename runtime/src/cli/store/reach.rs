@@ -222,12 +222,15 @@ impl Way {
         )))
     }
 
-    /// The server of this machine that has the store and runs its jobs, if it answers. For a Redis it is found only where the manifest says that
-    /// it listens, and only if it has the store that is in that Redis.
+    /// The server that was named, else the one of this machine that has the store and runs its jobs, if it answers. For a Redis it is found only
+    /// where the manifest says that it listens, and only if it has the store that is in that Redis.
     ///
     /// # Errors
-    /// A server answers, and refuses to say who it is; or the Redis refuses.
-    pub(in crate::cli) async fn server_here(&self) -> Result<Option<RemoteStore>, StoreError> {
+    /// The server that was named is unavailable; a server answers, and refuses to say who it is; or the Redis refuses.
+    pub(in crate::cli) async fn find_server(&self) -> Result<Option<RemoteStore>, StoreError> {
+        if let Some(server) = &self.server {
+            return RemoteStore::connect_with(server.clone(), self.token.clone()).await.map(Some);
+        }
         for path in self.layout.files().chain(self.layout.memory()) {
             if let Some(owner) = owner(path)?.filter(|owner| owner.http.is_some()) {
                 return self.owners_server(path, owner).await.map(Some);
@@ -248,7 +251,7 @@ impl Way {
     /// # Errors
     /// The store is unavailable, or [`NoStoreYet`].
     pub(in crate::cli) async fn served(&self) -> anyhow::Result<Served> {
-        let found = if self.server.is_some() { None } else { self.server_here().await.unwrap_or_else(not_asked) };
+        let found = if self.server.is_some() { None } else { self.find_server().await.unwrap_or_else(not_asked) };
         match found {
             Some(server) => Ok(server.into()),
             None => self.reach().await?.served().await,
