@@ -70,8 +70,7 @@ struct LogLine {
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let Args { topic, job, failed, tenant, limit } = args;
     let (tenant, topic) = whose(topic.as_ref(), tenant.as_ref())?;
-    let reached = global.reach(&global.manifest_without_secrets()?).await?;
-    let Some(server) = reached.server else {
+    let Some(server) = global.server(&global.manifest_without_secrets()?).await? else {
         let problem = "recent attempts are in the memory of a runner, which shows them by its server: name the server with --server URL. \
             If no runner is running, read the journal, the file that [journal] in the manifest names";
         return Err(Usage(problem.into()).into());

@@ -13,7 +13,7 @@ use super::store::{NoStoreYet, Reached, Way};
 use gristmill_config::{Manifest, ManifestError, StoreAddress, unseen, warn_if_exposed};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::token::TokenText;
-use gristmill_server::ServerAddress;
+use gristmill_server::{RemoteStore, ServerAddress};
 use gristmill_store::Produce;
 
 /// Read if no manifest is named and it is there.
@@ -225,6 +225,15 @@ impl Global {
     /// The same with the way to it.
     pub(super) async fn reach(&self, manifest: &Manifest) -> anyhow::Result<Reached> {
         self.way(manifest)?.reach().await
+    }
+
+    /// The server that has the store: that through which it is reached, or of a Redis the one that listens where the manifest says.
+    pub(super) async fn server(&self, manifest: &Manifest) -> anyhow::Result<Option<RemoteStore>> {
+        let way = self.way(manifest)?;
+        Ok(match way.reach().await?.server {
+            None => way.find_server().await?,
+            reached => reached,
+        })
     }
 
     /// How to get to the store.

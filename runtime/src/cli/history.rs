@@ -16,7 +16,7 @@ pub(super) async fn run(
     tenant: Option<&Name>,
     topic: Option<&TopicName>,
 ) -> anyhow::Result<Exit> {
-    let Some(server) = global.reach(manifest).await?.server else {
+    let Some(server) = global.server(manifest).await? else {
         let problem = "the last minutes are in the memory of a server, and this command found none: name it with --server URL. \
             `gristmill bill` has the days without one";
         return Err(Usage(problem.into()).into());

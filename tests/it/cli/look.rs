@@ -315,6 +315,16 @@ async fn attempts_are_shown_by_the_server_of_their_runner_and_without_one_the_jo
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_attempts_of_a_redis_are_shown_by_the_server_that_listens_where_the_manifest_says() {
+    let project = TestProject::on_redis("[topics.echo]", &[("echo", guests::ECHO)]).await;
+    super::build::listen_somewhere(&project);
+    let _runner = project.serve().await;
+    project.run(&["push", "echo", "--id", "fine", "--data", "x", "--wait"]).done();
+    until("the attempt", SOON, async || project.run(&["attempts"]).done().contains("fine").then_some(())).await;
+    assert!(project.run(&["stats", "--history", "--json"]).ended(0).document()["minutes"].is_array());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_topic_keeps_its_handlers_lines_out_of_the_servers_log() {
     let manifest = "[topics.puppet]\n[topics.quiet]\nhandler = \"puppet\"\nserver-log = false\n";
     let project = TestProject::new(manifest, &[("puppet", guests::PUPPET)]).await;
