@@ -83,6 +83,10 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let days = days_kept(keep_bills);
     let (from, to) = (open(&from).await?.store, open(&to).await?.store);
     let tenants = if args.tenant.is_empty() { from.tenants().await? } else { args.tenant.clone() };
+    let known = from.tenants().await?;
+    for tenant in tenants.iter().filter(|tenant| !known.contains(tenant)) {
+        screen::note(&format!("the old store has no jobs of a tenant `{tenant}`"));
+    }
     let plan = Plan::of(&*from, &tenants).await?;
     if args.dry_run {
         plan.show(global)?;
@@ -268,7 +272,7 @@ fn settings(global: &Global, args: &MoveArgs) -> anyhow::Result<(StoreSettings, 
         Ok(StoreSettings { address, ..store.clone() })
     };
     let (from, to) = (read("--from", &args.from)?, read("--to", &args.to)?);
-    if from.address == to.address {
+    if from.is_same_store(&to) {
         return Err(Usage("--from and --to are the same store".into()).into());
     }
     if let StoreAddress::File(path) = &from.address {

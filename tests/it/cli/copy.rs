@@ -154,6 +154,12 @@ async fn a_file_with_a_server_is_not_copied() {
     for (from, to) in [("sqlite::memory:", "sqlite:b.db"), ("sqlite:b.db", "sqlite:b.db"), ("x", "sqlite:b.db")] {
         copy(&project, from, to, &[]).ended(2);
     }
+    let (path, folder) = (project.file(), project.file().parent().unwrap().to_owned());
+    let same = folder.join("..").join(folder.file_name().unwrap()).join(path.file_name().unwrap());
+    let said = copy(&project, &file(&project), &format!("sqlite:{}", same.display()), &[]);
+    assert!(said.ended(2).err.contains("the same store"), "{}", said.err);
+    let misspelt = copy(&project, &file(&project), &redis.url(), &["--tenant", "defualt"]);
+    assert!(misspelt.ended(0).err.contains("the old store has no jobs of a tenant `defualt`"), "{}", misspelt.err);
     let said = copy(&project, "sqlite:nowhere.db", &redis.url(), &[]);
     assert!(said.ended(1).err.contains("there is no store at nowhere.db"), "{}", said.err);
 }
