@@ -75,6 +75,12 @@ impl StoreAddress {
         if let Some(problem) = unseen(text) {
             return Err(BadStoreAddress(problem.into()));
         }
+        if text.is_empty() {
+            return Err(BadStoreAddress("it is empty: is the variable or the file that it comes from?".into()));
+        }
+        if text.starts_with(['"', '\'']) {
+            return Err(BadStoreAddress("it begins with a quotation mark: leave those out where it is set".into()));
+        }
         if let Some(place) = text.strip_prefix("sqlite:") {
             return sqlite(place, folder);
         }
@@ -261,7 +267,8 @@ mod tests {
             ("postgres://me:hunter2@db/jobs", "`postgres` is no kind of store"),
             ("jobs.db", "sqlite:"),
             ("me:hunter2@db://x", "begins with the kind"),
-            ("", "begins with the kind"),
+            ("", "it is empty"),
+            ("\"redis://127.0.0.1:6379/0\"", "begins with a quotation mark"),
             ("redis://h:1?db=3", "redis://127.0.0.1:6379/3"),
             ("rediss://h/0?password=hunter2", "there are no `?` options"),
             ("redis+cluster://h1,h2?prefix=a", "`prefix` in the manifest"),
