@@ -195,10 +195,12 @@ impl Global {
         let text = std::fs::read_to_string(path);
         let text = text.with_context(|| format!("failed to read the token in {}", path.display()))?;
         warn_if_exposed(path);
-        match text.trim() {
-            "" => Err(Usage(format!("the token file {} is empty: write the token into it", path.display())).into()),
-            token => Ok(Some(TokenText::from(token.to_owned()))),
-        }
+        let problem = match text.trim() {
+            "" => "is empty: write the token into it",
+            token if token.bytes().all(|byte| byte.is_ascii_graphic()) => return Ok(Some(token.to_owned().into())),
+            _ => "has more in it than a token, which is one line of visible ASCII: leave out the rest",
+        };
+        Err(Usage(format!("the token file {} {problem}", path.display())).into())
     }
 
     /// Whether commands ask a server that the options name.
@@ -282,13 +284,20 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_token_file_is_said_to_be_empty() {
+    fn a_token_file_has_one_token_or_is_refused_by_its_name() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), " \n").unwrap();
         let path = file.path().display().to_string();
         let TestCli { global } = <TestCli as clap::Parser>::parse_from(["gristmill", "--token-file", &path]);
-        let said = global.token().unwrap_err().to_string();
-        assert_eq!(said, format!("the token file {path} is empty: write the token into it"));
+        let read = |text: &str| {
+            std::fs::write(file.path(), text).unwrap();
+            global.token().map(|token| token.is_some()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(" gm_abc\r\n"), Ok(true));
+        assert_eq!(read(" \n"), Err(format!("the token file {path} is empty: write the token into it")));
+        for more in ["gm_abc\ngm_def\n", "token: gm_abc", "\u{feff}gm_abc"] {
+            let said = read(more).unwrap_err();
+            assert!(said.starts_with(&format!("the token file {path} has more in it than a token")), "{said}");
+        }
     }
 
     #[test]
