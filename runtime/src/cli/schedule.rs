@@ -1,10 +1,10 @@
 //! `gristmill schedule`: when topics get jobs without a producer.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::exit::{Exit, Usage};
@@ -85,16 +85,24 @@ struct Set {
     #[arg(long, value_name = "DURATION", value_parser = units::duration)]
     jitter: Option<Duration>,
     /// What becomes of ticks that no runner was there for: skip, one, all
-    #[arg(long, default_value_t = Missed::One, value_parser = Missed::from_str)]
+    #[arg(long, default_value_t = Missed::One, value_parser = missed())]
     missed: Missed,
     /// What becomes of a tick while the job of the one before waits or runs: skip, queue
-    #[arg(long, default_value_t = Overlap::Queue, value_parser = Overlap::from_str)]
+    #[arg(long, default_value_t = Overlap::Queue, value_parser = overlap())]
     overlap: Overlap,
     /// A header that the handler sees; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     meta: Vec<(String, String)>,
     #[command(flatten)]
     body: Body,
+}
+
+fn missed() -> impl TypedValueParser<Value = Missed> {
+    PossibleValuesParser::new(["skip", "one", "all"]).try_map(|name| name.parse::<Missed>())
+}
+
+fn overlap() -> impl TypedValueParser<Value = Overlap> {
+    PossibleValuesParser::new(["skip", "queue"]).try_map(|name| name.parse::<Overlap>())
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
@@ -308,4 +316,24 @@ async fn became(store: &dyn Produce, id: &ScheduleId, result: &FiringResult) -> 
         },
     };
     Ok(format!("job {job} is {state}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct TestCli {
+        #[command(flatten)]
+        _set: Set,
+    }
+
+    #[test]
+    fn a_word_that_is_no_choice_is_answered_with_the_choices() {
+        for (option, choices) in [("--missed", "skip, one, all"), ("--overlap", "skip, queue")] {
+            let words = ["set", "mail", "nightly", "--every", "1h", option, "none"];
+            let said = <TestCli as clap::Parser>::try_parse_from(words).err().unwrap().to_string();
+            assert!(said.contains(choices), "{said}");
+        }
+    }
 }
