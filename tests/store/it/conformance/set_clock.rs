@@ -9,7 +9,7 @@ use gristmill_core::schedule::{Schedule, ScheduleId};
 use gristmill_core::topic::{FleetLimits, KeyLimits, Rate};
 use gristmill_store::{ClaimFrom, DeadLimits, JobState, Pushed, ScheduleChange};
 use gristmill_store_tests::test_store::{
-    DEAD_AFTER, TestStore, delayed, failure, job, line, retry, tenant, topic, unique_for, worker,
+    DEAD_AFTER, TestStore, delayed, failure, job, line, poll, retry, tenant, topic, unique_for, worker,
 };
 
 super::cases![
@@ -20,6 +20,7 @@ super::cases![
     a_store_says_what_its_clock_shows,
     a_clock_that_is_wrong_for_a_time_makes_no_delay_longer_or_shorter,
     ; not_spread:
+    a_budget_of_a_day_that_is_not_yet_holds_up_no_job,
     a_step_back_moves_leases_windows_rates_and_retention,
     a_step_forward_makes_due_what_it_passes_and_a_step_back_afterwards_nothing_late,
 ];
@@ -182,6 +183,26 @@ async fn a_schedule_does_not_stand_still(queue: TestStore) {
     assert_eq!(queue.migrate().await.fired, 1);
     set_back(&queue, 7 * day).await;
     assert!(next("daily").await <= queue.in_ms(day));
+}
+
+async fn a_budget_of_a_day_that_is_not_yet_holds_up_no_job(queue: TestStore) {
+    const DAY: u64 = 24 * 60 * MINUTE;
+    let mut limits = FleetLimits::NONE;
+    limits.tenant.jobs_per_day = Some(1);
+    let claim = async || queue.claim_within(&worker(), &[line("mail", 9).within(limits)]).await.unwrap().claims.len();
+    let is_wanted = async || {
+        queue.migrate().await;
+        !poll(&*queue.store, &tenant()).await.ready.is_empty()
+    };
+    for ms in STEPS {
+        queue.push(&[job("mail"), job("mail")]).await;
+        assert_eq!(claim().await + claim().await, 1, "{ms}");
+        assert!(!is_wanted().await, "{ms}");
+        set_back(&queue, ms).await;
+        assert!(is_wanted().await, "a runner is to ask again, {ms}");
+        assert_eq!(claim().await, usize::from(ms >= DAY), "{ms}");
+        queue.pass(3 * DAY);
+    }
 }
 
 async fn a_step_back_moves_leases_windows_rates_and_retention(queue: TestStore) {

@@ -14,7 +14,8 @@ use gristmill_core::time::Timestamp;
 /// waits for was made when it was pushed.
 ///
 /// Not the time that a producer named for a job, as long as the job waits for that. `enqueued_at` is also moved: how long ago it was
-/// stays true, and so does the time at which a job expires.
+/// stays true, and so does the time at which a job expires. What a limit keeps in line is looked at again: a budget starts anew with an hour or a day of
+/// the new clock, and that may be now.
 const MOVE: &[&str] = &[
     "UPDATE uniques SET until = until + CASE WHEN EXISTS (SELECT 1 FROM job_rows
              WHERE id = holder AND job_rows.number >> 43 = topic_number AND enqueued_at <= ?4) THEN ?5 ELSE ?1 END
@@ -29,7 +30,7 @@ const MOVE: &[&str] = &[
          lease_until = lease_until + ?1",
     "UPDATE batches SET lease_until = lease_until + ?1",
     "UPDATE topics SET rate_full_at = max(rate_full_at + 1000 * ?1, 0), changed_at = min(max(changed_at + ?1, 0), ?2),
-         limited_until = CASE WHEN limited_until < 0 THEN limited_until ELSE max(limited_until + ?1, 0) END",
+         limited_until = CASE WHEN limited_until < 0 THEN limited_until ELSE min(max(limited_until + ?1, 0), ?2) END",
     "UPDATE topics SET next_due = (SELECT min(delayed_until) FROM job_rows
                                    WHERE job_rows.number >> 43 = topics.number AND delayed_until < ?3) WHERE delayed > 0",
     "UPDATE key_rates SET full_at = max(full_at + 1000 * ?1, 0)",

@@ -10,9 +10,13 @@ local function all() return ms end
 for key = 2, 3 do shift(KEYS[key], 1, all) end
 for key = 8, 9 do shift(KEYS[key], 1000, all) end
 -- When something is looked at, or was last used. After a step back that is not to be in the future; too early does no harm. Schedules wait
--- for points in time.
+-- for points in time. What a limit keeps in line is looked at now: a budget starts anew with an hour or a day of the new clock.
 if ms < 0 then
-  for key = 4, 5 do shift(KEYS[key], 1, function(_, member) return member ~= SCHEDULES and ms end) end
+  shift(KEYS[4], 1, function(at) return math.min(ms, now - at) end)
+  shift(KEYS[5], 1, function(at, member)
+    if member == SCHEDULES then return nil end
+    return string.sub(member, -1) == '@' and math.min(ms, now - at) or ms
+  end)
 end
 shift(KEYS[6], 1, function(at) return math.min(ms, now - at) end)
 shift(KEYS[7], 1, function(at) return math.min(ms, now + RAW_FOR - at) end)
