@@ -60,6 +60,9 @@ impl FromStr for ServerAddress {
         if url.query().is_some() || url.fragment().is_some() {
             return Err(bad("it goes on behind the path"));
         }
+        if url.path().trim_end_matches('/').ends_with("/v1") {
+            return Err(bad("leave out `/v1`, with which the path of each request begins"));
+        }
         let host = match url.host() {
             Some(Host::Domain(name)) => name.to_owned(),
             Some(Host::Ipv4(address)) => address.to_string(),
@@ -157,6 +160,7 @@ mod tests {
             ("redis://127.0.0.1", "neither http:// nor https://"),
             ("https://u:secret@example.org", "by --token-file"),
             ("https://example.org/?a=b", "goes on behind the path"),
+            ("http://127.0.0.1:7331/v1/", "leave out `/v1`"),
             ("https://example.org\r", "control character"),
             ("https://example.org ", "a blank"),
         ] {

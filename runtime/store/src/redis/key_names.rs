@@ -230,7 +230,7 @@ keys! {
         perishable = "perishable";
         /// HASH id of a follow-up job that another partition is to have → stamp and envelope.
         outbox = "outbox";
-        /// STRING, empty: a process pushes what is in the outbox for long. Expires.
+        /// STRING that is empty: a process pushes what is in the outbox for long. Expires.
         outbox_sender = "outbox-sender";
         /// HASH id of a job that came from another store, which may not have let go of it yet → when it was enqueued.
         moved = "moved";
