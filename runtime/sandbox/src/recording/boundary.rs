@@ -111,7 +111,7 @@ impl Boundary {
     pub(crate) fn note_line(&mut self, line: &LogLine) {
         let Some(log) = self.0.as_mut().filter(|_| line.source != "http") else { return };
         let fields = (log.calls.len(), line.level.as_str(), line.source, &line.message, &line.fields);
-        if log.has_room(line.message.len())
+        if log.has_room(line.bytes())
             && let Ok(lines) = postcard::to_extend(&fields, std::mem::take(&mut log.lines))
         {
             log.lines = lines;
@@ -329,4 +329,19 @@ pub(super) const fn of_millis(millis: u64) -> (u64, u32) {
 
 fn bytes_of(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_of_log_lines_count_against_what_a_recording_may_have() {
+        let fields = vec![("grain".to_owned(), "x".repeat(1000))];
+        let line = LogLine { level: tracing::Level::INFO, source: "log", message: String::new(), fields };
+        let mut boundary = Boundary::of(&Record::All);
+        (0..=RECORDING_BYTES_MAX / 1000).for_each(|_| boundary.note_line(&line));
+        let log = boundary.log().unwrap();
+        assert_eq!((log.lines.len(), log.incomplete.is_some()), (0, true));
+    }
 }
