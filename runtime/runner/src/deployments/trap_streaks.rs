@@ -46,10 +46,18 @@ impl TrapStreaks {
             None => {
                 // What never ran says nothing of the version.
                 if run.ran {
-                    self.0.lock().remove(topic);
+                    self.end(topic, version);
                 }
                 None
             }
+        }
+    }
+
+    /// An attempt of the version ended in another way than a trap. One of a version that does a share of the jobs says nothing of the other.
+    fn end(&self, topic: &TopicId, version: Version) {
+        let mut streaks = self.0.lock();
+        if streaks.get(topic).is_some_and(|streak| streak.version == version) {
+            streaks.remove(topic);
         }
     }
 
@@ -153,6 +161,18 @@ mod tests {
         let due = add(2, 4).expect("three jobs");
         assert_eq!(due, TrapPause { topic: topic.clone(), version: version(2), jobs: 3, reason: Reason::Trap });
         assert_eq!(add(2, 0), None, "it counts anew");
+    }
+
+    #[test]
+    fn a_job_that_another_version_does_ends_no_row() {
+        let (streaks, topic) = (TrapStreaks::default(), "mail".parse::<TopicId>().unwrap());
+        let add = |of: u8| streaks.add(&topic, version(of), &JobId::generate(), Reason::Trap, 3).is_some();
+        assert_eq!((add(1), add(1)), (false, false));
+        streaks.end(&topic, version(2));
+        assert!(add(1), "three jobs in a row");
+        assert_eq!((add(1), add(1)), (false, false));
+        streaks.end(&topic, version(1));
+        assert!(!add(1));
     }
 
     #[test]
