@@ -107,8 +107,10 @@ impl ComponentUploads {
         self.check(topic, wasm).await?;
         let version = Version::of(wasm);
         let served = self.registry.borrow().topics_of(&topic.handler);
+        // First: nothing is decided about a component that the disk does not take.
+        let aside = self.write_aside(&topic.handler, wasm).await?;
         decide(version, &served).await?;
-        self.write(&topic.handler, wasm).await?;
+        aside.put(&self.path(&topic.handler)).await?;
         self.until_served(&topic.id, version).await?;
         Ok(version)
     }
@@ -213,20 +215,12 @@ impl ComponentUploads {
         Ok(())
     }
 
-    /// Beside its place, and then into it: a reader never sees half a file.
-    async fn write(&self, handler: &Name, wasm: &[u8]) -> Result<(), UploadError> {
-        let aside = self.folder.join(format!(".{handler}.{}.new", ulid::Ulid::generate()));
-        let path = self.path(handler);
-        let written = write_private(&aside, wasm).await;
-        let renamed = match written {
-            Ok(()) => tokio::fs::rename(&aside, &path).await,
-            Err(error) => Err(error),
-        };
-        if renamed.is_err() {
-            // What was written of it is of no use; where it cannot be removed either, the first error says why.
-            tokio::fs::remove_file(&aside).await.ok();
-        }
-        renamed.map_err(|source| UploadError::Folder { doing: "write", path, source })
+    /// Beside its place, into which [`WrittenAside::put`] puts it: a reader never sees half a file.
+    async fn write_aside(&self, handler: &Name, wasm: &[u8]) -> Result<WrittenAside, UploadError> {
+        let aside = WrittenAside(self.folder.join(format!(".{handler}.{}.new", ulid::Ulid::generate())));
+        let written = write_private(&aside.0, wasm).await;
+        written.map_err(|source| UploadError::Folder { doing: "write", path: self.path(handler), source })?;
+        Ok(aside)
     }
 
     async fn until(&self, reached: impl Fn(&HandlerRegistry) -> bool) -> Result<(), UploadError> {
@@ -243,7 +237,25 @@ impl ComponentUploads {
     }
 }
 
-/// Removes what uploads left behind that were cut short: old files with names as [`ComponentUploads::write`] makes them.
+/// A component beside its place. Dropped, it goes, unless it was put there.
+#[derive(Debug)]
+struct WrittenAside(PathBuf);
+
+impl WrittenAside {
+    async fn put(self, path: &Path) -> Result<(), UploadError> {
+        let renamed = tokio::fs::rename(&self.0, path).await;
+        renamed.map_err(|source| UploadError::Folder { doing: "write", path: path.to_owned(), source })
+    }
+}
+
+impl Drop for WrittenAside {
+    fn drop(&mut self) {
+        // Where it cannot be removed, an error before this one says why.
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+/// Removes what uploads left behind that were cut short: old files with names as [`ComponentUploads::write_aside`] makes them.
 pub(super) fn remove_leftovers(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (name, path) = (entry.file_name(), entry.path());
@@ -306,6 +318,22 @@ mod tests {
         let (cache, compiler) = (place.join("cache"), CompilerSettings::default());
         let sandbox = Sandbox::new(&SandboxSettings { concurrency: 1, cache, compiler }).unwrap();
         ComponentUploads::new(sandbox, place, watch::Sender::default().subscribe())
+    }
+
+    #[tokio::test]
+    async fn a_component_is_on_the_disk_before_anything_is_decided_about_it() {
+        let place = tempfile::tempdir().unwrap();
+        let (uploads, name): (_, Name) = (uploads(place.path()), "echo".parse().unwrap());
+        let files = || std::fs::read_dir(place.path()).unwrap().filter(|file| file.as_ref().unwrap().path().is_file());
+        let aside = uploads.write_aside(&name, b"wasm").await.unwrap();
+        assert_eq!((files().count(), folder::list(place.path()).unwrap().len()), (1, 0));
+        drop(aside);
+        assert_eq!(files().count(), 0, "nothing stays of what was decided against");
+        let path = uploads.path(&name);
+        uploads.write_aside(&name, b"wasm").await.unwrap().put(&path).await.unwrap();
+        assert_eq!((files().count(), std::fs::read(path).unwrap()), (1, b"wasm".to_vec()));
+        let gone = ComponentUploads { folder: place.path().join("gone"), ..uploads };
+        assert!(matches!(gone.write_aside(&name, b"wasm").await, Err(UploadError::Folder { .. })));
     }
 
     #[tokio::test]
