@@ -75,7 +75,7 @@ impl Claimer {
             match self.context.retry.call(|| self.context.store.claim(&self.context.worker, &from)).await {
                 Some(Ok(claimed)) => {
                     memory.note_answer(&from, &claimed);
-                    self.dispatch(claimed, &registry, &mut memory);
+                    self.dispatch(claimed, &mut memory);
                 }
                 Some(Err(error)) => {
                     tracing::error!("failed to claim: {:#}", anyhow::Error::from(error));
@@ -159,7 +159,7 @@ impl Claimer {
         match answer {
             Some(Ok(claimed)) => {
                 memory.note_unasked(&claimed, registry);
-                self.dispatch(claimed, registry, memory);
+                self.dispatch(claimed, memory);
             }
             // What is ready is signalled; what was claimed is looked for once the store answers.
             Some(Err(error)) => self.context.retry.note_unavailable(error),
@@ -189,7 +189,9 @@ impl Claimer {
         }
     }
 
-    fn dispatch(&self, claimed: Claimed, registry: &HandlerRegistry, memory: &mut Memory) {
+    fn dispatch(&self, claimed: Claimed, memory: &mut Memory) {
+        // Not the one by which the claim was made: that may be as old as an outage of the store is long.
+        let registry = Arc::clone(&self.context.registry.borrow());
         let (arrived, host_now) = (Instant::now(), Timestamp::now());
         for (topic, error) in claimed.refused {
             let error = anyhow::Error::from(error);
@@ -244,8 +246,12 @@ fn offset_ms(claim: &Claim, host_now: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handlers::{Available, Code};
+    use crate::native::{HandlerError, NativeHandler, NativeJob};
     use crate::path::claim::memory::tests::{ready, registry};
-    use gristmill_core::job::{Due, JobSpec, NewJob, Payload};
+    use gristmill_config::Manifest;
+    use gristmill_core::job::{Due, JobSpec, Name, NewJob, Payload};
+    use gristmill_core::outcome::OutcomeKind;
     use gristmill_store::JobState;
     use gristmill_store::embedded::EmbeddedStore;
 
@@ -312,7 +318,7 @@ mod tests {
         let error = StoreError::Refused { store: "here".into(), doing: "claim jobs", source };
         let mut memory = Memory { hot: ready([&damaged]), ..Memory::default() };
         let claimed = Claimed { refused: vec![(damaged.clone(), error)], ..Claimed::default() };
-        claimer.dispatch(claimed, &claimer.context.registry.borrow().clone(), &mut memory);
+        claimer.dispatch(claimed, &mut memory);
         let registry = registry(&["damaged"]);
         memory.note_ready(damaged.clone(), &registry);
         assert!(memory.hot.is_empty());
@@ -344,5 +350,26 @@ mod tests {
         let claimed = Claimed { drained: vec![topic.clone()], ..Claimed::default() };
         claimer.note_end_of_wait(Some(Ok(claimed)), Some(news), &mut memory, &registry);
         assert!(memory.hot.contains(&topic));
+    }
+
+    #[tokio::test]
+    async fn a_job_is_done_by_what_serves_once_it_is_claimed_and_not_by_what_served_when_the_claim_was_made() {
+        let (mut claimer, _tell) = claimer().await;
+        let (before, name): (_, Name) = (registry(&["mail"]), "mail".parse().unwrap());
+        let (sender, mut finished) = mpsc::unbounded_channel();
+        let reject = async |_: NativeJob| Err::<(), _>(HandlerError::reject("by the later one"));
+        let code = Code::Native(NativeHandler::new(reject));
+        let available = Available { handlers: [(name.clone(), Handler { name, code })].into(), ..Available::default() };
+        let manifest = Manifest::parse("[topics.mail]\n", "gristmill.toml".as_ref()).unwrap();
+        let now = Arc::new(HandlerRegistry::new(&manifest, &available, &before));
+        claimer.context.registry = watch::Sender::new(now).subscribe();
+        claimer.executor = Arc::new(ExecutorContext::of(&claimer.context, sender));
+        let (context, topic): (_, TopicId) = (&claimer.context, "mail".parse().unwrap());
+        let job = NewJob { spec: JobSpec::new(topic.clone(), Payload::default()), due: Due::Now };
+        context.store.push(&[job]).await.unwrap();
+        let from = ClaimFrom::new(topic, 1, Duration::from_secs(60));
+        let claimed = context.store.claim(&context.worker, &[from]).await.unwrap();
+        claimer.note_end_of_wait(Some(Ok(claimed)), None, &mut Memory::default(), &before);
+        assert_eq!(finished.recv().await.unwrap().outcome, OutcomeKind::Reject);
     }
 }
