@@ -14,7 +14,7 @@ use super::turns::FIRST;
 use crate::handlers::TopicHandler;
 use crate::path::work::Finished;
 use crate::slots::TopicSlots;
-use gristmill_core::job::TopicId;
+use gristmill_core::job::{Claim, TopicId};
 use gristmill_sandbox::AttemptControl;
 
 /// Nothing of both: it waits for an answer, and is nowhere in line.
@@ -37,6 +37,8 @@ pub(super) struct Guest {
     used: AtomicU64,
     /// Since when it waits for a thread.
     waits_since: Mutex<Option<Instant>>,
+    claim: Arc<Claim>,
+    /// None: the topic was gone when the job was claimed.
     pub(super) entry: Option<Arc<TopicHandler>>,
     /// Where it is counted while it computes for long, and whether it is.
     pub(super) slots: Arc<TopicSlots>,
@@ -58,6 +60,7 @@ impl Guest {
     /// For the thread that takes it up.
     pub(super) fn new(
         shared: &Arc<Shared>,
+        claim: Arc<Claim>,
         entry: Option<Arc<TopicHandler>>,
         slots: Arc<TopicSlots>,
         control: Arc<AttemptControl>,
@@ -69,6 +72,7 @@ impl Guest {
             state: AtomicU8::new(RUNNING),
             used: AtomicU64::new(0),
             waits_since: Mutex::new(None),
+            claim,
             entry,
             slots,
             is_computing: AtomicBool::new(false),
@@ -76,9 +80,9 @@ impl Guest {
         })
     }
 
-    /// None if there was no handler: then it does not compute.
-    pub(super) fn topic(&self) -> Option<&TopicId> {
-        self.entry.as_deref().map(|entry| &entry.topic.id)
+    /// In whose line it is.
+    pub(super) fn topic(&self) -> &TopicId {
+        &self.claim.lease.topic
     }
 
     /// Whether it has computed for long.
@@ -171,6 +175,6 @@ impl Wake for Guest {
 
 impl std::fmt::Debug for Guest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guest").field("topic", &self.topic()).field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("Guest").field("topic", self.topic()).field("state", &self.state).finish_non_exhaustive()
     }
 }

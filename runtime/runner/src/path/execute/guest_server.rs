@@ -69,10 +69,11 @@ pub(super) async fn serve(shared: &Arc<Shared>, thread: &Thread, context: Arc<Ex
 }
 
 fn begin(shared: &Arc<Shared>, work: Work, context: &Arc<ExecutorContext>) -> Arc<Guest> {
-    let (entry, slots, control) = (work.entry.clone(), Arc::clone(work.slot.topic()), Arc::clone(&work.control));
+    let (claim, entry) = (Arc::clone(&work.claim), work.entry.clone());
+    let (slots, control) = (Arc::clone(work.slot.topic()), Arc::clone(&work.control));
     // In a box of its own: what is large is moved once, not from hand to hand. How long it may compute is not tokio's to say.
     let attempt = Box::pin(tokio::task::unconstrained(execute(work, Arc::clone(context))));
-    Guest::new(shared, entry, slots, control, attempt)
+    Guest::new(shared, claim, entry, slots, control, attempt)
 }
 
 /// One thread.

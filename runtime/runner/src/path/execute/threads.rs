@@ -145,7 +145,7 @@ impl Shared {
     /// A guest has ended. What was held back because of it may begin.
     pub(super) fn note_end(&self, guest: &Guest) {
         if guest.slots.end() {
-            self.change(1, |turns| guest.topic().into_iter().for_each(|topic| turns.reopen(topic)));
+            self.change(1, |turns| turns.reopen(guest.topic()));
         }
     }
 
@@ -170,21 +170,18 @@ impl Shared {
 
     /// A guest that computes for long and is in line was woken: it may have to end.
     pub(super) fn hurry(&self, guest: &Arc<Guest>) {
-        if let Some(topic) = guest.topic() {
-            self.change(1, |turns| turns.hurry(topic, |other| Arc::ptr_eq(other, guest)));
-        }
+        self.change(1, |turns| turns.hurry(guest.topic(), |other| Arc::ptr_eq(other, guest)));
     }
 
     /// A guest that computes for long, and has computed for this long since the last call, leaves its thread if another waits for it. It
     /// gets in line behind this many others of its topic at most.
     pub(super) fn put_back(&self, guest: &Arc<Guest>, used: Duration, others: usize) -> bool {
-        let Some(topic) = guest.topic() else { return false };
         let is_awaited = self.change(0, |turns| {
             turns.note_long(used);
             let is_awaited = turns.is_awaited();
             if is_awaited {
                 guest.get_in_line();
-                turns.put_back(topic, Arc::clone(guest), others);
+                turns.put_back(guest.topic(), Arc::clone(guest), others);
             }
             is_awaited
         });
@@ -198,7 +195,7 @@ impl Shared {
     pub(super) fn make_room(&self, guest: &Guest, used: Duration) {
         self.change(1, |turns| {
             turns.note_long(used);
-            guest.topic().into_iter().for_each(|topic| turns.reopen(topic));
+            turns.reopen(guest.topic());
         });
     }
 
@@ -283,9 +280,41 @@ impl Drop for HeldThread<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+    use crate::context::Context;
     use crate::handlers::HandlerRegistry;
+    use crate::slots::TopicSlots;
     use gristmill_config::Manifest;
+    use gristmill_core::job::{Due, JobSpec, NewJob, Payload, TopicId};
+    use gristmill_metrics::Metrics;
+    use gristmill_store::ClaimFrom;
+    use gristmill_store::embedded::EmbeddedStore;
+
+    #[tokio::test]
+    async fn a_guest_whose_topic_was_gone_lets_what_is_held_back_begin_when_it_ends() {
+        let context = Context::of(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
+        let topic: TopicId = "slow".parse().unwrap();
+        let job = NewJob { spec: JobSpec::new(topic.clone(), Payload::default()), due: Due::Now };
+        context.store.push(&[job]).await.unwrap();
+        let from = [ClaimFrom::new(topic.clone(), 1, Duration::from_secs(60))];
+        let claimed = context.store.claim(&context.worker, &from).await.unwrap();
+        let (claim, control) = context.in_flight.take(claimed.claims).pop().unwrap();
+        let manifest = Manifest::parse("[topics.slow]\nconcurrency = 1\n", "gristmill.toml".as_ref()).unwrap();
+        let entry = HandlerRegistry::planned(&manifest).get(&topic).cloned();
+        let (shared, slots) = (Arc::new(Shared::new(1)), Slots::new(8, 1));
+        let of_topic = TopicSlots::new(&slots, Metrics::default().topic(&topic), Arc::default());
+        let (of_guest, its_control) = (Arc::clone(&of_topic), Arc::clone(&control));
+        let attempt = Box::pin(std::future::pending::<Finished>());
+        let guest = Guest::new(&shared, Arc::clone(&claim), None, of_guest, its_control, attempt);
+        assert!(of_topic.begin(usize::MAX));
+        let (slot, arrived) = (of_topic.enter(), Instant::now());
+        shared.join(vec![Work { claim, entry, slot, arrived, clock_offset_ms: 0, control }]);
+        assert!(shared.next(1, Duration::ZERO).is_empty(), "it is held back");
+        shared.note_end(&guest);
+        assert_eq!(shared.next(1, Duration::ZERO).len(), 1);
+    }
 
     #[test]
     fn a_guest_that_keeps_its_thread_is_named_ever_more_rarely() {
