@@ -21,12 +21,12 @@ const OF_FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/for
 /// Headers that no browser sends to another site without asking.
 const NEVER_UNASKED: [&str; 3] = ["authorization", "idempotency-key", "x-request-id"];
 
-/// Checks where a request may come from, and that its body can be read.
+/// Checks where a request may come from, and that its body can be read. Writes the coding of its body as it is written where it is read.
 ///
 /// # Errors
 /// A page of another site may have made a browser send it, or its body is in a coding that is not read.
-pub(crate) fn check(request: &Request) -> Result<(), Problem> {
-    check_origin(request).and_then(|()| check_coding(request))
+pub(crate) fn check(request: &mut Request) -> Result<(), Problem> {
+    check_origin(request).and_then(|()| check_coding(request.headers_mut()))
 }
 
 /// Headers by which a proxy says for which client it asks.
@@ -88,13 +88,21 @@ fn check_origin(request: &Request) -> Result<(), Problem> {
     Err(Problem::new(Code::MediaType, what))
 }
 
-fn check_coding(request: &Request) -> Result<(), Problem> {
-    let mut codings = request.headers().get_all(header::CONTENT_ENCODING).iter();
-    let known = |coding: &[u8]| coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"identity");
-    if codings.all(|coding| known(coding.as_bytes())) {
-        return Ok(());
-    }
-    Err(Problem::new(Code::MediaType, "a body may be compressed by `Content-Encoding: gzip`, and by nothing else"))
+/// The letters of a coding may be small or large.
+fn check_coding(headers: &mut HeaderMap) -> Result<(), Problem> {
+    let mut codings = headers.get_all(header::CONTENT_ENCODING).iter().map(HeaderValue::as_bytes);
+    let (coding, is_last) = (codings.next(), codings.next().is_none());
+    let coding = match coding {
+        None => return Ok(()),
+        Some(coding) if is_last && coding.eq_ignore_ascii_case(b"gzip") => "gzip",
+        Some(coding) if is_last && coding.eq_ignore_ascii_case(b"identity") => "identity",
+        Some(_) => {
+            let what = "a body may be compressed once by `Content-Encoding: gzip`, and by nothing else";
+            return Err(Problem::new(Code::MediaType, what));
+        }
+    };
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+    Ok(())
 }
 
 fn has_body(headers: &HeaderMap) -> bool {
@@ -200,5 +208,20 @@ mod tests {
         }
         let named = [("content-type", "text/plain"), ("idempotency-key", "k")];
         assert!(check_origin(&request(Method::POST, &named)).is_ok());
+    }
+
+    #[test]
+    fn a_coding_is_read_whatever_the_case_of_its_letters() {
+        let coded = |codings: &[&'static str]| {
+            let named: Vec<_> = codings.iter().map(|coding| ("content-encoding", *coding)).collect();
+            let mut request = request(Method::GET, &named);
+            check(&mut request).map(|()| request.headers().get("content-encoding").cloned()).map_err(|no| no.code)
+        };
+        let known = |coding| Ok(Some(HeaderValue::from_static(coding)));
+        assert_eq!((coded(&[]), coded(&["gzip"]), coded(&["GZip"])), (Ok(None), known("gzip"), known("gzip")));
+        assert_eq!(coded(&["Identity"]), known("identity"));
+        for wrong in [&["br"][..], &[""], &["gzip, gzip"], &["gzip", "gzip"], &["identity", "gzip"]] {
+            assert_eq!(coded(wrong), Err(Code::MediaType), "{wrong:?}");
+        }
     }
 }

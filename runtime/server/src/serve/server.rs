@@ -263,7 +263,7 @@ async fn record(State(recorder): State<Arc<Recorder>>, request: Request, next: N
 
 /// Names a request to our own API, refuses it if a page of another site may have sent it, and identifies its client.
 async fn admit(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let answer = async |request: Request| match origin::check(&request) {
+    let answer = async |mut request: Request| match origin::check(&mut request) {
         Ok(()) => authenticate(state, request, next).await,
         Err(problem) => problem.into_response(),
     };
