@@ -5,7 +5,8 @@ use std::slice;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, broadcast, mpsc};
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc};
 use tokio::task::JoinHandle;
 
 use gristmill_core::job::Name;
@@ -20,8 +21,11 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct SignalHub {
     store: Arc<dyn Store>,
-    subscriptions: Mutex<HashMap<Name, Weak<Subscription>>>,
+    subscriptions: Mutex<HashMap<Name, TenantSubscription>>,
 }
+
+/// Locked while the store is asked for it: the store of one tenant may be slow, and others need not wait for that.
+type TenantSubscription = Arc<AsyncMutex<Weak<Subscription>>>;
 
 /// A subscription, which ends with the last of its listeners.
 #[derive(Debug)]
@@ -47,18 +51,30 @@ impl SignalHub {
     /// # Errors
     /// The store takes no subscription.
     pub(crate) async fn listen(&self, tenant: &Name) -> Result<Listener, StoreError> {
-        let mut subscriptions = self.subscriptions.lock().await;
-        let subscription = match subscriptions.get(tenant).and_then(Weak::upgrade) {
+        let of_tenant = self.of_tenant(tenant);
+        let mut known = of_tenant.lock().await;
+        let subscription = match known.upgrade() {
             Some(subscription) => subscription,
             None => {
                 let signals = self.store.signals(slice::from_ref(tenant)).await?;
                 let subscription = Arc::new(Subscription::new(self.store.clone(), tenant.clone(), signals));
-                subscriptions.retain(|_, subscription| subscription.strong_count() > 0);
-                subscriptions.insert(tenant.clone(), Arc::downgrade(&subscription));
+                *known = Arc::downgrade(&subscription);
                 subscription
             }
         };
         Ok(Listener { receiver: subscription.sender.subscribe(), _subscription: subscription })
+    }
+
+    fn of_tenant(&self, tenant: &Name) -> TenantSubscription {
+        let mut subscriptions = self.subscriptions.lock();
+        if let Some(known) = subscriptions.get(tenant) {
+            return Arc::clone(known);
+        }
+        // What no request has at hand can be locked.
+        subscriptions.retain(|_, known| {
+            Arc::strong_count(known) > 1 || known.try_lock().is_ok_and(|known| known.strong_count() > 0)
+        });
+        Arc::clone(subscriptions.entry(tenant.clone()).or_default())
     }
 }
 
@@ -105,5 +121,30 @@ async fn forward(
         if let Ok(again) = store.signals(slice::from_ref(&tenant)).await {
             signals = again;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use gristmill_store::embedded::EmbeddedStore;
+
+    #[tokio::test]
+    async fn a_tenant_whose_store_does_not_answer_keeps_no_other_from_listening() {
+        let hub = SignalHub::new(Arc::new(EmbeddedStore::in_memory().await.unwrap()));
+        let [slow, other]: [Name; 2] = ["slow", "other"].map(|name| name.parse().unwrap());
+        let of_slow = hub.of_tenant(&slow);
+        let asking = of_slow.lock().await;
+        assert!(hub.listen(&slow).now_or_never().is_none(), "it waits for the store");
+        let listening = hub.listen(&other).await.unwrap();
+        drop(asking);
+        let both = [hub.listen(&slow).await.unwrap(), hub.listen(&slow).await.unwrap()];
+        assert_eq!(of_slow.lock().await.strong_count(), 2, "they share a subscription");
+
+        drop((of_slow, listening, both));
+        drop(hub.listen(&"last".parse().unwrap()).await.unwrap());
+        assert_eq!(hub.subscriptions.lock().len(), 1, "those whose listeners are gone are forgotten");
     }
 }
