@@ -403,6 +403,24 @@ async fn jobs_are_taken_in_while_the_handlers_are_still_being_read() {
 }
 
 #[tokio::test]
+async fn a_problem_names_what_is_wrong() {
+    let tested = TestServer::start().await;
+    for (method, path, body, detail) in [
+        ("POST", "/", "{}", "this path takes GET, not POST"),
+        ("GET", "/v1/tenants/acme/attempts?limit=1001", "", "`limit`: 1001 in one request; at most 1000 are allowed"),
+        (
+            "POST",
+            "/v1/tenants/acme/leases/extend",
+            r#"{ "leases": ["x"] }"#,
+            "`leases[0]`: this is not a lease: give back the text that the claim came with",
+        ),
+    ] {
+        let (_, problem) = tested.ask(method, path, body).await;
+        assert_eq!(problem["detail"], detail, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn readiness_follows_the_runner_and_the_store() {
     let tested = TestServer::start().await;
     let ready = async || tested.ask("GET", "/readyz", "").await;

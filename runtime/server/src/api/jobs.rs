@@ -68,9 +68,10 @@ pub(crate) fn checked(change: JobChange) -> Result<JobChange, Problem> {
     Ok(change)
 }
 
-pub(crate) fn within_batch(count: usize) -> Result<(), Problem> {
+/// `what`: the name of what the request asks so many of by.
+pub(crate) fn within_batch(what: &str, count: usize) -> Result<(), Problem> {
     if count <= BATCH {
         return Ok(());
     }
-    Err(Problem::new(Code::TooLarge, format!("{count} in one request; at most {BATCH} are allowed")))
+    Err(Problem::new(Code::TooLarge, format!("`{what}`: {count} in one request; at most {BATCH} are allowed")))
 }

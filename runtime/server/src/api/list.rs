@@ -32,7 +32,7 @@ async fn list(
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<wire::List>>,
 ) -> Result<Json<wire::Listed>, Problem> {
-    within_batch(wanted.limit)?;
+    within_batch("limit", wanted.limit)?;
     let place = wanted.state.as_deref().map(place).transpose()?;
     let after = wanted.after.as_deref();
     let Some(q) = &wanted.q else {
@@ -57,7 +57,7 @@ async fn search(
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<wire::Search>>,
 ) -> Result<Json<wire::Listed>, Problem> {
-    within_batch(wanted.limit)?;
+    within_batch("limit", wanted.limit)?;
     let after = wanted.after.as_deref().map(query_cursor).transpose()?;
     let query = state.query(&identity, &tenant, &wanted.q)?;
     let mut found = find(&*state.store, &tenant, None, &query, after, wanted.limit).await?;

@@ -44,7 +44,10 @@ async fn extend(
     Document(asked): Document<wire::Extend>,
 ) -> Result<Json<wire::ExtendAnswer>, Problem> {
     let by = lease_length(asked.lease_ms)?;
-    let leases = asked.leases.iter().map(|text| Ok(lease::read(&tenant, text)?.claim.lease));
+    let leases = asked.leases.iter().enumerate().map(|(index, text)| {
+        let lease = lease::read(&tenant, text).map(|read| read.claim.lease);
+        lease.map_err(|wrong| Problem { detail: format!("`leases[{index}]`: {}", wrong.detail), ..wrong })
+    });
     let leases = leases.collect::<Result<Vec<Lease>, Problem>>()?;
     let extended = state.store.extend(&leases, by).await?;
     // After the leases: a job that is cancelled from now on is in the next answer.

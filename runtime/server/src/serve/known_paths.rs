@@ -35,7 +35,8 @@ impl KnownPaths {
                 let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
                 format!("this path takes {}, not {}", methods.join(", "), request.method())
             }
-            None => "this path takes another method".into(),
+            // Of the page.
+            None => format!("this path takes GET, not {}", request.method()),
         };
         Problem::new(Code::MethodNotAllowed, detail)
     }

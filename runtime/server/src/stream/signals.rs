@@ -31,7 +31,7 @@ async fn signals(
     AllowedQuery(wire::Listeners { tenants }, identity, _): AllowedQuery<scope::Read, wire::Listeners>,
     State(state): State<AppState>,
 ) -> Result<Described<JsonLines<Signal>>, Problem> {
-    within_batch(tenants.len())?;
+    within_batch("tenants", tenants.len())?;
     let permit = state.request_limiter.wait(identity.tenant())?;
     let signals = match tenants.as_slice() {
         // All listeners of a tenant share one subscription of the store. Only the operator listens to several tenants.
