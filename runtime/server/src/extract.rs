@@ -105,6 +105,8 @@ impl Argument for NoPermit {
 }
 
 impl<T: JsonSchema> Argument for Head<Query<T>> {
+    const TAKES_QUERY: bool = true;
+
     fn describe(operation: &mut Operation<'_>) {
         operation.in_query::<T>();
         operation.fails(Code::BadRequest);
@@ -133,6 +135,8 @@ impl<D, S: Sync> FromRequest<S> for RequestOf<D> {
 }
 
 impl<D: Argument> Argument for RequestOf<D> {
+    const TAKES_QUERY: bool = D::TAKES_QUERY;
+
     fn describe(operation: &mut Operation<'_>) {
         D::describe(operation);
     }

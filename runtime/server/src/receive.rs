@@ -42,7 +42,13 @@ const DOCUMENT_BYTES: usize = 32 << 20;
 const BESIDE_BODY_BYTES: usize = 1 << 20;
 
 /// Around every route of the API, next to its handler.
-pub(crate) async fn receive(requirement: Requirement, takes_permit: bool, request: Request, next: Next) -> Response {
+pub(crate) async fn receive(
+    requirement: Requirement,
+    takes_permit: bool,
+    takes_query: bool,
+    request: Request,
+    next: Next,
+) -> Response {
     let extensions = request.extensions();
     RequestFacts::of(extensions).requires(requirement);
     let (Some(state), Some(identity)) = (extensions.get::<AppState>().cloned(), extensions.get::<Identity>().cloned())
@@ -50,6 +56,10 @@ pub(crate) async fn receive(requirement: Requirement, takes_permit: bool, reques
         // Health, which needs no token.
         return next.run(request).await;
     };
+    if let (false, Some(option)) = (takes_query, first_option(&request)) {
+        let detail = format!("there is no option `{option}`: with {} this path takes no query", request.method());
+        return Problem::new(Code::BadRequest, detail).into_response();
+    }
     let (limiter, changes_nothing) = (&state.request_limiter, request.method() == Method::GET);
     let until = Instant::now() + limiter.time();
     let late = || Problem::new(Code::BodyTimeout, format!("the body did not come within {:?}", limiter.time()));
@@ -75,6 +85,11 @@ pub(crate) async fn receive(requirement: Requirement, takes_permit: bool, reques
         false => answer.await,
     };
     if changes_nothing { held(limiter, identity.tenant(), answer) } else { answer }
+}
+
+/// The name of the first option in the query.
+fn first_option(request: &Request) -> Option<String> {
+    url::form_urlencoded::parse(request.uri().query()?.as_bytes()).next().map(|(name, _)| name.into_owned())
 }
 
 /// The request with its whole body, and the permits to hold that.

@@ -49,7 +49,7 @@ impl Routes {
         handler: H,
         summary: &'static str,
     ) -> Self {
-        let received = from_fn(|request, next| receive(H::REQUIREMENT, H::TAKES_PERMIT, request, next));
+        let received = from_fn(|request, next| receive(H::REQUIREMENT, H::TAKES_PERMIT, H::TAKES_QUERY, request, next));
         self.router = self.router.route(path, on(filter, handler).route_layer(received));
         let docs = Docs {
             tag: self.tag,

@@ -403,6 +403,24 @@ async fn jobs_are_taken_in_while_the_handlers_are_still_being_read() {
 }
 
 #[tokio::test]
+async fn an_option_that_a_path_does_not_take_is_refused() {
+    let tested = TestServer::start().await;
+    for (method, path, body) in [
+        // The document has the limit.
+        ("POST", "/v1/tenants/acme/topics/a/dead/delete?limit=1", r#"{ "all": true }"#),
+        ("GET", "/v1/tenants/acme/schedules?limit=1", ""),
+        ("GET", "/v1/me?limit=1&x", ""),
+    ] {
+        let (status, problem) = tested.ask(method, path, body).await;
+        let detail = format!("there is no option `limit`: with {method} this path takes no query");
+        assert_eq!((status, &problem["detail"]), (400, &json!(detail)), "{path}: {problem}");
+    }
+    for path in ["/v1/me?", "/v1/tenants/acme/attempts?limit=1", "/healthz?limit=1"] {
+        assert_eq!(tested.ask("GET", path, "").await.0, 200, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_problem_names_what_is_wrong() {
     let tested = TestServer::start().await;
     for (method, path, body, detail) in [

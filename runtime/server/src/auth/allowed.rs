@@ -194,6 +194,8 @@ where
 }
 
 impl<S, Q: JsonSchema> Argument for AllowedQuery<S, Q> {
+    const TAKES_QUERY: bool = true;
+
     fn describe(operation: &mut Operation<'_>) {
         Head::<Query<Q>>::describe(operation);
     }

@@ -13,6 +13,9 @@ pub(crate) trait Argument {
     /// Whether the route's requests hold a permit while they are answered.
     const TAKES_PERMIT: bool = true;
 
+    /// Whether it reads the request's query.
+    const TAKES_QUERY: bool = false;
+
     /// Adds what the argument needs of a request. Most need nothing.
     fn describe(_: &mut Operation<'_>) {}
 }
@@ -27,6 +30,7 @@ impl Argument for HeaderMap {}
 
 impl<A: Argument, B: Argument> Argument for (A, B) {
     const TAKES_PERMIT: bool = A::TAKES_PERMIT && B::TAKES_PERMIT;
+    const TAKES_QUERY: bool = A::TAKES_QUERY || B::TAKES_QUERY;
 
     fn describe(operation: &mut Operation<'_>) {
         A::describe(operation);

@@ -31,6 +31,9 @@ pub(crate) trait Endpoint<T, S>: Handler<T, S> {
     /// Whether its requests hold a permit while it answers them.
     const TAKES_PERMIT: bool;
 
+    /// Whether its requests may have a query.
+    const TAKES_QUERY: bool;
+
     fn describe(operation: &mut Operation<'_>);
 }
 
@@ -46,6 +49,7 @@ macro_rules! endpoints {
         {
             const REQUIREMENT: Requirement = G::REQUIREMENT;
             const TAKES_PERMIT: bool = G::TAKES_PERMIT $(&& $other::TAKES_PERMIT)*;
+            const TAKES_QUERY: bool = G::TAKES_QUERY $(|| $other::TAKES_QUERY)*;
 
             fn describe(operation: &mut Operation<'_>) {
                 G::describe(operation);
