@@ -9,6 +9,7 @@ use axum::body::HttpBody;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use schemars::JsonSchema;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -25,6 +26,17 @@ pub(super) const LINES: &str = "application/x-ndjson";
 /// Whether a body of this media type says what the request wants, and is not a job's body itself.
 pub(super) fn is_document(media: &str) -> bool {
     media == "application/json" || media == LINES
+}
+
+/// Whether the client names this media type among those that it takes. A weight of 0 says that it does not take it.
+pub(super) fn names(headers: &HeaderMap, media: &str) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    accepted.flat_map(|accept| accept.split(',')).any(|kind| {
+        let mut parts = kind.split(';').map(str::trim);
+        let is_zero = |weight: &str| !weight.is_empty() && weight.bytes().all(|byte| matches!(byte, b'0' | b'.'));
+        let is_it = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(media));
+        is_it && !parts.any(|part| part.strip_prefix("q=").is_some_and(is_zero))
+    })
 }
 
 /// Documents of more bytes are read beside the threads that serve requests.
@@ -139,5 +151,24 @@ impl<D: Argument> Argument for RequestOf<D> {
 
     fn describe(operation: &mut Operation<'_>) {
         D::describe(operation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_media_type_of_no_weight_is_not_wanted() {
+        let wants = |accept: &'static str| {
+            let headers = [(header::ACCEPT, accept.parse().unwrap())].into_iter().collect();
+            names(&headers, "text/csv")
+        };
+        for accept in ["text/csv", "text/html, TEXT/CSV;q=0.5", "text/csv; header=present", "text/csv;q=1.000"] {
+            assert!(wants(accept), "{accept}");
+        }
+        for accept in ["", "*/*", "text/csv;q=0", "text/csv; header=present; q=0.000, text/html"] {
+            assert!(!wants(accept), "{accept}");
+        }
     }
 }

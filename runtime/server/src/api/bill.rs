@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 
 use crate::auth::allowed::{Allowed, scope};
-use crate::extract::Head;
+use crate::extract::{Head, names};
 use crate::openapi::{Csv, Described};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
@@ -48,10 +48,8 @@ async fn bill(
 
 /// CSV for a client that names it, and not JSON.
 fn accepted(headers: &HeaderMap) -> BillFormat {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let names =
-        |name: &str| accept.split(',').any(|part| part.split(';').next().is_some_and(|part| part.trim() == name));
-    if names("text/csv") && !names("application/json") { BillFormat::Csv } else { BillFormat::Json }
+    let is_csv = names(headers, "text/csv") && !names(headers, "application/json");
+    if is_csv { BillFormat::Csv } else { BillFormat::Json }
 }
 
 fn within_days(from: Day, to: Day) -> Result<(), Problem> {

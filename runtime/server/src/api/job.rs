@@ -2,14 +2,14 @@
 
 use axum::Json;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use tokio::time::Instant;
 
 use crate::api::jobs;
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::Identity;
-use crate::extract::{Document, Head};
+use crate::extract::{Document, Head, names};
 use crate::limits::requests::NoPermit;
 use crate::openapi::{Described, EventStream};
 use crate::problem::{Code, Problem};
@@ -106,7 +106,7 @@ async fn look(
 ) -> Result<Looked, Problem> {
     let unknown = unknown(&tenant, &id);
     let patience = wait_ms.patience();
-    let follow = wants_events(&headers);
+    let follow = names(&headers, "text/event-stream");
     if !follow && patience.is_none() {
         let look = async { look_up(&*state.store, &tenant, &id).await?.ok_or(unknown) };
         let view = state.request_limiter.within(none, identity.tenant(), look).await?;
@@ -253,12 +253,6 @@ async fn seal(
         Ok(wire::SealedOne { id: id.clone(), status })
     };
     Ok(Json(state.request_limiter.within(none, identity.tenant(), seal).await?))
-}
-
-fn wants_events(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
-    let mut kinds = accepted.flat_map(|accept| accept.split(','));
-    kinds.any(|kind| kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
 fn unknown(tenant: &Name, id: &JobId) -> Problem {
