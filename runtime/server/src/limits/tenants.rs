@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::num::NonZero;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
-use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -91,12 +93,34 @@ impl TenantPermit {
 
     /// Keeps the pass until the answer's body is sent or given up.
     pub(crate) fn until_sent(self, response: Response) -> Response {
-        response.map(|body| {
-            Body::new(body.map_frame(move |frame| {
-                let _pass = &self;
-                frame
-            }))
-        })
+        response.map(|body| Body::new(UntilSent { body, _permit: self }))
+    }
+}
+
+/// The body of an answer, which keeps the permit of its request.
+struct UntilSent {
+    body: Body,
+    _permit: TenantPermit,
+}
+
+impl HttpBody for UntilSent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    /// Without it, the answer would have no `Content-Length`.
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -115,6 +139,8 @@ impl Drop for TenantPermit {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
+
     use super::*;
     use gristmill_core::time::Timestamp;
     use gristmill_core::token::{TokenHash, TokenLimits};
@@ -190,6 +216,7 @@ mod tests {
         let (quota, a) = (TenantLimiter::default(), token("a", Some("acme")));
         let response = enter(&quota, &a, at_once(1)).unwrap().until_sent(Response::new(Body::from("x")));
         assert!(enter(&quota, &a, at_once(1)).is_err());
+        assert_eq!(response.body().size_hint().exact(), Some(1));
         response.into_body().collect().await.unwrap();
         enter(&quota, &a, at_once(1)).unwrap();
     }
