@@ -428,6 +428,12 @@ async fn a_problem_names_what_is_wrong() {
         ("GET", "/v1/tenants/acme/attempts?limit=1001", "", "`limit`: 1001 in one request; at most 1000 are allowed"),
         (
             "POST",
+            "/v1/tokens",
+            r#"{ "tenant": "acme", "scopes": ["read"], "expires_in_ms": 18446744073709551615 }"#,
+            "`expires_in_ms` is 18446744073709551615, longer than ten years: leave it out for a token that does not end",
+        ),
+        (
+            "POST",
             "/v1/tenants/acme/leases/extend",
             r#"{ "leases": ["x"] }"#,
             "`leases[0]`: this is not a lease: give back the text that the claim came with",

@@ -16,6 +16,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
+use gristmill_core::admission::LONGEST;
 use gristmill_core::job::Name;
 use gristmill_core::token::{DESCRIPTION_BYTES, NewToken, TOKENS_PER_TENANT, Token, TokenId, TokenLimits, TokenText};
 use gristmill_metrics::{Event, EventKind};
@@ -102,6 +103,12 @@ async fn make(
     }
     if new.expires_in == Some(Duration::ZERO) {
         let detail = "`expires_in_ms` is 0: the token would have ended; leave it out for one that does not end";
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
+    if let Some(longer) = new.expires_in.filter(|time| *time > LONGEST) {
+        let ms = longer.as_millis();
+        let detail =
+            format!("`expires_in_ms` is {ms}, longer than ten years: leave it out for a token that does not end");
         return Err(Problem::new(Code::BadRequest, detail));
     }
     let (text, hash) = match new.sha256 {
