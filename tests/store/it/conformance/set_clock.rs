@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::after::{after, stored};
 use gristmill_core::job::{Claim, Due, JobChange, NewJob};
 use gristmill_core::outcome::{Reason, Verdict};
 use gristmill_core::schedule::{Schedule, ScheduleId};
@@ -16,6 +17,7 @@ super::cases![
     a_step_back_moves_delays_and_retries_and_no_time_that_was_named,
     a_step_back_before_the_store_is_opened_moves_the_same,
     a_changed_job_waits_for_what_it_was_changed_to,
+    a_job_that_waits_for_another_is_due_when_it_would_have_been,
     a_schedule_does_not_stand_still,
     a_store_says_what_its_clock_shows,
     a_clock_that_is_wrong_for_a_time_makes_no_delay_longer_or_shorter,
@@ -286,4 +288,20 @@ async fn a_step_forward_makes_due_what_it_passes_and_a_step_back_afterwards_noth
         assert_eq!(queue.migrate().await.moved, 2, "{ms}");
         work_off(&queue).await;
     }
+}
+
+async fn a_job_that_waits_for_another_is_due_when_it_would_have_been(queue: TestStore) {
+    let first = job("mail");
+    let (soon, later) = (after("mail", &[&first]), after("mail", &[&first]));
+    let later = NewJob { due: Due::After(Duration::from_millis(2 * MINUTE)), ..later };
+    let named = NewJob { due: Due::At(queue.in_ms(2 * MINUTE)), ..after("mail", &[&first]) };
+    let due = queue.in_ms(2 * MINUTE);
+    stored(&queue, &[first, soon.clone(), later.clone(), named.clone()]).await;
+    queue.pass(MINUTE);
+    set_back(&queue, 60 * MINUTE).await;
+    let claim = queue.claim_one().await;
+    queue.settle(&claim, Verdict::Ack(None)).await;
+    assert_eq!(until(&queue, &later).await, queue.in_ms(MINUTE).as_millis());
+    assert_eq!(until(&queue, &named).await, due.as_millis());
+    assert_eq!(queue.state(&soon.spec.id).await, Some(JobState::Ready));
 }

@@ -40,6 +40,18 @@ shift(KEYS[3], 1, function(until_, id)
   if ms > 0 and until_ >= now then return nil end
   return of_wait(until_, nil)
 end)
+-- When a job that waits for others is due is in its stamp.
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], NEVER, '+inf')) do
+  local body = redis.call('HGET', KEYS[2], id)
+  if body and #body >= 16 then
+    local due, is_named = stamped_due(body)
+    local by = not is_named and of_past(struct.unpack('>I8', body))
+    if by then
+      body = string.sub(body, 1, 8) .. struct.pack('>I8', math.max(due + by, 0)) .. string.sub(body, 17)
+      redis.call('HSET', KEYS[2], id, body)
+    end
+  end
+end
 local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
 if first and tonumber(first) < NEVER then redis.call('ZADD', KEYS[7], first, ARGV[2]) end
 shift(KEYS[4], 1, of_past)
