@@ -24,7 +24,7 @@ const FIND: &str = "SELECT number, priority, attempts, unique_value, unique_wind
 /// Makes a dead job ready, with all its attempts before it.
 const RESPAWN: &str =
     "UPDATE job_rows SET number = ?2, dead_since = NULL, attempts = 0, failure = NULL, due_at = ?3, slot = ?4,
-                         delayed_until = ?5
+                         delayed_until = ?5, fixed = 0
      WHERE number = ?1";
 
 #[async_trait]

@@ -18,6 +18,7 @@ super::cases![
     a_step_back_before_the_store_is_opened_moves_the_same,
     a_changed_job_waits_for_what_it_was_changed_to,
     a_job_that_waits_for_another_is_due_when_it_would_have_been,
+    a_respawned_job_that_waits_for_another_waits_for_no_named_time,
     a_schedule_does_not_stand_still,
     a_store_says_what_its_clock_shows,
     a_clock_that_is_wrong_for_a_time_makes_no_delay_longer_or_shorter,
@@ -304,4 +305,22 @@ async fn a_job_that_waits_for_another_is_due_when_it_would_have_been(queue: Test
     assert_eq!(until(&queue, &later).await, queue.in_ms(MINUTE).as_millis());
     assert_eq!(until(&queue, &named).await, due.as_millis());
     assert_eq!(queue.state(&soon.spec.id).await, Some(JobState::Ready));
+}
+
+async fn a_respawned_job_that_waits_for_another_waits_for_no_named_time(queue: TestStore) {
+    let first = job("mail");
+    let second = NewJob { due: Due::At(queue.in_ms(MINUTE)), ..after("mail", &[&first]) };
+    stored(&queue, &[first.clone(), second.clone()]).await;
+    for _ in 0..2 {
+        let claim = queue.claim_one().await;
+        queue.settle(&claim, Verdict::Bury(failure(Reason::Trap))).await;
+        queue.pass(MINUTE);
+        queue.migrate().await;
+    }
+    let ids = [first.spec.id.clone(), second.spec.id.clone()];
+    assert_eq!(queue.store.respawn(&topic("mail"), &ids).await.unwrap(), [true; 2]);
+    set_back(&queue, 60 * MINUTE).await;
+    let claim = queue.claim_one().await;
+    queue.settle(&claim, Verdict::Ack(None)).await;
+    assert_eq!(queue.state(&second.spec.id).await, Some(JobState::Ready));
 }
