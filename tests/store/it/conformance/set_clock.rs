@@ -25,6 +25,7 @@ super::cases![
     ; not_spread:
     a_budget_of_a_day_that_is_not_yet_holds_up_no_job,
     a_step_back_moves_leases_windows_rates_and_retention,
+    a_budget_that_is_new_is_used_once_the_clock_is_put_right,
     a_step_forward_makes_due_what_it_passes_and_a_step_back_afterwards_nothing_late,
 ];
 
@@ -323,4 +324,18 @@ async fn a_respawned_job_that_waits_for_another_waits_for_no_named_time(queue: T
     let claim = queue.claim_one().await;
     queue.settle(&claim, Verdict::Ack(None)).await;
     assert_eq!(queue.state(&second.spec.id).await, Some(JobState::Ready));
+}
+
+async fn a_budget_that_is_new_is_used_once_the_clock_is_put_right(queue: TestStore) {
+    const DAY: u64 = 24 * 60 * MINUTE;
+    let mut limits = FleetLimits::NONE;
+    limits.tenant.jobs_per_day = Some(1);
+    let start = async || queue.claim_within(&worker(), &[line("mail", 9).within(limits)]).await.unwrap().claims.len();
+    queue.push(&[job("mail"), job("mail"), job("mail")]).await;
+    set_back(&queue, DAY).await;
+    assert_eq!((start().await, start().await), (1, 0));
+    queue.set_forward(DAY);
+    queue.heartbeat(&worker()).await;
+    queue.migrate().await;
+    assert_eq!(poll(&*queue.store, &tenant()).await.ready, [topic("mail")]);
 }
