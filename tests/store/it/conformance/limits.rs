@@ -37,6 +37,7 @@ super::cases![
     priorities_take_turns_within_limits,
     the_time_of_a_rate_is_found_by_a_poll,
     delayed_jobs_are_due_while_a_topic_waits_for_its_rate,
+    a_migration_moves_no_more_jobs_than_it_may_where_rates_allow_more,
     a_job_that_ends_does_not_announce_a_topic_that_waits_for_its_rate,
     of_two_limits_both_hold,
     a_rate_goes_on_when_the_store_is_opened_again,
@@ -473,4 +474,17 @@ async fn limits_of_one_tenant_are_not_anothers(queue: TestStore) {
     let theirs = ClaimFrom { topic: foreign("mail").spec.topic, ..mail(9, limits) };
     let taken = queue.claim_within(&worker(), &[mail(9, limits), theirs]).await.unwrap();
     assert_eq!(taken.claims.len(), 2);
+}
+
+async fn a_migration_moves_no_more_jobs_than_it_may_where_rates_allow_more(queue: TestStore) {
+    let topics = ["mail", "news"];
+    for of in topics {
+        queue.push(&[job(of), job(of), delayed(of, 1000), delayed(of, 1000)]).await;
+        let claimed = queue.claim_within(&worker(), &[line(of, 2).within(rate(1, 1, 1))]).await.unwrap();
+        assert_eq!(claimed.claims.len(), 1);
+    }
+    queue.pass(1000);
+    queue.store.migrate(&tenant(), 1).await.unwrap();
+    let delayed = [queue.counts(topics[0]).await.delayed, queue.counts(topics[1]).await.delayed];
+    assert_eq!(delayed.iter().sum::<u64>(), 3, "{delayed:?}");
 }

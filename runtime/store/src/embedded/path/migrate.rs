@@ -113,7 +113,7 @@ impl Work<'_> {
         let mut moved = 0;
         for (place, topic) in due.iter().enumerate() {
             // An equal share of what is left: a topic with a million due jobs does not hold up the ones after it.
-            let share = (limit - moved).div_ceil(due.len() - place);
+            let share = limit.saturating_sub(moved).div_ceil(due.len() - place);
             if share == 0 {
                 break;
             }

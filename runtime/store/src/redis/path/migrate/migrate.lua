@@ -51,7 +51,7 @@ for t = 1, names do
   local topic = topic_row(name or ARGV[5 + t], 8 + 8 * t)
   topic.is_claimed = t <= tonumber(ARGV[5])
   -- An equal share of what is left: a topic with a million due jobs does not hold up the ones after it.
-  local share = math.ceil((left - moved) / (names - t + 1))
+  local share = math.ceil(math.max(left - moved, 0) / (names - t + 1))
   moved = moved + (name and end_wait(topic) or move(topic, share))
 end
 return { moved }
