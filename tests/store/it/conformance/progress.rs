@@ -8,6 +8,7 @@ use gristmill_store_tests::test_store::{TestStore, job, retry, tenant};
 super::cases![
     what_an_attempt_says_last_is_its_progress,
     a_later_attempt_has_said_nothing_yet,
+    what_a_lost_attempt_says_changes_nothing,
     progress_is_shown_with_running_jobs,
 ];
 
@@ -38,6 +39,18 @@ async fn a_later_attempt_has_said_nothing_yet(queue: TestStore) {
     assert_eq!(known(&queue, &[(again.lease.job.clone(), again.lease.delivery)]).await, [None]);
     queue.store.note_progress(&[(again.lease.clone(), progress(10, "anew"))]).await.unwrap();
     assert_eq!(known(&queue, &[(again.lease.job, again.lease.delivery)]).await, [Some(progress(10, "anew"))]);
+}
+
+async fn what_a_lost_attempt_says_changes_nothing(queue: TestStore) {
+    let lost = queue.running().await;
+    queue.settle(&lost, retry(0)).await;
+    let again = queue.claim_one().await.lease;
+    let deliveries = [(again.job.clone(), again.delivery)];
+    queue.store.note_progress(&[(again, progress(10, "anew"))]).await.unwrap();
+    queue.store.note_progress(&[(lost.lease.clone(), progress(9_000, "nearly"))]).await.unwrap();
+    assert_eq!(known(&queue, &deliveries).await, [Some(progress(10, "anew"))]);
+    queue.settle(&lost, Verdict::Ack(None)).await;
+    assert_eq!(known(&queue, &deliveries).await, [Some(progress(10, "anew"))]);
 }
 
 async fn progress_is_shown_with_running_jobs(queue: TestStore) {

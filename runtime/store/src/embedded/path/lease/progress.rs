@@ -10,9 +10,27 @@ use gristmill_core::job::{JobId, Lease, Name, Progress};
 /// Attempts of which it is known how far they are, at most.
 const MOST: usize = 100_000;
 
-/// By job, the delivery and what its handler reported last.
+/// By job, what the handler of its latest attempt reported last.
 #[derive(Debug, Default)]
-pub(in crate::embedded) struct AttemptsProgress(Mutex<HashMap<(Name, JobId), (u64, Progress)>>);
+pub(in crate::embedded) struct AttemptsProgress(Mutex<HashMap<(Name, JobId), Reported>>);
+
+#[derive(Debug)]
+struct Reported {
+    delivery: u64,
+    /// The claim's number: a job that gets the id of one that has ended may have the same delivery.
+    batch: Option<u64>,
+    progress: Progress,
+}
+
+impl Reported {
+    /// Whether it is of a later attempt than this.
+    fn is_later(&self, than: &Lease) -> bool {
+        match (self.batch, than.batch) {
+            (Some(batch), Some(than)) => batch > than,
+            _ => self.delivery > than.delivery,
+        }
+    }
+}
 
 impl AttemptsProgress {
     pub(in crate::embedded) fn note(&self, progress: &[(Lease, Progress)]) {
@@ -22,15 +40,18 @@ impl AttemptsProgress {
             if known.len() >= MOST {
                 known.clear();
             }
-            known.insert(key(lease), (lease.delivery, said.clone()));
+            if known.get(&key(lease)).is_none_or(|reported| !reported.is_later(lease)) {
+                let Lease { delivery, batch, .. } = *lease;
+                known.insert(key(lease), Reported { delivery, batch, progress: said.clone() });
+            }
         }
     }
 
     pub(in crate::embedded) fn of(&self, tenant: &Name, deliveries: &[(JobId, u64)]) -> Vec<Option<Progress>> {
         let known = self.0.lock();
         let of = |(id, delivery): &(JobId, u64)| {
-            let (of, said) = known.get(&(tenant.clone(), id.clone()))?;
-            (of == delivery).then(|| said.clone())
+            let reported = known.get(&(tenant.clone(), id.clone()))?;
+            (reported.delivery == *delivery).then(|| reported.progress.clone())
         };
         deliveries.iter().map(of).collect()
     }
@@ -39,8 +60,10 @@ impl AttemptsProgress {
     pub(in crate::embedded) fn forget(&self, settlements: &[Settlement]) {
         let mut known = self.0.lock();
         if !known.is_empty() {
-            for settlement in settlements {
-                known.remove(&key(&settlement.lease));
+            for Settlement { lease, .. } in settlements {
+                if known.get(&key(lease)).is_some_and(|reported| !reported.is_later(lease)) {
+                    known.remove(&key(lease));
+                }
             }
         }
     }

@@ -54,12 +54,14 @@ impl Partition {
         for (tenant, group) in by_tenant(progress, |(lease, _)| &lease.topic.tenant) {
             let keys = self.keys(tenant);
             for part in group.chunks(SCRIPT_JOBS) {
-                let mut note = pipe();
-                for (_, (lease, Progress { basis_points, note: text })) in part {
-                    let value = format!("{} {basis_points} {text}", lease.delivery);
-                    note.cmd("SET").arg(keys.progress(&lease.job)).arg(value).arg("PX").arg(PROGRESS_MS).ignore();
+                let mut names = vec![keys.claims()];
+                names.extend(part.iter().map(|(_, (lease, _))| keys.progress(&lease.job)));
+                let mut call = Call::new(script!("path/lease/progress.lua"), &names);
+                call.arg(PROGRESS_MS);
+                for (_, (Lease { job, delivery, .. }, Progress { basis_points, note })) in part {
+                    call.arg(job.as_str()).arg(*delivery).arg(format!("{delivery} {basis_points} {note}"));
                 }
-                let () = self.link.query("note the progress of attempts", &note).await?;
+                self.is_one("note the progress of attempts", call).await?;
             }
         }
         Ok(())
