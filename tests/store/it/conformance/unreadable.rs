@@ -2,6 +2,7 @@
 //!
 //! Only for stores into which a test can write past the store.
 
+use super::after::{after, stored};
 use super::dead::dead_jobs;
 use gristmill_core::job::JobId;
 use gristmill_store::{Imported, JobState, StoredJob};
@@ -85,4 +86,24 @@ async fn an_unreadable_job_stays_in_redis_when_others_move_to_a_file() {
 #[tokio::test]
 async fn an_unreadable_job_stays_in_a_file_when_others_move_to_redis() {
     stays_behind_if_the_other_store_is_of_another_kind(Kind::File, Kind::REDIS).await;
+}
+
+async fn has_ended_for_those_that_wait_for_it(kind: Kind) {
+    let queue = TestStore::new(kind).await;
+    let first = job("mail");
+    let second = after("mail", &[&first]);
+    stored(&queue, &[first.clone(), second.clone()]).await;
+    queue.make_unreadable(&first.spec.id).await;
+    assert_eq!(queue.claim(9).await.len(), 0);
+    assert_eq!(queue.state(&second.spec.id).await, Some(JobState::Ready));
+}
+
+#[tokio::test]
+async fn an_unreadable_job_in_redis_has_ended_for_those_that_wait_for_it() {
+    has_ended_for_those_that_wait_for_it(Kind::REDIS).await;
+}
+
+#[tokio::test]
+async fn an_unreadable_job_in_a_file_has_ended_for_those_that_wait_for_it() {
+    has_ended_for_those_that_wait_for_it(Kind::File).await;
 }

@@ -22,7 +22,7 @@ use crate::embedded::row::{JOB_COLUMNS, JobHistory, job_columns, key_of_slot, re
 use crate::embedded::store::EmbeddedStore;
 use crate::embedded::work::Work;
 use crate::{ClaimFrom, Claimed, Claims, StoreError, WaitToClaim, WaitingClaim};
-use gristmill_core::job::{Claim, Job, JobId, Lease, Priority, TopicId, WorkerId};
+use gristmill_core::job::{Claim, Ended, Job, JobId, Lease, Priority, TopicId, WorkerId};
 use gristmill_core::outcome::Failure;
 use gristmill_core::time::Timestamp;
 
@@ -236,7 +236,10 @@ impl<'a> Work<'a> {
         self.end_run(topic);
         let changed = self.topics.change(topic);
         let Some(running) = changed.running_jobs.remove(&mut self.statements, id)? else { return Ok(()) };
-        self.finish(topic, Some(running.number), &How::Dead(&failure), running.key.as_deref(), None)
+        self.finish(topic, Some(running.number), &How::Dead(&failure), running.key.as_deref(), None)?;
+        let tenant = self.topics.get(topic).id.tenant.clone();
+        self.note_end(&tenant, id, Ended::Dead);
+        self.carry_ends()
     }
 }
 
