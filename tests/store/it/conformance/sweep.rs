@@ -5,7 +5,9 @@ use std::time::Duration;
 use gristmill_core::job::{JobId, NewJob};
 use gristmill_core::outcome::{Reason, Verdict};
 use gristmill_store::{DeadLimits, Settlement, Sweepable};
-use gristmill_store_tests::test_store::{TestStore, claimed, delayed, failure, ids, job, settlement, topic};
+use gristmill_store_tests::test_store::{
+    Kind, TestStore, claimed, delayed, failure, ids, job, settlement, tenant, topic, unique_for,
+};
 use gristmill_test_servers::wait::{SOON, until};
 
 super::cases![
@@ -179,4 +181,29 @@ async fn a_topic_whose_jobs_wait_for_long_is_not_forgotten(queue: TestStore) {
     assert_eq!(sweepable(&queue).await.idle, [], "one that cannot be forgotten makes room for others");
     queue.pass(2 * LONG_MS);
     assert_eq!(queue.store.migrate(&topic("mail").tenant, 10).await.unwrap().moved, 1);
+}
+
+#[tokio::test]
+async fn a_file_keeps_no_row_of_a_forgotten_topic() {
+    let queue = TestStore::new(Kind::File).await;
+    queue.push(&[unique_for("mail", "u", 50)]).await;
+    let claim = queue.claim_one().await;
+    queue.settle(&claim, Verdict::Ack(None)).await;
+    for paused in [true, false] {
+        queue.store.set_paused(&topic("paused"), paused).await.unwrap();
+    }
+    let forget_idle = async || {
+        let idle = queue.store.sweepable(&tenant(), Duration::from_millis(20)).await.unwrap().idle;
+        for topic in &idle {
+            assert!(queue.store.forget_topic(topic).await.unwrap());
+        }
+        queue.store.sweep(&[]).await.unwrap();
+        idle.len()
+    };
+    queue.pass(20);
+    assert_eq!(forget_idle().await, 2);
+    queue.pass(50);
+    assert_eq!((forget_idle().await, forget_idle().await, forget_idle().await), (0, 1, 0));
+    let file = rusqlite::Connection::open(queue.file()).unwrap();
+    assert_eq!(file.query_row("SELECT count(*) FROM topics", [], |row| row.get::<_, i64>(0)).unwrap(), 0);
 }

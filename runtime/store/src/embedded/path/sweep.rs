@@ -29,8 +29,10 @@ const SWEEPS: usize = 1000;
 /// Topics with dead jobs.
 const PERISHABLE: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND dead > 0";
 
-/// Topics without jobs that are not paused and have not changed since a time.
-const IDLE: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND used = 1 AND paused = 0
+/// Topics without jobs that are not paused and have not changed since a time. One that was forgotten is found again once no unique value names
+/// it: only then its row is removed.
+const IDLE: &str = "SELECT topic FROM topics WHERE tenant = ?1 AND paused = 0
+                        AND (used = 1 OR NOT EXISTS (SELECT 1 FROM uniques WHERE topic_number = number))
                         AND ready + delayed + running + dead = 0 AND changed_at <= ?2 LIMIT ?3";
 
 /// The ids of the oldest dead jobs of a topic. Without the plus, the topic's number would be compared as that of a column, and not be looked
