@@ -14,7 +14,8 @@ const KEPT_MAX: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(in crate::embedded) struct KeptAnswers(Mutex<HashMap<Attempt, Settled>>);
 
-type Attempt = (Name, JobId, u64);
+/// With the number of the claim: a job that gets the id of one that has ended begins with the same delivery.
+type Attempt = (Name, JobId, u64, Option<u64>);
 
 impl KeptAnswers {
     pub(in crate::embedded) fn keep(&self, settlements: &[Settlement], answers: &[Option<Settled>]) {
@@ -40,5 +41,25 @@ impl KeptAnswers {
 }
 
 fn attempt(Settlement { lease, .. }: &Settlement) -> Attempt {
-    (lease.topic.tenant.clone(), lease.job.clone(), lease.delivery)
+    (lease.topic.tenant.clone(), lease.job.clone(), lease.delivery, lease.batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_core::job::{Lease, WorkerId};
+    use gristmill_core::outcome::Verdict;
+
+    #[test]
+    fn a_job_that_has_the_id_of_one_that_ended_has_answers_of_its_own() {
+        let settled_by = |claim| {
+            let (topic, worker) = ("mail".parse().unwrap(), WorkerId::new("w"));
+            let lease = Lease { job: "job".parse().unwrap(), topic, worker, delivery: 1, batch: Some(claim) };
+            [Settlement::new(lease, Verdict::Ack(None))]
+        };
+        let kept = KeptAnswers::default();
+        kept.keep(&settled_by(1), &[Some(Settled::Done)]);
+        assert_eq!(kept.restore(&settled_by(2), vec![Settled::LeaseLost]), [Settled::LeaseLost]);
+        assert_eq!(kept.restore(&settled_by(1), vec![Settled::LeaseLost]), [Settled::Done]);
+    }
 }
