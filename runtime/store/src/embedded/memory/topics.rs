@@ -413,7 +413,9 @@ impl Topics {
     fn forget_empty(&mut self, place: Number) {
         let topic = &mut self.topics[place];
         topic.listed = false;
-        if topic.is_empty() && topic.wakes_at().is_none() {
+        // One that waits for its tenant is named by its place.
+        let waits = topic.wakes_at().is_some() || topic.limited == Some(LimitReached::TenantMaxRunning);
+        if topic.is_empty() && !waits {
             self.by_id.remove(&topic.id);
             self.by_number.remove(&topic.number);
             self.free.push(place);

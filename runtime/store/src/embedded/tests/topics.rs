@@ -89,3 +89,24 @@ fn the_topics_of_a_tenant_are_due_in_order() {
     topics.set_next_due(b, None);
     assert!(due(&topics).is_empty() && topics.due.is_empty());
 }
+
+#[test]
+fn a_topic_that_waits_for_its_tenant_keeps_its_place() {
+    let mut connection = Connection::open_in_memory().unwrap();
+    schema::bring_up_to_date(&mut connection).unwrap();
+    let mut topics = Topics::load(&connection).unwrap();
+    let tenant = id(0).tenant;
+    let [emptied, busy] = [0, 1].map(|n| topics.find_or_add(&connection, &id(n)).unwrap());
+    topics.change(busy).ready = 1;
+    for topic in [emptied, busy] {
+        topics.set_limited(topic, Some(LimitReached::TenantMaxRunning));
+    }
+    for n in 2..EMPTY + 2 {
+        topics.find_or_add(&connection, &id(n)).unwrap();
+    }
+    topics.committed();
+    let foreign = topics.find_or_add(&connection, &"other/t".parse().unwrap()).unwrap();
+    topics.set_limited(foreign, Some(LimitReached::TenantMaxRunning));
+    let woken = std::iter::from_fn(|| topics.next_waiting(&tenant)).collect::<Vec<_>>();
+    assert_eq!((woken.contains(&foreign), woken.last()), (false, Some(&busy)));
+}
