@@ -415,7 +415,7 @@ async fn an_option_that_a_path_does_not_take_is_refused() {
         let detail = format!("there is no option `limit`: with {method} this path takes no query");
         assert_eq!((status, &problem["detail"]), (400, &json!(detail)), "{path}: {problem}");
     }
-    for path in ["/v1/me?", "/v1/tenants/acme/attempts?limit=1", "/healthz?limit=1"] {
+    for path in ["/v1/me?", "/v1/tenants/acme/attempts?limit=1", "/healthz?limit=1", "/metrics?limit=1"] {
         assert_eq!(tested.ask("GET", path, "").await.0, 200, "{path}");
     }
 }

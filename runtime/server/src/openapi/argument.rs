@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::token::TokenId;
 
@@ -27,6 +27,10 @@ impl<T> Argument for Extension<T> {}
 impl<T> Argument for Option<Extension<T>> {}
 
 impl Argument for HeaderMap {}
+
+impl Argument for Uri {
+    const TAKES_QUERY: bool = true;
+}
 
 impl<A: Argument, B: Argument> Argument for (A, B) {
     const TAKES_PERMIT: bool = A::TAKES_PERMIT && B::TAKES_PERMIT;
