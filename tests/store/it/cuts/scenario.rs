@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::job::{Claim, Due, JobChange, JobId, NewJob, Priority, WorkerId};
+use gristmill_core::job::{Claim, Due, JobChange, JobId, NewJob, Priority, Progress, WorkerId};
 use gristmill_core::outcome::{Reason, Verdict};
 use gristmill_core::schedule::{Schedule, ScheduleId};
 use gristmill_store::{
@@ -198,6 +198,8 @@ impl World {
             let leases = [claim.lease.clone()];
             assert_eq!(self.ask(async |store| store.extend(&leases, LEASE).await).await, [true]);
             assert!(self.ask(async |store| store.checkpoint(&leases[0], b"half").await).await);
+            let half = [(claim.lease.clone(), Progress { basis_points: 5_000, note: String::new() })];
+            self.ask(async |store| store.note_progress(&half).await).await;
             match number {
                 0 => self.ack(&claim, vec![job("next"), delayed("next", 3)]).await,
                 1 => _ = self.end(&claim, retry(5)).await,
