@@ -326,7 +326,7 @@ mod tests {
         let (uploads, name): (_, Name) = (uploads(place.path()), "echo".parse().unwrap());
         let files = || std::fs::read_dir(place.path()).unwrap().filter(|file| file.as_ref().unwrap().path().is_file());
         let aside = uploads.write_aside(&name, b"wasm").await.unwrap();
-        assert_eq!((files().count(), folder::list(place.path()).unwrap().len()), (1, 0));
+        assert_eq!((files().count(), folder::list(place.path()).unwrap().files.len()), (1, 0));
         drop(aside);
         assert_eq!(files().count(), 0, "nothing stays of what was decided against");
         let path = uploads.path(&name);
