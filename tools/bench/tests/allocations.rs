@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 const EMBEDDED: f64 = 7.6;
 const REDIS: f64 = 10.1;
 const SANDBOX: f64 = 23.0;
-const RUNNER: f64 = 20.6;
+const RUNNER: f64 = 20.7;
 
 /// How far a count may be from its budget, either way: less than one, and no more than 5 % of any.
 const TOLERANCE: f64 = 0.35;
@@ -148,6 +148,12 @@ async fn a_plain_job_allocates_no_more_and_no_less_often_than_its_budget_says() 
     check("redis", per_job(async |jobs| drop(push(&bed, jobs).await.unwrap())).await, REDIS);
     let store = Arc::new(EmbeddedStore::in_memory().await.unwrap());
     let registry = watch::Sender::new(Arc::new(registry()));
-    check("runner", per_job(async |jobs| run(&store, registry.subscribe(), jobs).await).await, RUNNER);
+    // How many jobs a claim and a settlement have depends on the thread that writes: the middle one of three.
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        counts.push(per_job(async |jobs| run(&store, registry.subscribe(), jobs).await).await);
+    }
+    counts.sort_by(f64::total_cmp);
+    check("runner", counts[1], RUNNER);
     assert!(wrong.is_empty(), "change what allocates, or the budget and say why:\n{}", wrong.join("\n"));
 }

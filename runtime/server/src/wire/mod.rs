@@ -313,7 +313,7 @@ pub(super) struct Topics {
     pub(super) topics: Vec<TopicCounts>,
 }
 
-/// Every tenant that has or had jobs, or has topics in the manifest. by name.
+/// Every tenant that has or had jobs, by name.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Placements {
     pub(super) placements: Vec<TenantPlacement>,
