@@ -1,14 +1,13 @@
 //! Answers count as bodies in memory until they are delivered: a client that reads nothing could otherwise keep any number of pages there.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::{IntoResponse, Response};
-use hyper::body::{Frame, SizeHint};
 
 use crate::limits::requests::{Permit, RequestLimiter};
+use crate::polled_body::{PolledBody, next_frame};
 use gristmill_core::job::Name;
 
 /// Smaller answers are not counted: all that connections may hold of them is little.
@@ -19,14 +18,16 @@ const SMALL: u64 = 16 << 10;
 pub(crate) fn held(limiter: &RequestLimiter, tenant: Option<&Name>, answer: Response) -> Response {
     let Some(size) = answer.body().size_hint().exact().filter(|size| *size > SMALL) else { return answer };
     match limiter.hold_body(tenant, usize::try_from(size).unwrap_or(usize::MAX)) {
-        Ok(permit) => answer.map(|body| Body::new(HeldBody { body, permit: Arc::new(permit) })),
+        Ok(permit) => {
+            let permit = Arc::new(permit);
+            let hold = move |bytes| Bytes::from_owner(HeldBytes { bytes, _permit: Arc::clone(&permit) });
+            let next = move |body: &mut Body, context: &mut Context<'_>| {
+                next_frame(body, context).map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(&hold))))
+            };
+            answer.map(|body| Body::new(PolledBody::new(body, next)))
+        }
         Err(busy) => busy.into_response(),
     }
-}
-
-struct HeldBody {
-    body: Body,
-    permit: Arc<Permit>,
 }
 
 /// Bytes of an answer. The connection drops them once it has sent them.
@@ -38,29 +39,6 @@ struct HeldBytes {
 impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-impl HttpBody for HeldBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        let permit = &self.permit;
-        let hold = |bytes| Bytes::from_owner(HeldBytes { bytes, _permit: Arc::clone(permit) });
-        polled.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(hold))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

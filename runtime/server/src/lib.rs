@@ -34,6 +34,7 @@ mod new_jobs;
 mod openapi;
 mod page;
 mod payloads;
+mod polled_body;
 mod problem;
 mod pull;
 mod receive;

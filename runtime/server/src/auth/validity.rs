@@ -1,15 +1,14 @@
 //! Ends requests that wait, and streams, with the token that they came with.
 
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, HttpBody};
 use axum::response::{IntoResponse, Response};
-use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::Auth;
 use super::identity::{Identity, unknown};
+use crate::polled_body::{PolledBody, next_frame};
 
 /// A request that is answered sooner is quick: its token is not looked for again.
 const QUICK: Duration = Duration::from_millis(500);
@@ -41,36 +40,10 @@ impl Auth {
             return response;
         }
         let auth = self.clone();
-        let ended = Box::pin(async move { auth.ended(&identity).await });
-        response.map(|body| Body::new(UntilEnded { body, ended }))
-    }
-}
-
-/// A body that ends early when `ended` is ready.
-struct UntilEnded {
-    body: Body,
-    ended: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl hyper::body::Body for UntilEnded {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.ended.as_mut().poll(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let mut ended = Box::pin(async move { auth.ended(&identity).await });
+        let until_ended = move |body: &mut Body, context: &mut Context<'_>| {
+            if ended.as_mut().poll(context).is_ready() { Poll::Ready(None) } else { next_frame(body, context) }
+        };
+        response.map(|body| Body::new(PolledBody::new(body, until_ended)))
     }
 }

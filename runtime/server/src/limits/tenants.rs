@@ -2,19 +2,17 @@
 
 use std::collections::HashMap;
 use std::num::NonZero;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::Body;
 use axum::response::Response;
-use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::rate::Rates;
 use super::shares::Share;
+use crate::polled_body::{PolledBody, next_frame};
 use crate::problem::{COME_AGAIN, Code, Problem};
 use gristmill_config::TenantLimits;
 use gristmill_core::job::Name;
@@ -93,34 +91,12 @@ impl TenantPermit {
 
     /// Keeps the pass until the answer's body is sent or given up.
     pub(crate) fn until_sent(self, response: Response) -> Response {
-        response.map(|body| Body::new(UntilSent { body, _permit: self }))
-    }
-}
-
-/// The body of an answer, which keeps the permit of its request.
-struct UntilSent {
-    body: Body,
-    _permit: TenantPermit,
-}
-
-impl HttpBody for UntilSent {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    /// Without it, the answer would have no `Content-Length`.
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        response.map(|body| {
+            Body::new(PolledBody::new(body, move |body, context| {
+                let _held = &self;
+                next_frame(body, context)
+            }))
+        })
     }
 }
 
@@ -139,6 +115,7 @@ impl Drop for TenantPermit {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::HttpBody;
     use http_body_util::BodyExt;
 
     use super::*;

@@ -2,19 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use hyper::body::{Frame, SizeHint};
+use axum::body::{Body, Bytes, HttpBody};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::limits::network_with_share;
 use crate::limits::shares::{Share, Shares};
+use crate::polled_body::{PolledBody, next_frame};
 
 /// How soon to look again for an idle connection where all are busy.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -55,13 +54,6 @@ pub(crate) struct Connection {
 /// A request that is being answered. Idle again when dropped.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<Connection>);
-
-/// An answer's body, which keeps its connection busy until it is sent.
-#[derive(Debug)]
-pub(crate) struct Sent {
-    body: Body,
-    busy: Option<Busy>,
-}
 
 impl ConnectionLimiter {
     pub(crate) fn new(permits: usize) -> Self {
@@ -166,38 +158,22 @@ impl Drop for Connection {
 }
 
 impl Busy {
-    pub(crate) fn until_sent(self, body: Body) -> Sent {
-        Sent { body, busy: Some(self) }
+    /// The body of an answer, which keeps its connection busy until it is sent.
+    pub(crate) fn until_sent(self, body: Body) -> impl HttpBody<Data = Bytes, Error = axum::Error> {
+        let mut busy = Some(self);
+        PolledBody::new(body, move |body, context| {
+            let polled = next_frame(body, context);
+            if let Poll::Ready(None) = polled {
+                drop(busy.take());
+            }
+            polled
+        })
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.rest();
-    }
-}
-
-impl hyper::body::Body for Sent {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(None) = polled {
-            self.busy = None;
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
