@@ -284,9 +284,9 @@ mod tests {
         let mut waiter = line.join(&hub, Some(changes.subscribe()), &topics[0].tenant, &topics).await.unwrap();
         waiter.begin_look();
         waiter.end_look(false);
-        let begun = Instant::now();
         changes.send_replace(Arc::default());
-        waiter.woken().await;
-        assert!(begun.elapsed() < LOOK / 4, "a limit may have been raised");
+        // The task that wakes waiters has its turn.
+        tokio::task::yield_now().await;
+        assert!(waiter.woken().now_or_never().is_some(), "a limit may have been raised");
     }
 }
