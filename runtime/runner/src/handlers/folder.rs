@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use tokio::task::{self, JoinError, JoinSet};
 
 use super::backlog::Backlog;
+use super::changes::{Changes, LoadedFile, Refusal};
 use super::handler::{Code, Handler};
+use super::listing::{Listing, list};
 use super::load::{Again, LoadedComponent, NotTaken, load_file};
 use super::stamp::{Stamp, changed_within, file_at};
 use gristmill_core::job::Name;
-use gristmill_sandbox::{COMPILES_AT_ONCE, Component, Sandbox, Version};
+use gristmill_sandbox::{COMPILES_AT_ONCE, Sandbox, Version};
 
 /// A file that was written to less than this ago and does not load may still be being copied: it is looked at again
 /// before it is refused. A complete component is taken at once.
@@ -29,62 +31,6 @@ const LATEST: Duration = Duration::from_secs(3600);
 
 /// Files that are read at once. They are in memory meanwhile.
 const READS_AT_ONCE: usize = 8;
-
-/// A component that was not taken, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The name of the handler.
-    pub handler: Name,
-    /// The file.
-    pub path: PathBuf,
-    /// Why it is not served.
-    pub reason: String,
-}
-
-/// What a look or some loads changed.
-#[derive(Debug, Default)]
-pub struct Changes {
-    /// Handlers that were loaded for the first time or in a new version.
-    pub loaded: Vec<LoadedFile>,
-    pub removed: Vec<Name>,
-    pub refused: Vec<Refusal>,
-    /// Files that are no component for their name, and what is wrong with that.
-    pub misnamed: Vec<(PathBuf, String)>,
-    /// Some file may still be being written: look again soon.
-    pub unsettled: bool,
-    /// Files were found that have to be compiled.
-    pub waiting: bool,
-}
-
-/// A file that gave a handler.
-#[derive(Debug)]
-pub struct LoadedFile {
-    /// The name of the handler.
-    pub handler: Name,
-    /// What runs.
-    pub component: Component,
-    /// It took the place of another version.
-    pub is_replaced: bool,
-    /// To read, compile and check it.
-    pub took: Duration,
-}
-
-impl Changes {
-    /// The handlers are not what they were.
-    pub fn any(&self) -> bool {
-        !self.loaded.is_empty() || !self.removed.is_empty() || self.waiting
-    }
-
-    /// Adds later changes of other files.
-    pub(super) fn extend(&mut self, other: Self) {
-        self.loaded.extend(other.loaded);
-        self.removed.extend(other.removed);
-        self.refused.extend(other.refused);
-        self.misnamed.extend(other.misnamed);
-        self.unsettled |= other.unsettled;
-        self.waiting |= other.waiting;
-    }
-}
 
 /// The components of a folder: `<name>.wasm`, not in subfolders.
 ///
@@ -380,35 +326,6 @@ impl Folder {
         self.begin_loads();
         !lost.is_empty()
     }
-}
-
-/// What is in a folder.
-#[derive(Debug, Default)]
-pub(super) struct Listing {
-    pub(super) files: Vec<(Name, PathBuf)>,
-    /// With what is wrong with their names.
-    misnamed: BTreeMap<PathBuf, String>,
-}
-
-/// The components in the folder by handler name, and apart from them those whose name is no handler's name, with what is wrong with it. Hidden
-/// files are left out: editors and copy tools drop all sorts of temporary ones.
-pub(super) fn list(folder: &Path) -> io::Result<Listing> {
-    let Listing { mut files, mut misnamed } = Listing::default();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        if stem.starts_with('.') || path.extension().is_none_or(|extension| extension != "wasm") {
-            continue;
-        }
-        match stem.parse::<Name>() {
-            Ok(name) => files.push((name, path)),
-            Err(bad) => drop(misnamed.insert(path.clone(), bad.to_string())),
-        }
-    }
-    // If a folder was renamed meanwhile, no file was found: that removes no handler.
-    fs::metadata(folder)?;
-    files.sort();
-    Ok(Listing { files, misnamed })
 }
 
 #[cfg(test)]

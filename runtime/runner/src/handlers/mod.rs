@@ -9,10 +9,12 @@
 
 mod available;
 mod backlog;
+mod changes;
 mod deployed;
 mod folder;
 mod handler;
 mod last_good;
+mod listing;
 mod load;
 mod records;
 mod registry;
@@ -25,7 +27,8 @@ mod watch;
 
 pub use available::Available;
 pub use backlog::Backlog;
-pub use folder::{Folder, Refusal};
+pub use changes::Refusal;
+pub use folder::Folder;
 pub use handler::{Candidate, Code, Handler, TopicHandler};
 pub use last_good::KeptVersions;
 pub use records::DeploymentRecords;

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use super::folder;
 use super::handler::Handler;
+use super::listing;
 use super::load::load;
 use super::registry::HandlerRegistry;
 use gristmill_core::job::{Name, TopicId};
@@ -171,7 +171,7 @@ impl ComponentUploads {
     fn check_number(&self, topic: &Topic) -> Result<(), UploadError> {
         let doing = |source| UploadError::Folder { doing: "read", path: self.folder.clone(), source };
         if self.registry.borrow().get(&topic.id).is_some()
-            || folder::list(&self.folder).map_err(doing)?.files.len() < HANDLERS_MAX
+            || listing::list(&self.folder).map_err(doing)?.files.len() < HANDLERS_MAX
         {
             return Ok(());
         }
@@ -326,7 +326,7 @@ mod tests {
         let (uploads, name): (_, Name) = (uploads(place.path()), "echo".parse().unwrap());
         let files = || std::fs::read_dir(place.path()).unwrap().filter(|file| file.as_ref().unwrap().path().is_file());
         let aside = uploads.write_aside(&name, b"wasm").await.unwrap();
-        assert_eq!((files().count(), folder::list(place.path()).unwrap().files.len()), (1, 0));
+        assert_eq!((files().count(), listing::list(place.path()).unwrap().files.len()), (1, 0));
         drop(aside);
         assert_eq!(files().count(), 0, "nothing stays of what was decided against");
         let path = uploads.path(&name);

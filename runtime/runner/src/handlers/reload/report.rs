@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Reloader;
-use crate::handlers::folder::{Changes, LoadedFile, Refusal};
+use crate::handlers::changes::{Changes, LoadedFile, Refusal};
 use crate::handlers::handler::TopicHandler;
 use crate::handlers::registry::HandlerRegistry;
 use gristmill_config::Manifest;
