@@ -55,6 +55,9 @@ pub enum NoFollowUp {
         "the follow-ups of an attempt wait for at most {FOLLOW_UPS_AFTER} jobs together: put jobs into a batch, and wait for that"
     )]
     TooManyLinks,
+    /// Whoever enqueues outlived the attempt.
+    #[error("the attempt has ended: enqueue before its function returns")]
+    Ended,
 }
 
 /// The follow-ups of one attempt.

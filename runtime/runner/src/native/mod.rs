@@ -113,12 +113,18 @@ pub enum CheckpointError {
 #[derive(Debug)]
 pub struct NativeJob {
     attempt: Arc<Attempt>,
-    follow_ups: Arc<Mutex<FollowUps>>,
-    /// None if the topic keeps no states.
-    keyed: Option<Arc<Mutex<KeyedState>>>,
-    /// Made for the first line.
-    log: Arc<Mutex<Option<GuestLog>>>,
+    effects: Arc<Mutex<Option<Effects>>>,
     deadline: Timestamp,
+}
+
+/// What a function has done beside its answer. `None` once the attempt has ended: what a task does that the function left behind comes too late.
+#[derive(Debug)]
+struct Effects {
+    follow_ups: FollowUps,
+    /// None if the topic keeps no states.
+    keyed: Option<KeyedState>,
+    /// Made for the first line.
+    log: Option<GuestLog>,
 }
 
 impl NativeJob {
@@ -173,9 +179,11 @@ impl NativeJob {
     }
 
     /// Writes a line of the job's log, as components do: with the names of job and topic, and within the topic's `log-limit`. What is over the
-    /// limit is dropped and counted.
+    /// limit is dropped and counted, and what comes after the end of the attempt is dropped.
     pub fn log(&self, line: LogLine) {
-        self.log.lock().get_or_insert_with(|| GuestLog::new(&self.attempt, None)).write(line);
+        if let Some(effects) = &mut *self.effects.lock() {
+            effects.log.get_or_insert_with(|| GuestLog::new(&self.attempt, None)).write(line);
+        }
     }
 
     /// Returns `true` once the job is cancelled, its lease is lost, or the runner shuts down: finish early if you can.
@@ -200,35 +208,41 @@ impl NativeJob {
     /// The state of the job's key; `None` if there is none. After [`NativeJob::set_state`], the state that it set.
     ///
     /// # Errors
-    /// [`StateError`]: the topic keeps no states, the job has no key, or the store does not answer.
+    /// [`StateError`]: the topic keeps no states, the job has no key, the attempt has ended, or the store does not answer.
     pub async fn state(&self) -> Result<Option<Vec<u8>>, StateError> {
-        let keyed = self.keyed.as_ref().ok_or_else(StateError::not_granted)?.lock().clone();
+        let keyed = self.with_keyed(|keyed| Ok(keyed.clone()))?;
         keyed.get().await
+    }
+
+    fn with_keyed<T>(&self, act: impl FnOnce(&mut KeyedState) -> Result<T, StateError>) -> Result<T, StateError> {
+        let ended =
+            || StateError::Unavailable("the attempt has ended: use its state before its function returns".into());
+        let mut effects = self.effects.lock();
+        act(effects.as_mut().ok_or_else(ended)?.keyed.as_mut().ok_or_else(StateError::not_granted)?)
     }
 
     /// Has the state of the job's key be `value` once the attempt is settled as completed; `None` deletes it. The last call counts, and
     /// none does if the attempt ends in any other way.
     ///
     /// # Errors
-    /// [`StateError`]: the topic keeps no states, the job has no key, or `value` is over the topic's `state-limit`.
+    /// [`StateError`]: the topic keeps no states, the job has no key, the attempt has ended, or `value` is over the topic's `state-limit`.
     pub fn set_state(&self, value: Option<&[u8]>) -> Result<(), StateError> {
-        let keyed = self.keyed.as_ref().ok_or_else(StateError::not_granted)?;
-        keyed.lock().set(value.map(<[u8]>::to_vec))
+        self.with_keyed(|keyed| keyed.set(value.map(<[u8]>::to_vec)))
     }
 
     /// Enqueues a follow-up. It is pushed with the settlement if the attempt completes or snoozes, and dropped otherwise.
     /// The topic's `ttl` holds for a job that brings none.
     ///
     /// # Errors
-    /// [`NoFollowUp`]: the target does not exist, is of another tenant, or is not granted; its links contradict those of other follow-ups; or
-    /// a limit is reached.
+    /// [`NoFollowUp`]: the target does not exist, is of another tenant, or is not granted; its links contradict those of other follow-ups;
+    /// a limit is reached; or the attempt has ended.
     pub fn enqueue(&self, job: NewJob) -> Result<JobId, NoFollowUp> {
         let Attempt { grants, targets, limits, .. } = &*self.attempt;
         // A program's own function may name any job of the tenant.
         let (tenant, count) = (&self.spec().topic.tenant, limits.follow_ups);
         let rules = FollowUpRules { tenant, grants, targets, count, near: None };
         let id = job.spec.id.clone();
-        self.follow_ups.lock().add(job, &rules)?;
+        self.effects.lock().as_mut().ok_or(NoFollowUp::Ended)?.follow_ups.add(job, &rules)?;
         Ok(id)
     }
 }
@@ -263,16 +277,10 @@ impl NativeHandler {
     async fn attempt(&self, attempt: Arc<Attempt>, is_brief: bool) -> Report {
         let (begun, limits) = (Instant::now(), attempt.limits);
         let control = Arc::clone(&attempt.cancellation.control);
-        let follow_ups = Arc::<Mutex<FollowUps>>::default();
-        let keyed = KeyedState::of(&attempt).map(|keyed| Arc::new(Mutex::new(keyed)));
-        let (log, deadline) = (Arc::<Mutex<_>>::default(), attempt.now().plus(limits.timeout));
-        let job = NativeJob {
-            attempt,
-            follow_ups: Arc::clone(&follow_ups),
-            keyed: keyed.clone(),
-            log: Arc::clone(&log),
-            deadline,
-        };
+        let deadline = attempt.now().plus(limits.timeout);
+        let nothing = Effects { follow_ups: FollowUps::default(), keyed: KeyedState::of(&attempt), log: None };
+        let effects = Arc::new(Mutex::new(Some(nothing)));
+        let job = NativeJob { attempt, effects: Arc::clone(&effects), deadline };
         let mut answer = (self.0)(job);
         let first = match is_brief {
             true => poll_once(answer.as_mut()).await,
@@ -294,14 +302,17 @@ impl NativeHandler {
             }
             Err(panic) => trapped(&*panic),
         };
-        let change = keyed.and_then(|keyed| keyed.lock().take_change());
-        let state = change.filter(|_| matches!(outcome, Outcome::Complete(_)));
+        let ended = effects.lock().take();
+        let (mut follow_ups, mut change, mut log_lines_dropped) = (Vec::new(), None, 0);
+        if let Some(mut ended) = ended {
+            follow_ups = ended.follow_ups.take();
+            change = ended.keyed.as_mut().and_then(KeyedState::take_change);
+            log_lines_dropped = ended.log.as_mut().map_or(0, GuestLog::close);
+        }
         let kept = matches!(outcome, Outcome::Complete(_) | Outcome::Snooze(_));
-        let follow_ups = follow_ups.lock().take();
-        let log_lines_dropped = log.lock().as_mut().map_or(0, GuestLog::close);
         Report {
             follow_ups: if kept { follow_ups } else { Vec::new() },
-            state,
+            state: change.filter(|_| matches!(outcome, Outcome::Complete(_))),
             // By this the runner knows that a function ran.
             duration: begun.elapsed().max(Duration::from_nanos(1)),
             log_lines_dropped,

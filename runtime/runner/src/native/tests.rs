@@ -180,6 +180,22 @@ async fn a_brief_attempt_ends_as_any_other_also_if_it_waits_or_panics() {
 }
 
 #[tokio::test]
+async fn a_task_that_outlives_its_attempt_is_told_that_it_comes_too_late() {
+    let (sender, mut kept) = mpsc::unbounded_channel();
+    run(NativeHandler::new(move |job: NativeJob| {
+        sender.send(job).unwrap();
+        async { Ok::<_, HandlerError>(()) }
+    }))
+    .await;
+    let job = kept.recv().await.unwrap();
+    let follow_up = NewJob { spec: JobSpec::new("work".parse().unwrap(), Payload::default()), due: Due::Now };
+    assert_eq!(job.enqueue(follow_up), Err(NoFollowUp::Ended));
+    let ended = "the attempt has ended: use its state before its function returns";
+    assert_eq!(job.set_state(Some(b"late")), Err(StateError::Unavailable(ended.into())));
+    assert_eq!(job.state().await, Err(StateError::Unavailable(ended.into())));
+}
+
+#[tokio::test]
 async fn results_and_follow_ups_are_held_to_the_limits_of_the_topic() {
     let attempts = run(NativeHandler::new(async |_: NativeJob| Ok::<_, HandlerError>(vec![0; 1025]))).await;
     assert_eq!(outcomes(&attempts), [OutcomeKind::LimitExceeded]);

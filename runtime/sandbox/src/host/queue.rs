@@ -92,6 +92,7 @@ impl State {
             NoFollowUp::Links(_)
             | NoFollowUp::Foreign(_)
             | NoFollowUp::TooManyLinks
+            | NoFollowUp::Ended
             | NoFollowUp::Refused(
                 Refused::After { .. }
                 | Refused::Reserved { .. }

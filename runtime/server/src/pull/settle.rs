@@ -191,9 +191,11 @@ fn admit_follow_ups(
                 NoFollowUp::TooMany(_) | NoFollowUp::TooLarge | NoFollowUp::TooManyLinks => {
                     Problem::new(Code::TooLarge, no.to_string())
                 }
-                NoFollowUp::Denied(_) | NoFollowUp::UnknownTopic(_) | NoFollowUp::Links(_) | NoFollowUp::Foreign(_) => {
-                    Problem::new(Code::BadRequest, no.to_string())
-                }
+                NoFollowUp::Denied(_)
+                | NoFollowUp::UnknownTopic(_)
+                | NoFollowUp::Links(_)
+                | NoFollowUp::Foreign(_)
+                | NoFollowUp::Ended => Problem::new(Code::BadRequest, no.to_string()),
             };
             Problem { detail: format!("follow_ups[{index}]: {}", problem.detail), ..problem }
         })?;
