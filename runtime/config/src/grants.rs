@@ -70,7 +70,12 @@ pub(super) fn secrets(
         return BTreeMap::new();
     }
     let of_handler = |(key, _, value): (&str, Span, Value<'_>)| {
+        let span = value.span();
         let bytes = granted(WithheldKind::Secret, key, value, &section, folder, withheld)?;
+        if bytes.is_empty() {
+            let help = "does the variable or the file that it comes from lack its value?";
+            section.problems().report(span, format!("`{key}` in {} is empty", section.title()), help);
+        }
         Some((key.to_owned(), bytes))
     };
     section.clone().entries().filter_map(of_handler).collect()
@@ -234,8 +239,7 @@ mod tests {
     #[test]
     fn a_secret_file_is_read_without_its_last_line_break() {
         let folder = tempfile::tempdir().unwrap();
-        for (content, secret) in [("key\n", "key"), ("key\r\n", "key"), ("key\n\n", "key\n"), ("key", "key"), ("", "")]
-        {
+        for (content, secret) in [("key\n", "key"), ("key\r\n", "key"), ("key\n\n", "key\n"), ("key", "key")] {
             std::fs::write(folder.path().join("key"), content).unwrap();
             let grants = read("[topics.a.secrets]\nkey = { file = \"key\" }", folder.path()).unwrap();
             assert_eq!(grants.secrets["key"], secret.as_bytes());

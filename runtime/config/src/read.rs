@@ -304,13 +304,18 @@ impl<'t> Section<'t> {
     pub(super) fn finish(mut self) {
         let mut seen = HashSet::new();
         self.known.retain(|key| seen.insert(*key));
-        for (key, _) in self.table {
+        for (key, value) in self.table {
             let written: &str = key.get_ref();
             if self.known.contains(&written) {
                 continue;
             }
             let problem = self.problems.at(key.span(), format!("unknown key `{written}` in {}", self.name));
-            let known = || format!("known here: {}", self.known.join(", "));
+            // Of a topic with a dot in its name, TOML makes two.
+            let of_topic = self.name.strip_suffix(']').and_then(|name| name.rsplit_once("topics."));
+            let dotted = of_topic.filter(|(_, topic)| value.get_ref().is_table() && !topic.contains('.'));
+            let quoted = dotted
+                .map(|(of, topic)| format!("; the topic `{topic}.{written}` is {of}topics.\"{topic}.{written}\"]"));
+            let known = || format!("known here: {}{}", self.known.join(", "), quoted.unwrap_or_default());
             self.problems.add(problem.suggest(written, self.known.iter().copied(), known));
         }
     }

@@ -370,6 +370,9 @@ fn a_command_that_runs_no_handlers_needs_no_secrets() {
     let path = folder.path().join("gristmill.toml");
     std::fs::write(&path, "[topics.a.secrets]\nkey = { file = \"gone\" }").unwrap();
     assert!(Manifest::load(&path).is_err());
+    std::fs::write(folder.path().join("gone"), "").unwrap();
+    let empty = Manifest::load(&path).unwrap_err().to_string();
+    assert!(empty.contains("`key` in [topics.a.secrets] is empty"), "{empty}");
     assert!(Manifest::load_without_secrets(&path).unwrap().topics[&id("a")].grants.secrets.is_empty());
 }
 
