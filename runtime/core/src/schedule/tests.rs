@@ -61,6 +61,8 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         assert!(refused(&named(bad)).contains(field), "{}", refused(&named(bad)));
     }
     assert!(refused(&named("0 0 30 2 *")).contains("no month has such a day"));
+    assert!(refused(&named("0 0 * * L")).contains("write `5L`"));
+    assert!(named("0 0 L * *").ticks().is_ok() && named("0 0 * * 5L").ticks().is_ok());
     let zone = |zone: &str| Schedule { timezone: Some(zone.into()), ..named("0 3 * * *") };
     assert!(refused(&zone("Europe/Berlim")).contains("did you mean `Europe/Berlin`?"));
     assert!(!refused(&zone("the moon")).contains("did you mean"));

@@ -71,7 +71,11 @@ impl Ticks {
                 .map_err(|_| BadSchedule::Timezone { timezone: name.to_owned(), near: nearest_timezone(name) })?,
         };
         let ticks = Self(Kind::Cron { cron: Box::new(cron), zone });
-        ticks.next_after(EARLY).map(|_| ticks).ok_or_else(|| BadSchedule::Never { cron: text.to_owned() })
+        let never = || match text.split_whitespace().nth(4) {
+            Some("L" | "l") => bad("`L` alone is no day of the week: write `5L` for the last Friday of a month".into()),
+            _ => BadSchedule::Never { cron: text.to_owned() },
+        };
+        ticks.next_after(EARLY).map(|_| ticks).ok_or_else(never)
     }
 
     /// The first tick after `time`. `None` if none comes any more.
