@@ -86,6 +86,9 @@ impl WrongDocument {
 
     fn at(path: &str, wrong: &serde_json::Error) -> Self {
         let (line, column) = (wrong.line(), wrong.column());
+        if wrong.is_eof() && (line, column) == (1, 0) {
+            return Self::saying(path, "this is no JSON: it is empty", None);
+        }
         let said = ends(wrong);
         let message = said.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&said);
         let is_none = matches!(wrong.classify(), Category::Syntax | Category::Eof);
@@ -289,6 +292,7 @@ mod tests {
             ("[]", "expected an object, not a list (column 0)"),
             (r#"{"name": }"#, "name: this is no JSON: expected value (column 10)"),
             ("{", "this is no JSON: EOF while parsing an object (column 1)"),
+            ("", "this is no JSON: it is empty"),
             ("{} x", "this is no JSON: trailing characters (column 4)"),
         ];
         for (document, words) in cases {

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Query, State};
 
-use crate::api::jobs::within_batch;
+use crate::api::jobs::within_page;
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Head;
 use crate::problem::Problem;
@@ -27,7 +27,7 @@ async fn attempts(
     State(state): State<AppState>,
     Head(Query(AttemptsWanted { topic, job, failed, limit })): Head<Query<AttemptsWanted>>,
 ) -> Result<Json<Attempts>, Problem> {
-    within_batch("limit", limit)?;
+    within_page(limit)?;
     let wanted = RecentWanted { tenant, topic, job, failed, limit };
     let (attempts, since_ms) = state.recent.of(&wanted);
     Ok(Json(Attempts { attempts: state.shown(&identity, &wanted.tenant, attempts), since_ms }))

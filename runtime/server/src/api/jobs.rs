@@ -68,6 +68,14 @@ pub(crate) fn checked(change: JobChange) -> Result<JobChange, Problem> {
     Ok(change)
 }
 
+/// `limit`: how many entries a page may have.
+pub(crate) fn within_page(limit: usize) -> Result<(), Problem> {
+    if limit == 0 {
+        return Err(Problem::new(Code::BadRequest, format!("`limit`: a page has 1 to {BATCH} entries, not 0")));
+    }
+    within_batch("limit", limit)
+}
+
 /// `what`: the name of what the request asks so many of by.
 pub(crate) fn within_batch(what: &str, count: usize) -> Result<(), Problem> {
     if count <= BATCH {

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Query, State};
 
-use crate::api::jobs::within_batch;
+use crate::api::jobs::within_page;
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Head;
 use crate::problem::{Code, Problem};
@@ -32,7 +32,7 @@ async fn list(
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<wire::List>>,
 ) -> Result<Json<wire::Listed>, Problem> {
-    within_batch("limit", wanted.limit)?;
+    within_page(wanted.limit)?;
     let place = wanted.state.as_deref().map(place).transpose()?;
     let after = wanted.after.as_deref();
     let Some(q) = &wanted.q else {
@@ -57,7 +57,7 @@ async fn search(
     State(state): State<AppState>,
     Head(Query(wanted)): Head<Query<wire::Search>>,
 ) -> Result<Json<wire::Listed>, Problem> {
-    within_batch("limit", wanted.limit)?;
+    within_page(wanted.limit)?;
     let after = wanted.after.as_deref().map(query_cursor).transpose()?;
     let query = state.query(&identity, &tenant, &wanted.q)?;
     let mut found = find(&*state.store, &tenant, None, &query, after, wanted.limit).await?;

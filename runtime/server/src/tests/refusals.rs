@@ -28,6 +28,7 @@ async fn a_problem_names_what_is_wrong() {
     for (method, path, body, detail) in [
         ("POST", "/", "{}", "this path takes GET, not POST"),
         ("GET", "/v1/tenants/acme/attempts?limit=1001", "", "`limit`: 1001 in one request; at most 1000 are allowed"),
+        ("GET", "/v1/tenants/acme/attempts?limit=0", "", "`limit`: a page has 1 to 1000 entries, not 0"),
         (
             "POST",
             "/v1/tokens",
