@@ -109,9 +109,9 @@ impl Term {
         let quote = "put quotes around a text that is no condition";
         let field = JobField::parse(&name).map_err(|problem| format!("{problem}; {quote}"))?;
         if value.is_empty() {
-            return Err(format!(
-                "there is no value behind `{name}{operator}`: write it without a blank, or `{name}:*` for any"
-            ));
+            let example =
+                if field.is_time() { format!("as in `{name}{operator}1h`") } else { format!("or `{name}:*` for any") };
+            return Err(format!("there is no value behind `{name}{operator}`: write it without a blank, {example}"));
         }
         let test = match operator {
             ':' => equality(&field, &name, value)?,
