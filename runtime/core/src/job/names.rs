@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::json::schema;
+use crate::time::Timestamp;
 
 /// What the texts below have in common: they are shown and written as they are.
 macro_rules! text {
@@ -144,10 +145,20 @@ pub struct JobId(Arc<str>);
 #[error("`{0}` is no job id: use 1 to 64 of A-Z a-z 0-9 - _ .")]
 pub struct BadJobId(pub String);
 
+/// An id is pushed within this time after it was made, ms, unless its maker stood still.
+const FRESH_MS: u64 = 60_000;
+
 impl JobId {
     /// A new ULID. Its time part is this host's clock and is never used as a time.
     pub fn generate() -> Self {
         Self(ulid::Ulid::generate().to_string().into())
+    }
+
+    /// Whether this is [one of ours](Self::generate), made a moment ago by this host's clock: then no job before can have had it. Others may say so of an
+    /// id of theirs that is used again within a minute.
+    pub fn is_fresh(&self) -> bool {
+        let made = ulid::Ulid::from_string(&self.0).ok().map(|ulid| ulid.timestamp_ms());
+        made.is_some_and(|made| Timestamp::now().as_millis().abs_diff(made) < FRESH_MS)
     }
 }
 
@@ -193,6 +204,14 @@ impl WorkerId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_id_of_ours_of_this_minute_is_fresh() {
+        assert!(JobId::generate().is_fresh());
+        for id in ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "order-17", "1"] {
+            assert!(!id.parse::<JobId>().unwrap().is_fresh(), "{id}");
+        }
+    }
 
     #[test]
     fn names_are_held_to_the_rule_at_both_ends() {

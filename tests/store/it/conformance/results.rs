@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gristmill_core::job::{Claim, Payload};
+use gristmill_core::job::{Claim, Payload, Unique};
 use gristmill_core::outcome::{Reason, Verdict};
 use gristmill_store::{JobState, ResultView, Settlement};
 use gristmill_store_tests::test_store::{TestStore, failure, job, retry, settlement, tenant, topic};
@@ -16,6 +16,7 @@ super::cases![
     the_end_of_a_dead_job_is_kept_beside_the_job,
     the_result_of_a_dead_job_outlives_its_deletion,
     a_respawned_job_has_no_result,
+    a_job_with_the_id_of_an_earlier_one_has_not_its_result,
     an_attempt_that_is_not_the_last_leaves_no_result,
     a_finished_job_shows_its_attempts,
     results_are_listed_and_forgotten,
@@ -83,6 +84,30 @@ async fn a_respawned_job_has_no_result(queue: TestStore) {
     let again = queue.claim_one().await;
     queue.settle(&again, Verdict::Ack(None)).await;
     assert_eq!(queue.view(&claim.lease.job).await, None);
+}
+
+async fn a_job_with_the_id_of_an_earlier_one_has_not_its_result(queue: TestStore) {
+    let with = |id: &str, unique: &str| {
+        let mut job = job("mail");
+        job.spec.id = id.parse().unwrap();
+        job.spec.options.unique = (!unique.is_empty()).then(|| Unique { value: unique.into(), window: None });
+        job
+    };
+    for id in ["plain", "unique"] {
+        queue.push(&[with(id, "")]).await;
+        let claim = queue.claim_one().await;
+        queue.settle_with(kept(&claim, Verdict::Ack(None))).await;
+    }
+    queue.push(&[with("holder", "v")]).await;
+    // A job that is refused leaves the earlier one its result.
+    queue.push(&[with("plain", "v"), job("mail")]).await;
+    assert_eq!(queue.view(&"plain".parse().unwrap()).await.unwrap().result, Some(ResultView::Complete(None)));
+    queue.push(&[with("plain", "")]).await;
+    queue.push(&[job("mail"), with("unique", "w")]).await;
+    for id in ["plain", "unique"] {
+        let view = queue.view(&id.parse().unwrap()).await.unwrap();
+        assert_eq!((view.state, view.result), (JobState::Ready, None), "{id}");
+    }
 }
 
 async fn an_attempt_that_is_not_the_last_leaves_no_result(queue: TestStore) {

@@ -10,6 +10,7 @@ use crate::batch::{STEP, parts};
 use crate::clock::wait_ms;
 use crate::embedded::fault::Done;
 use crate::embedded::file::request::Weight;
+use crate::embedded::results;
 use crate::embedded::row::{Columns, Written};
 use crate::embedded::store::EmbeddedStore;
 use crate::embedded::work::Work;
@@ -117,6 +118,10 @@ impl Work<'_> {
             fixed: matches!(job.due, Due::At(_)),
         };
         self.insert(topic, &row)?;
+        if !spec.id.is_fresh() {
+            // What is kept of an earlier job with the id is not what becomes of this one.
+            results::forget(self.connection, &spec.topic.tenant, &spec.id)?;
+        }
         self.topics.count(topic, "pushed", 1);
         Ok(Pushed::Stored)
     }

@@ -99,11 +99,15 @@ impl Partition {
         }
         let mut names = keys.with_rows([], topics.0.iter().copied());
         let named = named.add_keys(keys, &mut names, jobs.iter().map(|(_, (job, _))| *job));
+        let ids = jobs.iter().map(|(_, (job, _))| &job.spec.id).enumerate();
+        let reused: Vec<_> = ids.filter(|(_, id)| !id.is_fresh()).collect();
+        names.extend(reused.iter().map(|(_, id)| keys.result(id)));
         let mut call = Call::new(
             script!("signals/waiters.lua", "signals/wake.lua", "path/push/plain_push.lua"; "keys/waiting.lua", "links/links.lua", "path/push/insert.lua", "path/push/push.lua"),
             &names,
         );
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(how).topics(&topics.0);
+        call.arg(reused.len()).arg(reused.iter().map(|(position, _)| position + 1).collect::<Vec<_>>());
         let jobs: Vec<_> = jobs
             .iter()
             .map(|(_, (job, packed))| NewJobArgument { job, packed, follows: None, is_elsewhere: false })

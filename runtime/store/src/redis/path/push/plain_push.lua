@@ -5,7 +5,8 @@
 -- outbox; at ids that are known or here twice, at large jobs, and at any where some jobs wait for others.
 local function push_plain()
   local n_topics, ids, of_topic, seen = tonumber(ARGV[4]), {}, {}, {}
-  local first = 5 + n_topics
+  local reused = tonumber(ARGV[5 + n_topics])
+  local first = 6 + n_topics + reused
   while first < #ARGV do
     local topic, due, priority, window, keyed, linked, jobs = unpack(ARGV, first, first + 6)
     if topic == '0' or due ~= '' or priority ~= '' or window ~= '-' or keyed ~= '' or linked ~= '' then return nil end
@@ -38,6 +39,7 @@ local function push_plain()
       count(topic.name, 'pushed', #of_topic[t])
     end
   end
+  if reused > 0 then redis.call('DEL', unpack(KEYS, #KEYS + 1 - reused)) end
   save_counts(KEYS[6])
   return {}
 end
