@@ -4,11 +4,12 @@
 //! Each runner does this for each version that it begins to serve. While another runner still serves the version before, a job may end there once
 //! more: the last runner that changes runs it again.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OnceCell, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
 use super::trap_streaks;
@@ -30,40 +31,64 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// ended. Dropped, it leaves jobs where they are.
 pub(crate) async fn run(mut context: Context, mut late: mpsc::UnboundedReceiver<TopicId>) {
     let (mut served, mut releases) = (HashMap::new(), Releases::default());
+    context.registry.mark_changed();
     loop {
-        let registry = context.registry.borrow_and_update().clone();
-        let mut to_resume = HashMap::<_, Vec<_>>::new();
-        for (entry, version) in versions(&registry) {
-            let topic = &entry.topic;
-            // A version that did a share of the jobs and was rolled back leaves its own behind.
-            let decided = entry.deployment.as_ref().filter(|deployment| deployment.candidate().is_none());
-            let decided = decided.map(|deployment| deployment.generation);
-            let now = Served { version, parks: topic.park, pauses: topic.pause_after_traps > 0, decided };
-            if served.insert(topic.id.clone(), now) == Some(now) {
-                continue;
-            }
-            if topic.pause_after_traps > 0 {
-                to_resume.entry(topic.id.tenant.clone()).or_default().push((topic.id.clone(), version));
-            }
-            if topic.park {
-                releases.begin(&context, &topic.id, version);
-            }
-        }
-        for (tenant, topics) in to_resume {
-            releases.resume(context.clone(), tenant, topics);
+        // Not each time that a release has ended: there are as many as topics.
+        if context.registry.has_changed().unwrap_or_default() {
+            let registry = context.registry.borrow_and_update().clone();
+            begin_for_new_versions(&context, &registry, &mut served, &mut releases);
         }
         tokio::select! {
             biased;
             () = context.stop.cancelled() => return,
             Some(ended) = releases.tasks.join_next() => releases.note_end(&context, ended),
-            changed = context.registry.changed() => if changed.is_err() { return },
+            changed = context.registry.changed() => match changed {
+                Ok(()) => context.registry.mark_changed(),
+                Err(_) => return,
+            },
             Some(topic) = late.recv() => {
                 if let Some(&Served { version, parks: true, .. }) = served.get(&topic) {
-                    releases.begin(&context, &topic, version);
+                    releases.begin(&context, &topic, version, &WithDead::default());
                 }
             }
         }
     }
+}
+
+fn begin_for_new_versions(
+    context: &Context,
+    registry: &HandlerRegistry,
+    served: &mut HashMap<TopicId, Served>,
+    releases: &mut Releases,
+) {
+    let (mut to_resume, mut with_dead) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, WithDead>::new());
+    for (entry, version) in versions(registry) {
+        let topic = &entry.topic;
+        // A version that did a share of the jobs and was rolled back leaves its own behind.
+        let decided = entry.deployment.as_ref().filter(|deployment| deployment.candidate().is_none());
+        let decided = decided.map(|deployment| deployment.generation);
+        let now = Served { version, parks: topic.park, pauses: topic.pause_after_traps > 0, decided };
+        if served.insert(topic.id.clone(), now) == Some(now) {
+            continue;
+        }
+        if topic.pause_after_traps > 0 {
+            to_resume.entry(topic.id.tenant.clone()).or_default().push((topic.id.clone(), version));
+        }
+        if topic.park {
+            releases.begin(context, &topic.id, version, with_dead.entry(topic.id.tenant.clone()).or_default());
+        }
+    }
+    for (tenant, topics) in to_resume {
+        releases.resume(context.clone(), tenant, topics);
+    }
+}
+
+/// The topics of a tenant that have dead jobs, once it was asked: one question for all topics whose versions are new together. Hardly any has some.
+type WithDead = Arc<OnceCell<HashSet<TopicId>>>;
+
+async fn with_dead(store: &dyn Store, tenant: &Name) -> Result<HashSet<TopicId>, StoreError> {
+    let counts = store.counts(tenant).await?;
+    Ok(counts.into_iter().filter(|counts| counts.dead > 0).map(|counts| counts.topic).collect())
 }
 
 /// How a topic is served. What differs has its parked jobs run again.
@@ -85,13 +110,13 @@ struct Releases {
 }
 
 impl Releases {
-    fn begin(&mut self, context: &Context, topic: &TopicId, version: Version) {
+    fn begin(&mut self, context: &Context, topic: &TopicId, version: Version, with_dead: &WithDead) {
         match self.again.entry(topic.clone()) {
             Entry::Occupied(mut again) => _ = again.insert(Some(version)),
             Entry::Vacant(first) => {
                 first.insert(None);
-                let (release, context) =
-                    (Release { topic: topic.clone(), version, registry: context.registry.clone() }, context.clone());
+                let (registry, with_dead, context) = (context.registry.clone(), Arc::clone(with_dead), context.clone());
+                let release = Release { topic: topic.clone(), version, registry, with_dead };
                 self.tasks.spawn(async move { Some(release.run(context).await) });
             }
         }
@@ -112,7 +137,7 @@ impl Releases {
         match ended {
             Ok(Some(topic)) => {
                 if let Some(Some(version)) = self.again.remove(&topic) {
-                    self.begin(context, &topic, version);
+                    self.begin(context, &topic, version, &WithDead::default());
                 }
             }
             Ok(None) => {}
@@ -131,7 +156,8 @@ fn versions(registry: &HandlerRegistry) -> impl Iterator<Item = (&TopicHandler, 
 struct Release {
     topic: TopicId,
     version: Version,
-    registry: watch::Receiver<std::sync::Arc<HandlerRegistry>>,
+    registry: watch::Receiver<Arc<HandlerRegistry>>,
+    with_dead: WithDead,
 }
 
 impl Release {
@@ -154,6 +180,10 @@ impl Release {
 
     /// Makes ready what other versions have parked. Returns how many.
     async fn release(&self, store: &dyn Store) -> Result<usize, StoreError> {
+        let tenant = &self.topic.tenant;
+        if !self.with_dead.get_or_try_init(|| with_dead(store, tenant)).await?.contains(&self.topic) {
+            return Ok(0);
+        }
         let (first, _) = self.parked(store, None, FIRST).await?;
         let mut released = self.respawn(store, &first).await?;
         if released == 0 || !self.helps(store, &first).await? {
