@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::handlers::{HandlerRegistry, TopicHandler};
@@ -21,6 +22,10 @@ const OTHERS: usize = 64;
 const AHEAD_MAX: VirtualTime = 60_000_000_000 * SCALE;
 /// Jobs of one topic in one claim, at least: asking for a topic costs as much as some jobs.
 const WORTH_ASKING: usize = 16;
+/// The same of topics whose attempts are [brief](TopicSlots::is_brief), and how many of these there are in a claim at least: each topic of a claim costs the
+/// store and the runner as much as two or three jobs, again in each settlement, and a few brief jobs more keep the other topics waiting for a millisecond.
+const WORTH_ASKING_BRIEF: usize = 32;
+const BRIEF_TOPICS_AT_LEAST: usize = 8;
 
 /// Topics with a handler that were not empty by the last signal or poll.
 #[derive(Debug, Default)]
@@ -78,8 +83,9 @@ impl Tenant {
 
     /// Its topics in turn, those with room, at most this many.
     fn open<'a>(&'a self, registry: &'a HandlerRegistry, slots: &TopicsInHand, most: usize) -> Vec<OpenTopic<'a>> {
-        let behind = self.topics.iter().filter(|topic| Some(*topic) > self.last.as_ref());
-        let before = self.topics.iter().filter(|topic| Some(*topic) <= self.last.as_ref());
+        let last = self.last.as_ref();
+        let behind = self.topics.range((last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        let before = last.into_iter().flat_map(|last| self.topics.range(..=last));
         behind.chain(before).filter_map(|topic| open(topic, registry, slots)).take(most).collect()
     }
 
@@ -207,7 +213,7 @@ impl ReadyTopics {
         let wishes: Vec<Wish<'_>> = chosen.iter().map(|(tenant, open)| tenant.wish(open)).collect();
         let given = share_out(free, &wishes);
         let from: Vec<ClaimFrom> =
-            chosen.iter().zip(given).flat_map(|((_, open), slots)| divide(open, slots)).collect();
+            chosen.iter().zip(given).flat_map(|((_, open), share)| divide(open, slots, share)).collect();
         // A claim that asks a tenant for nothing is not its turn: forgetting whose turn it was would begin with the same topics for ever.
         for line in &from {
             self.ended_with(&line.topic);
@@ -248,8 +254,10 @@ pub(super) fn plan_ahead<'a>(
 }
 
 /// Shares slots out evenly among topics; if there are more topics than slots, the first ones get one each.
-fn divide<'a>(open: &'a [OpenTopic<'a>], slots: usize) -> impl Iterator<Item = ClaimFrom> {
-    let topics = open.len().min(slots);
+fn divide<'a>(open: &'a [OpenTopic<'a>], in_hand: &TopicsInHand, slots: usize) -> impl Iterator<Item = ClaimFrom> {
+    let are_brief = open.iter().all(|(topic, ..)| in_hand.get(*topic).is_some_and(|slots| slots.is_brief()));
+    let most = if are_brief { (slots / WORTH_ASKING_BRIEF).max(BRIEF_TOPICS_AT_LEAST) } else { slots };
+    let topics = open.len().min(slots).min(most);
     let share = slots.checked_div(topics).unwrap_or_default();
     open.iter().take(topics).map(move |of| line(*of, share))
 }

@@ -96,6 +96,32 @@ fn tenants_share_a_runner_by_weight_and_cost_and_not_by_topics() {
 }
 
 #[test]
+fn topics_with_brief_attempts_get_longer_runs_and_all_have_their_turn() {
+    let topics: String = (0..100).map(|n| format!("[tenants.a.topics.t{n}]\nhandler = \"any\"\n")).collect();
+    let registry = of_tenants(&topics);
+    let mut runner = BusyRunner::new(&registry);
+    let plan = |runner: &mut BusyRunner| runner.ready.plan(&registry, &runner.in_hand, Free { all: 480, kept: 0 });
+    let lines = |plan: &[ClaimFrom]| (plan.len(), plan[0].max);
+    assert_eq!(lines(&plan(&mut runner)), (30, 16), "nothing is known of them");
+    for topic in registry.entries().map(|entry| entry.topic.id.clone()) {
+        let slots = TopicSlots::new(&runner.slots, Metrics::default().topic(&topic), runner.ready.usage(&topic.tenant));
+        slots.note_duration(Duration::from_micros(20));
+        runner.in_hand.insert(topic, slots);
+    }
+    let mut served = BTreeSet::new();
+    for _ in 0..7 {
+        let plan = plan(&mut runner);
+        assert_eq!(lines(&plan), (15, 32));
+        served.extend(plan.into_iter().map(|line| line.topic));
+    }
+    assert_eq!(served.len(), 100);
+    let slow = &runner.in_hand[&"a/t50".parse().unwrap()];
+    slow.note_wait(Duration::from_millis(1));
+    runner.ready.ended_with(&"a/t49".parse().unwrap());
+    assert_eq!(lines(&plan(&mut runner)), (30, 16), "one of them keeps its slots for longer");
+}
+
+#[test]
 fn twenty_tenants_get_equal_parts() {
     let topics: String = (0..20).map(|n| format!("[tenants.a{n}.topics.t]\nhandler = \"any\"\n")).collect();
     let used = used_by(&of_tenants(&topics), 20_000, |topic| 1_000_000 * (topic.tenant.as_str().len() as u64));
