@@ -83,8 +83,10 @@ impl ProducersReader {
 
     fn take(&mut self, field: &str, name: String, version: String) {
         if field == "language" {
-            // The first is the module's own; what follows came with libraries.
-            self.module.1.get_or_insert(name);
+            // The first is the module's own, and what follows came with libraries. But Rust's programs begin as those of C do.
+            if self.module.1.is_none() || name == "Rust" {
+                self.module.1 = Some(name);
+            }
             return;
         }
         if name.eq_ignore_ascii_case("ComponentizeJS") {
@@ -171,6 +173,8 @@ mod tests {
         let silent = module(&[], "(memory 1) (data (i32.const 0) \"some more bytes than the adapter has by far\")");
         assert_eq!(Producers::of(&component(&[silent, adapter])).language, None);
         assert_eq!(Producers::of(&handler).language.as_deref(), Some("Go"), "a module alone");
+        let program = module(&[("language", &[("C11", ""), ("Rust", "")])], "");
+        assert_eq!(Producers::of(&program).language.as_deref(), Some("Rust"));
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Column {
 pub(super) fn when(view: &JobView, now: Timestamp) -> String {
     match (&view.state, &view.job) {
         (JobState::Delayed { until }, _) => describe::distance(*until, now),
-        (JobState::Running { lease_until, .. }, _) => format!("leased, {}", describe::distance(*lease_until, now)),
+        (JobState::Running { lease_until, .. }, _) => format!("lease ends {}", describe::distance(*lease_until, now)),
         (JobState::Dead { since }, _) => describe::distance(*since, now),
         (JobState::Ready, Some(of)) => describe::distance(of.due_at, now),
         (JobState::Finished, _) => {
