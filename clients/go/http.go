@@ -60,7 +60,7 @@ func (s *server) once(ctx context.Context, method, path string, document, answer
 	}
 	defer body.Close()
 	if err = json.NewDecoder(body).Decode(answer); err != nil {
-		err = unreachable(err)
+		err = s.unreachable(err)
 	}
 	return err
 }
@@ -86,7 +86,7 @@ func (s *server) open(ctx context.Context, method, path string, document any, he
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, s.unreachable(err)
 	}
 	if answer.StatusCode < 300 {
 		return answer.Body, nil
@@ -102,8 +102,9 @@ func (s *server) open(ctx context.Context, method, path string, document any, he
 	return nil, &refused
 }
 
-func unreachable(err error) error {
-	return &Error{Code: "unreachable", Title: "No answer", Detail: fmt.Sprintf("failed to get an answer of the server: %v", err)}
+func (s *server) unreachable(err error) error {
+	detail := fmt.Sprintf("failed to get an answer of the server at %s: %v; does it run there, with that scheme?", s.url, err)
+	return &Error{Code: "unreachable", Title: "No answer", Detail: detail}
 }
 
 func sleep(ctx context.Context, wait time.Duration) {

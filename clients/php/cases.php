@@ -138,6 +138,7 @@ foreach (json_decode(file_get_contents($file), true)['cases'] as $case) {
             $line = play($step);
         } catch (Error $error) {
             $line = ['error' => $error->problem, 'status' => $error->status];
+            $line += preg_match('#http://[\d.:]*\d#', $error->detail, $named) ? ['address' => $named[0]] : [];
         }
         echo json_encode($line, JSON_THROW_ON_ERROR), "\n";
     }

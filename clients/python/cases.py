@@ -6,6 +6,7 @@
 import base64
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -120,5 +121,6 @@ for case in json.load(open(sys.argv[1], encoding="utf-8"))["cases"]:
         try:
             line = play(step, CLIENTS[step.get("client", "")])
         except GristmillError as error:
-            line = {"error": error.code, "status": error.status}
+            named = re.search(r"http://[\d.:]*\d", error.detail)
+            line = {"error": error.code, "status": error.status} | ({"address": named[0]} if named else {})
         print(json.dumps(line), flush=True)

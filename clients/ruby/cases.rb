@@ -95,7 +95,7 @@ JSON.parse(File.read(ARGV[0]))["cases"].each do |one|
     line = begin
       play(step)
     rescue Gristmill::Error => e
-      { error: e.code, status: e.status }
+      { error: e.code, status: e.status, address: e.detail[%r{http://[\d.:]*\d}] }.compact
     end
     puts JSON.generate(line)
   end

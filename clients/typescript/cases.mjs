@@ -101,7 +101,8 @@ for (const { steps: list } of JSON.parse(readFileSync(file, 'utf8')).cases) {
       line = await steps[step.do](step, clients[step.client ?? '']);
     } catch (error) {
       if (!(error instanceof GristmillError)) throw error;
-      line = { error: error.code, status: error.status };
+      const named = error.detail.match(/http:\/\/[\d.:]*\d/);
+      line = { error: error.code, status: error.status, ...(named && { address: named[0] }) };
     }
     console.log(JSON.stringify(line));
   }

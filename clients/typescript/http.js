@@ -33,7 +33,7 @@ export class Http {
       try {
         const either = AbortSignal.any([AbortSignal.timeout(60_000), ...(signal ? [signal] : [])]);
         const answer = await this.send(method, path, document, headers, either);
-        return [await answer.json().catch(failed), tried];
+        return [await answer.json().catch((error) => this.failed(error)), tried];
       } catch (error) {
         const waitMs = Math.max(100 * 2 ** tried * (0.5 + Math.random() / 2), error.retryAfterMs ?? 0);
         if (tried >= tries || !error.isTemporary || waitMs > MOST_WAIT_MS) throw error;
@@ -46,17 +46,18 @@ export class Http {
     const kinds = document === undefined ? {} : { 'content-type': 'application/json' };
     const body = document === undefined ? undefined : JSON.stringify(document);
     const all = { ...this.headers, ...kinds, ...headers };
-    const answer = await fetch(this.server + path, { method, body, signal, headers: all }).catch(failed);
+    const answer = await fetch(this.server + path, { method, body, signal, headers: all }).catch((error) => this.failed(error));
     if (answer.ok) return answer;
-    const text = await answer.text().catch(failed);
+    const text = await answer.text().catch((error) => this.failed(error));
     const isProblem = answer.headers.get('content-type')?.startsWith('application/problem+json');
     const proxys = { code: 'no-problem-document', title: answer.statusText, detail: text.slice(0, 1000) };
     const { code, title, detail } = isProblem ? JSON.parse(text) : proxys;
     throw new GristmillError(code, title, detail, answer.status, 1000 * (Number(answer.headers.get('retry-after')) || 0));
   }
-}
 
-function failed(error) {
-  const detail = `failed to get an answer of the server: ${error.cause?.message || error.message}`;
-  throw new GristmillError('unreachable', 'No answer', detail);
+  failed(error) {
+    const cause = error.cause?.message || error.message;
+    const detail = `failed to get an answer of the server at ${this.server}: ${cause}; does it run there, with that scheme?`;
+    throw new GristmillError('unreachable', 'No answer', detail);
+  }
 }

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -59,6 +60,7 @@ var (
 		"nowhere":  gristmill.New(gristmill.Settings{Tenant: tenant, Server: "http://127.0.0.1:1", Tries: 2}),
 		"fake":     fake,
 	}
+	address = regexp.MustCompile(`http://[\d.:]*\d`)
 	names   []string
 	jobs    = map[string]string{}
 	streams = map[string]iter.Seq2[gristmill.Event, error]{}
@@ -235,6 +237,9 @@ func main() {
 			said, err := play(step)
 			if refused := (*gristmill.Error)(nil); errors.As(err, &refused) {
 				said = line{"error": refused.Code, "status": refused.Status}
+				if named := address.FindString(refused.Detail); named != "" {
+					said["address"] = named
+				}
 			} else if err != nil {
 				panic(err)
 			}

@@ -24,9 +24,9 @@ class Http
             try {
                 $text = stream_get_contents($stream = $this->open($method, $path, $document, $headers, 60));
                 $isWhole = $text !== false && !stream_get_meta_data($stream)['timed_out'];
-                return [$isWhole ? json_decode($text, true, 512, JSON_THROW_ON_ERROR) : throw self::unreachable('half an answer'), $tried];
+                return [$isWhole ? json_decode($text, true, 512, JSON_THROW_ON_ERROR) : throw $this->unreachable('half an answer'), $tried];
             } catch (Error | \JsonException $error) {
-                $error = $error instanceof Error ? $error : self::unreachable($error->getMessage());
+                $error = $error instanceof Error ? $error : $this->unreachable($error->getMessage());
                 $wait = max(0.1 * 2 ** $tried * mt_rand(500, 1000) / 1000, $error->retryAfter);
                 if ($tried >= ($tries ?? $this->tries) || !$error->isTemporary() || $wait > self::MOST_WAIT) {
                     throw $error;
@@ -47,7 +47,7 @@ class Http
         error_clear_last();
         $stream = @fopen(rtrim($this->server, '/') . $path, 'r', false, stream_context_create(['http' => $http]));
         if (!$stream) {
-            throw self::unreachable(error_get_last()['message'] ?? 'no connection');
+            throw $this->unreachable(error_get_last()['message'] ?? 'no connection');
         }
         $head = stream_get_meta_data($stream)['wrapper_data'];
         $status = (int) explode(' ', $head[0])[1];
@@ -69,8 +69,8 @@ class Http
         }
     }
 
-    public static function unreachable(string $why): Error
+    private function unreachable(string $why): Error
     {
-        return new Error('unreachable', 'No answer', "failed to get an answer of the server: $why");
+        return new Error('unreachable', 'No answer', "failed to get an answer of the server at $this->server: $why; does it run there, with that scheme?");
     }
 }

@@ -56,7 +56,8 @@ class Http:
                 return answer if is_stream else json.load(answer)
             text = answer.read()
         except BROKEN as error:
-            raise GristmillError("unreachable", "No answer", f"failed to get an answer of the server: {error!r}") from error
+            detail = f"failed to get an answer of the server at {self.url.geturl()}: {error!r}; does it run there, with that scheme?"
+            raise GristmillError("unreachable", "No answer", detail) from error
         after = int(after) if (after := answer.headers.get("Retry-After", "")).isdigit() else 0
         said = {"code": "no-problem-document", "title": answer.reason, "detail": text[:1000].decode(errors="replace")}
         if answer.headers.get_content_subtype() == "problem+json":  # else it is a proxy's answer

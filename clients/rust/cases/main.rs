@@ -208,7 +208,15 @@ fn main() {
         player.jobs.borrow_mut().clear();
         for step in case["steps"].as_array().unwrap() {
             let line = player.play(step);
-            let line = line.unwrap_or_else(|error| json!({ "error": error.code, "status": error.status }));
+            let line = line.unwrap_or_else(|error| {
+                let mut line = json!({ "error": error.code, "status": error.status });
+                if let Some(at) = error.detail.find("http://") {
+                    let end = |at: &char| at.is_ascii_digit() || ".:".contains(*at);
+                    let host: String = error.detail[at + 7..].chars().take_while(end).collect();
+                    line["address"] = format!("http://{}", host.trim_end_matches(['.', ':'])).into();
+                }
+                line
+            });
             println!("{line}");
         }
     }

@@ -67,6 +67,12 @@ impl Http {
 
 impl Transport for Http {
     fn send(&self, asked: &Asked<'_>) -> Result<Reader, Error> {
+        let no_answer = |cause| {
+            no_answer_of(
+                &format!("the server at {}", self.url),
+                format!("{cause}; does it run there, with that scheme?"),
+            )
+        };
         let (head, mut body) = self.exchange(asked).map_err(no_answer)?.into_parts();
         if head.status.is_success() {
             return Ok(Box::new(body.into_reader()));
@@ -83,7 +89,11 @@ impl Transport for Http {
 }
 
 pub(crate) fn no_answer(cause: impl fmt::Display) -> Error {
-    Error::of("unreachable", "No answer", format!("failed to get an answer of the server: {cause}"), 0)
+    no_answer_of("the server", cause)
+}
+
+fn no_answer_of(server: &str, cause: impl fmt::Display) -> Error {
+    Error::of("unreachable", "No answer", format!("failed to get an answer of {server}: {cause}"), 0)
 }
 
 #[cfg(feature = "tls")]

@@ -64,7 +64,8 @@ module Gristmill
         end
       end
     rescue *BROKEN => e
-      raise Error.new("unreachable", "No answer", "failed to get an answer of the server: #{e.message}")
+      detail = "failed to get an answer of the server at #{@server}: #{e.message}; does it run there, with that scheme?"
+      raise Error.new("unreachable", "No answer", detail)
     end
 
     private
