@@ -54,7 +54,7 @@ macro_rules! checked_text {
 }
 
 schema!(named Name: { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$" });
-schema!(named JobId: { "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$" });
+schema!(named JobId: { "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$", "not": { "enum": [".", ".."] } });
 text!(Name, JobId, WorkerId);
 checked_text!(Name or BadName, JobId or BadJobId);
 
@@ -134,15 +134,15 @@ impl fmt::Display for TopicId {
     }
 }
 
-/// A job's id: 26 characters of a ULID when we make it; 1 to 64 characters of `A-Z a-z 0-9 - _ .` when a producer does.
-/// Cheap to clone.
+/// A job's id: 26 characters of a ULID when we make it; 1 to 64 characters of `A-Z a-z 0-9 - _ .` when a producer does, but
+/// neither `.` nor `..`, which clients take out of paths. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct JobId(Arc<str>);
 
 /// The text is not a job id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no job id: use 1 to 64 of A-Z a-z 0-9 - _ .")]
+#[error("`{0}` is no job id: use 1 to 64 of A-Z a-z 0-9 - _ . (but not `.` or `..`)")]
 pub struct BadJobId(pub String);
 
 /// An id is pushed within this time after it was made, ms, unless its maker stood still.
@@ -167,6 +167,7 @@ impl FromStr for JobId {
 
     fn from_str(text: &str) -> Result<Self, BadJobId> {
         let fits = (1..=64).contains(&text.len())
+            && !matches!(text, "." | "..")
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
         if fits { Ok(Self(text.into())) } else { Err(BadJobId(beginning(text))) }
     }
@@ -239,5 +240,15 @@ mod tests {
         let id = JobId::generate();
         assert_eq!(id.as_str().len(), 26);
         assert_eq!(id.as_str().parse(), Ok(id.clone()));
+    }
+
+    #[test]
+    fn an_id_that_clients_take_out_of_paths_is_refused() {
+        for bad in [".", ".."] {
+            assert!(bad.parse::<JobId>().unwrap_err().to_string().contains("but not `.` or `..`"), "{bad}");
+        }
+        for good in ["...", ".a", "a.", "-"] {
+            assert!(good.parse::<JobId>().is_ok(), "{good}");
+        }
     }
 }

@@ -278,5 +278,5 @@ async fn a_time_in_seconds_is_refused_with_the_reason() {
 async fn links_that_name_no_job_are_refused() {
     let report = linker().await.invoke(linking("no id!")).await;
     assert!(report.follow_ups.is_empty(), "{report:?}");
-    assert_eq!(result(report), b"`no id!` is no job id: use 1 to 64 of A-Z a-z 0-9 - _ .");
+    assert_eq!(result(report), b"`no id!` is no job id: use 1 to 64 of A-Z a-z 0-9 - _ . (but not `.` or `..`)");
 }

@@ -134,6 +134,9 @@ async fn fields_that_make_no_sense_are_left_out() {
     let claim = adopt(&store, b"\x83\xa11\xa3a b\xa14\xa2hi\xa15\xce\xff\xff\xff\xff").await;
     assert!(claim.lease.job.as_str().starts_with("raw-"));
     assert_eq!((claim.job.spec.body.data.as_slice(), claim.job.enqueued_at), (&b"hi"[..], store.now()));
+    for no_id in [&b"\x82\xa11\xa1.\xa14\xa2hi"[..], b"\x82\xa11\xa2..\xa14\xa2hi"] {
+        assert!(adopt(&store, no_id).await.lease.job.as_str().starts_with("raw-"));
+    }
 }
 
 #[tokio::test]

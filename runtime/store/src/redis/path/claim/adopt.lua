@@ -69,7 +69,7 @@ local function adopted_id(is_used, wanted, element, now, nth)
     wanted = string.format('%.0f', wanted)
   end
   if type(wanted) == 'string' and #wanted <= 64 and string.find(wanted, '^[%w%-_%.]+$')
-    and not is_used(wanted) then
+    and not string.find(wanted, '^%.%.?$') and not is_used(wanted) then
     return wanted
   end
   local id, seed = nil, element
