@@ -70,16 +70,22 @@ impl JobField {
     /// # Errors
     /// There is none; in words, with the names that there are.
     pub fn parse(name: &str) -> Result<Self, String> {
+        Self::of(&name.split('.').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    /// The field of the name that has these parts between its dots. A part has dots of its own if they stand in quotes.
+    pub(super) fn of(parts: &[String]) -> Result<Self, String> {
+        let (name, path) = (parts.join("."), parts.get(1..).unwrap_or_default());
         if let Some((_, field)) = NAMES.iter().find(|(known, _)| *known == name) {
             return Ok(field.clone());
         }
         match name.split_once('.') {
             Some(("meta", name)) if !name.is_empty() => Ok(Self::Meta(name.to_owned())),
-            Some(("body", path)) if path.split('.').count() > PATH => {
+            Some(("body", _)) if path.len() > PATH => {
                 Err(format!("a path into bodies has {PATH} names at most: write a shorter one"))
             }
-            Some(("body", path)) if path.split('.').all(|part| !part.is_empty()) => {
-                Ok(Self::Body(path.split('.').map(str::to_owned).collect()))
+            Some(("body", _)) if !path.is_empty() && path.iter().all(|part| !part.is_empty()) => {
+                Ok(Self::Body(path.to_vec()))
             }
             _ => {
                 let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();

@@ -95,6 +95,14 @@ impl Term {
             if words.is_empty() {
                 return Err("there is no text: write a word, or a condition such as `state:dead`".into());
             }
+            if let Some((name, _)) = chars.iter().position(|char| *char == ('=', false)).map(|at| chars.split_at(at))
+                && field(name).is_ok()
+            {
+                let name = text_of(name);
+                return Err(format!(
+                    "write `{name}:` in place of `{name}=`, or put quotes around it to look for the text"
+                ));
+            }
             if let Some(remedy) = of_other_languages(chars, &words) {
                 return Err(format!("{remedy}; put quotes around it to look for the word"));
             }
@@ -105,9 +113,9 @@ impl Term {
                 "there is no field before `{operator}`: write a condition without blanks, as in `age>1h`"
             ));
         }
-        let name = text_of(name);
         let quote = "put quotes around a text that is no condition";
-        let field = JobField::parse(&name).map_err(|problem| format!("{problem}; {quote}"))?;
+        let field = field(name).map_err(|problem| format!("{problem}; {quote}"))?;
+        let name = text_of(name);
         if value.is_empty() {
             let example =
                 if field.is_time() { format!("as in `{name}{operator}1h`") } else { format!("or `{name}:*` for any") };
@@ -120,6 +128,12 @@ impl Term {
         };
         Ok(Condition { is_negated, field, test })
     }
+}
+
+/// The field of a name. A dot in quotes is part of a name within a body.
+fn field(name: &[Char]) -> Result<JobField, String> {
+    let parts: Vec<String> = name.split(|char| *char == ('.', false)).map(text_of).collect();
+    JobField::of(&parts)
 }
 
 /// What to write instead of a word by which other languages join conditions. In quotes it is a word like others.

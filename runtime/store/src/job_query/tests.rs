@@ -83,6 +83,14 @@ fn every_condition_holds_for_the_jobs_that_it_names() {
 }
 
 #[test]
+fn a_dot_in_quotes_belongs_to_a_name_of_a_body() {
+    let job = job("j1", r#"{"a.b": {"c": 7}, "a": {"b": 8}}"#);
+    for held in [r#"body."a.b".c:7 body."a.b".c>6"#, r#"body.a.b:8 body."a"."b":8"#, r#"-body."a.b":8 -"id=j1" -c=7"#] {
+        assert!(fits(&query(held), &job), "{held}");
+    }
+}
+
+#[test]
 fn bodies_that_are_no_json_fit_no_condition_about_values() {
     for body in ["", "{", "no json", "\u{1}", &format!("{BODY} x")] {
         assert!(!fits(&query("body.user.id:42"), &job("j", body)), "{body}");
@@ -114,6 +122,8 @@ fn a_mistake_is_named_with_its_place_and_the_remedy() {
         ("a AND b", 3, "leave `AND` out"),
         ("age > 1h", 5, "without blanks, as in `age>1h`"),
         ("age> 1h", 1, "without a blank"),
+        ("a -id=b1", 3, "write `id:` in place of `id=`, or put quotes around it"),
+        ("body.user.id=\"42\"", 1, "write `body.user.id:`"),
         ("a \"b c", 3, "a quote is not closed"),
         (&format!("a key:{}", "a*,".repeat(17)), 3, "more than 16 values with `*`"),
         (&format!("body{}:1", ".a".repeat(65)), 1, "64 names at most"),
