@@ -384,6 +384,8 @@ async fn a_malformed_settle_is_refused_and_settles_nothing(runner: TestRunner) {
         json!({ "lease": claim["lease"] }),
         json!({ "lease": claim["lease"], "ack": {}, "release": {} }),
         json!({ "lease": claim["lease"], "ack": result(1025) }),
+        json!({ "lease": claim["lease"], "snooze_ms": 1_000_000_000_000_u64 }),
+        json!({ "lease": claim["lease"], "retry": { "error": { "code": "jam" }, "after_ms": u64::MAX } }),
         json!({ "lease": claim["lease"], "release": {}, "follow_ups": [
             { "id": "next", "tenant": "default", "topic": "post" }
         ] }),

@@ -17,7 +17,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire::{self, Extended};
-use gristmill_core::admission::{FollowUpRules, FollowUps, NoFollowUp};
+use gristmill_core::admission::{FollowUpRules, FollowUps, LONGEST, NoFollowUp, Refused};
 use gristmill_core::job::{Claim, Lease, Name, NewJob};
 use gristmill_core::outcome::{CODE_BYTES, FailureDetail, Outcome, Verdict};
 use gristmill_core::topic::Limits;
@@ -137,10 +137,10 @@ fn read(asked: wire::Settlement, limits: &Limits, tenant: &Name) -> Result<(Outc
             Outcome::Complete(result)
         }
         (None, Some(retry), None, None, None) => {
-            let after = retry.after_ms.map(Duration::from_millis);
+            let after = retry.after_ms.map(span).transpose()?;
             Outcome::Retry { detail: detail(retry.error, limits)?, after }
         }
-        (None, None, Some(ms), None, None) => Outcome::Snooze(Duration::from_millis(ms)),
+        (None, None, Some(ms), None, None) => Outcome::Snooze(span(ms)?),
         (None, None, None, Some(bury), None) => Outcome::Reject(detail(bury.error, limits)?),
         // As when a runner ends: the worker does not want the job, and nothing is known against it.
         (None, None, None, None, Some(_)) => Outcome::ShuttingDown,
@@ -158,6 +158,12 @@ fn read(asked: wire::Settlement, limits: &Limits, tenant: &Name) -> Result<(Outc
         job.into_addressed(tenant).map_err(wrong)
     });
     Ok((outcome, follow_ups.collect::<Result<_, _>>()?))
+}
+
+/// How long a job is to wait before it runs again.
+fn span(ms: u64) -> Result<Duration, Problem> {
+    let span = Duration::from_millis(ms);
+    if span > LONGEST { Err(Refused::Span { field: "wait", ms }.into()) } else { Ok(span) }
 }
 
 fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Problem> {
