@@ -125,9 +125,11 @@ pub enum Overlap {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum BadSchedule {
-    #[error("`cron` and `every` exclude each other: a schedule has one of them")]
+    #[error("`cron` and `every` (`every_ms` over HTTP) exclude each other: a schedule has one of them")]
     Both,
-    #[error("a schedule needs `cron`, such as \"0 3 * * *\", or `every`, such as \"15m\"")]
+    #[error(
+        "a schedule needs `cron`, such as \"0 3 * * *\", or `every`, such as \"15m\" (`every_ms` over HTTP: 900000)"
+    )]
     Neither,
     #[error(
         "`{cron}` is no cron expression: {problem}; its fields are minute, hour, day of the month, month, day of the week"
