@@ -203,6 +203,7 @@ fn expectation(serde: &str) -> &str {
     match serde {
         "a string" | "a borrowed string" | "string" => "a text",
         "u64" | "u32" | "u16" | "u8" | "usize" | "i64" | "i32" => "a whole number",
+        "a nonzero u32" => "a whole number from 1 on",
         "a boolean" => "true or false",
         "a sequence" => "a list",
         "a map" => "an object",
@@ -229,6 +230,8 @@ fn finding(serde: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZero;
+
     use super::*;
     use gristmill_core::job::Priority;
     use gristmill_core::json::object;
@@ -245,6 +248,7 @@ mod tests {
         jobs: Option<Vec<Object<Inner>>>,
         #[serde(default)]
         priority: Priority,
+        burst: Option<NonZero<u32>>,
     }
 
     #[derive(Debug, Deserialize)]
@@ -272,6 +276,8 @@ mod tests {
             (r#"{"wait_ms": "5s"}"#, "wait_ms: expected a whole number, not the text \"5s\" (column 16)"),
             (r#"{"wait_ms": -1}"#, "wait_ms: expected a whole number, not -1 (column 14)"),
             (r#"{"wait_ms": 1.5}"#, "wait_ms: expected a whole number, not 1.5 (column 15)"),
+            (r#"{"burst": 0}"#, "burst: expected a whole number from 1 on, not 0 (column 11)"),
+            (r#"{"burst": 0.5}"#, "burst: expected a whole number from 1 on, not 0.5 (column 13)"),
             (r#"{"name": [1]}"#, "name: expected a text, not a list (column 9)"),
             (r#"{"inner": 1}"#, "inner: expected an object, not 1 (column 11)"),
             (r#"{"inner": {}}"#, "inner: `to` is missing (column 12)"),
@@ -279,7 +285,7 @@ mod tests {
             (r#"{"jobs": [{"to": "a"}, {"to": null}]}"#, "jobs[1].to: expected a text, not null (column 34)"),
             (
                 r#"{"nmae": 1}"#,
-                "there is no field `nmae`, only `wait_ms`, `name`, `inner`, `jobs`, `priority` (column 7)",
+                "there is no field `nmae`, only `wait_ms`, `name`, `inner`, `jobs`, `priority`, `burst` (column 7)",
             ),
             (r#"{"priority": 5}"#, "priority: `5` is none of `high`, `normal`, `low` (column 14)"),
             (
