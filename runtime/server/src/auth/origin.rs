@@ -42,7 +42,9 @@ pub(crate) fn check_is_local(request: &Request) -> Result<(), Problem> {
     }
     let hosts: Vec<_> = request.headers().get_all(header::HOST).iter().collect();
     let [host] = hosts.as_slice() else {
-        return Err(Problem::new(Code::HostRefused, "a request has one `Host`"));
+        let what = "requests need no token yet, so that each says one `Host`: send `Host: localhost`, or make a token with \
+                    `gristmill token create`";
+        return Err(Problem::new(Code::HostRefused, what));
     };
     let named = host.to_str().ok().and_then(|host| host.parse().ok());
     // RFC 9112 §3.2.2: a request target in absolute form has a say of its own.
@@ -50,7 +52,9 @@ pub(crate) fn check_is_local(request: &Request) -> Result<(), Problem> {
     if named.as_ref().is_some_and(is_loopback) && target_fits {
         return Ok(());
     }
-    Err(Problem::new(Code::HostRefused, "the `Host` must be localhost or a loopback address, such as 127.0.0.1"))
+    let what = "requests need no token yet, so that the `Host` must be localhost or a loopback address, such as 127.0.0.1: send \
+                that, or make a token with `gristmill token create`";
+    Err(Problem::new(Code::HostRefused, what))
 }
 
 fn is_loopback(authority: &Authority) -> bool {
@@ -149,6 +153,14 @@ mod tests {
         ];
         for host in others {
             assert!(!loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_refused_host_is_answered_with_the_remedy() {
+        for headers in [&[][..], &[("host", "example.org")], &[("host", "localhost"), ("host", "localhost")]] {
+            let refused = check_is_local(&request(Method::GET, headers)).unwrap_err();
+            assert!(refused.detail.contains("`gristmill token create`"), "{headers:?}: {}", refused.detail);
         }
     }
 

@@ -55,18 +55,26 @@ impl TenantLimiter {
         for token in tokens {
             let Some(rate) = token.limits.requests else { continue };
             let counted = used.tokens.count(token.id.clone(), rate, now);
-            counted.map_err(|wait| limited("the token's requests per second are used up", wait))?;
+            counted.map_err(|wait| {
+                limited(
+                    "the token's requests per second are used up: send fewer, or give the token a higher limit",
+                    wait,
+                )
+            })?;
         }
         let Some(tenant) = tenant else {
             return Ok(TenantPermit { quota: self.clone(), tenant: None, connection: None });
         };
         if let Some(rate) = limits.requests_per_second.and_then(evenly) {
             let counted = used.tenants.count(tenant.clone(), rate, now);
-            counted.map_err(|wait| limited("the tenant's requests per second are used up", wait))?;
+            counted.map_err(|wait| limited("the tenant's requests per second are used up: send fewer, or raise `requests-per-second` in its `limits`", wait))?;
         }
         let at_once = used.at_once.entry(tenant.clone()).or_default();
         if limits.concurrency.is_some_and(|most| *at_once >= most) {
-            return Err(limited("the tenant has as many requests at once as it may", COME_AGAIN));
+            return Err(limited(
+                "the tenant has as many requests at once as it may: send fewer, or raise `concurrency` in its `limits`",
+                COME_AGAIN,
+            ));
         }
         *at_once += 1;
         Ok(TenantPermit { quota: self.clone(), tenant: Some(tenant.clone()), connection: None })
@@ -150,6 +158,7 @@ mod tests {
         let second = enter(&quota, &b, at_once(2)).unwrap();
         let refused = enter(&quota, &b, at_once(2)).unwrap_err();
         assert_eq!((refused.code, refused.retry_after), (Code::RateLimited, Some(COME_AGAIN)));
+        assert!(refused.detail.contains("raise `concurrency`"), "{}", refused.detail);
         enter(&quota, &token("c", Some("other")), at_once(1)).unwrap();
         drop(first);
         drop((enter(&quota, &a, at_once(2)).unwrap(), second));
