@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 use url::{Host, Url};
 
 use gristmill_config::unseen;
@@ -115,11 +115,22 @@ impl ServerAddress {
         }
         let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
         let stream = TlsConnector::from(Arc::new(tls().await?)).connect(name, stream).await;
-        Ok(Box::new(stream.map_err(|error| {
-            let remedy = "if its certificate comes from an authority of your own, name that in SSL_CERT_FILE";
-            io::Error::other(format!("the TLS handshake failed: {error}; {remedy}"))
-        })?))
+        Ok(Box::new(stream.map_err(|error| no_handshake(&error))?))
     }
+
+    /// What to do if the answer is no HTTP.
+    pub(super) const fn remedy(&self) -> &'static str {
+        if self.is_tls { "is it a gristmill?" } else { "if the server has `tls`, write https:// in place of http://" }
+    }
+}
+
+fn no_handshake(error: &io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    let remedy = match cause {
+        Some(rustls::Error::InvalidMessage(_)) => "if the server has no `tls`, write http:// in place of https://",
+        _ => "if its certificate comes from an authority of your own, name that in SSL_CERT_FILE",
+    };
+    io::Error::other(format!("the TLS handshake failed: {error}; {remedy}"))
 }
 
 async fn tls() -> io::Result<ClientConfig> {
@@ -168,5 +179,17 @@ mod tests {
             assert!(error.contains(problem) && error.contains("write one such as"), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_without_tls_is_named_with_the_other_scheme() {
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let (here, mut there) = tokio::io::duplex(1 << 10);
+        tokio::io::AsyncWriteExt::write_all(&mut there, b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let error = TlsConnector::from(Arc::new(config)).connect(name, here).await.err().unwrap();
+        assert!(no_handshake(&error).to_string().ends_with("write http:// in place of https://"), "{error}");
     }
 }

@@ -160,7 +160,17 @@ impl Server {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         // The connection ends with the answer, or when the answer is dropped.
         tokio::spawn(async move { drop(connection.await) });
-        Ok(sender.send_request(self.request(question)?).await?)
+        let answer = sender.send_request(self.request(question)?).await;
+        let answer = answer.map_err(|error| match error.is_parse() {
+            true => anyhow!("its answer is no HTTP ({error}): {}", self.address.remedy()),
+            false => error.into(),
+        })?;
+        match answer.headers().get(header::LOCATION) {
+            Some(elsewhere) if answer.status().is_redirection() => {
+                bail!("it redirects to {}: name that address", String::from_utf8_lossy(elsewhere.as_bytes()))
+            }
+            _ => Ok(answer),
+        }
     }
 
     fn request(&self, question: Question) -> anyhow::Result<Request<Full<Bytes>>> {
@@ -261,4 +271,36 @@ async fn collect(response: Response<Incoming>) -> anyhow::Result<Bytes> {
 
 fn too_slow() -> anyhow::Error {
     anyhow!("it does not answer")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What a server that answers this says about its health.
+    async fn health_of(answer: &'static [u8]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().into();
+        let answer = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // An answer before the question would be another mistake.
+            stream.read_u8().await.unwrap();
+            stream.write_all(answer).await.unwrap();
+            stream
+        };
+        let (asked, _stream) = tokio::join!(health(address, false), answer);
+        format!("{:#}", asked.unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn a_server_elsewhere_is_named_with_the_remedy() {
+        // An alert is what TLS answers to what it does not know.
+        let error = health_of(b"\x15\x03\x03\0\x02\x02\x32").await;
+        assert!(error.contains("http://127.0.0.1:") && error.contains("write https:// in place of http://"), "{error}");
+        let error = health_of(b"HTTP/1.1 301 Moved Permanently\r\nLocation: https://jobs.example.org/\r\n\r\n").await;
+        assert!(error.ends_with("it redirects to https://jobs.example.org/: name that address"), "{error}");
+    }
 }
