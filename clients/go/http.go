@@ -31,6 +31,9 @@ func (e *Error) Temporary() bool {
 	return e.Status == 429 || e.Status >= 502 && e.Status <= 504 || e.Code == "unreachable"
 }
 
+// direct follows no redirect: it would make a GET of a push.
+var direct = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 type server struct {
 	url, token string
 }
@@ -84,7 +87,7 @@ func (s *server) open(ctx context.Context, method, path string, document any, he
 	for name, value := range headers {
 		request.Header.Set(name, value)
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := direct.Do(request)
 	if err != nil {
 		return nil, s.unreachable(err)
 	}
@@ -95,6 +98,9 @@ func (s *server) open(ctx context.Context, method, path string, document any, he
 	text, _ = io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
 	refused := Error{Code: "no-problem-document", Title: answer.Status, Detail: string(text)} // of a proxy
+	if answer.StatusCode < 400 {
+		refused.Detail = fmt.Sprintf("the server redirects to %s: name that address", answer.Header.Get("Location"))
+	}
 	if strings.HasPrefix(answer.Header.Get("Content-Type"), "application/problem+json") {
 		_ = json.Unmarshal(text, &refused)
 	}

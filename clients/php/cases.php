@@ -20,6 +20,7 @@ $fake = new Fake();
 $clients = [
     '' => new Client(tenant: $tenant),
     'faulty' => new Client(getenv('GRISTMILL_FAULTY'), tenant: $tenant),
+    'moved' => new Client(getenv('GRISTMILL_FAULTY') . '/moved', tenant: $tenant),
     'stranger' => new Client(token: 'gm_wrong', tenant: $tenant),
     'nowhere' => new Client('http://127.0.0.1:1', tenant: $tenant, tries: 2),
     'fake' => $fake,

@@ -20,6 +20,7 @@ SECONDS = {"delay_ms": "delay", "keep_result_ms": "keep_result"}
 
 def clients():
     yield "faulty", Client(os.environ["GRISTMILL_FAULTY"], tenant=TENANT)
+    yield "moved", Client(os.environ["GRISTMILL_FAULTY"] + "/moved", tenant=TENANT)
     yield "stranger", Client(token="gm_wrong", tenant=TENANT)
     yield "nowhere", Client("http://127.0.0.1:1", tenant=TENANT, tries=2)
     yield "fake", Fake()

@@ -11,6 +11,7 @@ NAMES = { delay_ms: :delay, keep_result_ms: :keep_result }.freeze
 CLIENTS = {
   nil => Gristmill::Client.new(tenant: TENANT),
   "faulty" => Gristmill::Client.new(tenant: TENANT, server: ENV.fetch("GRISTMILL_FAULTY")),
+  "moved" => Gristmill::Client.new(tenant: TENANT, server: "#{ENV.fetch("GRISTMILL_FAULTY")}/moved"),
   "stranger" => Gristmill::Client.new(tenant: TENANT, token: "gm_wrong"),
   "nowhere" => Gristmill::Client.new(tenant: TENANT, server: "http://127.0.0.1:1", tries: 2),
   "fake" => Gristmill::Fake.new

@@ -11,6 +11,7 @@ const NAMES = { delay_ms: 'delayMs', keep_result_ms: 'keepResultMs' };
 const clients = {
   '': new Client({ tenant }),
   faulty: new Client({ tenant, server: process.env.GRISTMILL_FAULTY }),
+  moved: new Client({ tenant, server: `${process.env.GRISTMILL_FAULTY}/moved` }),
   stranger: new Client({ tenant, token: 'gm_wrong' }),
   nowhere: new Client({ tenant, server: 'http://127.0.0.1:1', tries: 2 }),
   fake: new Fake(),

@@ -46,11 +46,12 @@ export class Http {
     const kinds = document === undefined ? {} : { 'content-type': 'application/json' };
     const body = document === undefined ? undefined : JSON.stringify(document);
     const all = { ...this.headers, ...kinds, ...headers };
-    const answer = await fetch(this.server + path, { method, body, signal, headers: all }).catch((error) => this.failed(error));
+    const answer = await fetch(this.server + path, { method, body, signal, headers: all, redirect: 'manual' }).catch((error) => this.failed(error));
     if (answer.ok) return answer;
     const text = await answer.text().catch((error) => this.failed(error));
     const isProblem = answer.headers.get('content-type')?.startsWith('application/problem+json');
-    const proxys = { code: 'no-problem-document', title: answer.statusText, detail: text.slice(0, 1000) };
+    const elsewhere = answer.status < 400 && `the server redirects to ${answer.headers.get('location')}: name that address`;
+    const proxys = { code: 'no-problem-document', title: answer.statusText, detail: elsewhere || text.slice(0, 1000) };
     const { code, title, detail } = isProblem ? JSON.parse(text) : proxys;
     throw new GristmillError(code, title, detail, answer.status, 1000 * (Number(answer.headers.get('retry-after')) || 0));
   }

@@ -44,7 +44,7 @@ fn manifest() -> String {
     CLIENTS.iter().map(topics).collect()
 }
 
-/// Stands before a server, and fails the first tries of each push.
+/// Stands before a server, and fails the first tries of each push. What is asked for below `/moved` it redirects.
 struct Faulty {
     address: SocketAddr,
     /// When the tries of a push came, by its `Idempotency-Key`, or by its body if it has none.
@@ -74,6 +74,12 @@ async fn pass(
     tries: Arc<Mutex<HashMap<String, Vec<Instant>>>>,
 ) -> io::Result<()> {
     let (head, body) = request(&mut client).await?;
+    let refusal =
+        |status: &str, more: &str| format!("HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n");
+    if head.starts_with("POST /moved/") {
+        let elsewhere = refusal("301 Moved Permanently", "Location: http://127.0.0.1:1/v1\r\n");
+        return client.write_all(elsewhere.as_bytes()).await;
+    }
     let key = header(&head, "idempotency-key").unwrap_or(&body).to_owned();
     let number = {
         let mut tries = tries.lock();
@@ -81,8 +87,6 @@ async fn pass(
         tries.push(Instant::now());
         tries.len()
     };
-    let refusal =
-        |status: &str, more: &str| format!("HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n");
     match number {
         1 => client.write_all(refusal("503 Service Unavailable", "Retry-After: 1\r\n").as_bytes()).await,
         2 => client.write_all(refusal("429 Too Many Requests", "").as_bytes()).await,

@@ -56,6 +56,7 @@ var (
 	clients = map[string]client{
 		"":         gristmill.New(gristmill.Settings{Tenant: tenant}),
 		"faulty":   gristmill.New(gristmill.Settings{Tenant: tenant, Server: os.Getenv("GRISTMILL_FAULTY")}),
+		"moved":    gristmill.New(gristmill.Settings{Tenant: tenant, Server: os.Getenv("GRISTMILL_FAULTY") + "/moved"}),
 		"stranger": gristmill.New(gristmill.Settings{Tenant: tenant, Token: "gm_wrong"}),
 		"nowhere":  gristmill.New(gristmill.Settings{Tenant: tenant, Server: "http://127.0.0.1:1", Tries: 2}),
 		"fake":     fake,

@@ -43,7 +43,7 @@ class Http
         $lines = ['Content-Type: application/json', 'Connection: close', ...$token, ...$headers];
         $body = $document === null ? '' : json_encode($document, JSON_THROW_ON_ERROR | JSON_UNESCAPED_SLASHES | JSON_PRESERVE_ZERO_FRACTION);
         // Version 1.0: PHP reads chunks of 1.1 only in pieces of 8 KiB, and events would wait.
-        $http = ['method' => $method, 'header' => $lines, 'content' => $body, 'timeout' => $timeout, 'ignore_errors' => true, 'protocol_version' => 1.0];
+        $http = ['method' => $method, 'header' => $lines, 'content' => $body, 'timeout' => $timeout, 'ignore_errors' => true, 'protocol_version' => 1.0, 'follow_location' => 0];
         error_clear_last();
         $stream = @fopen(rtrim($this->server, '/') . $path, 'r', false, stream_context_create(['http' => $http]));
         if (!$stream) {
@@ -58,6 +58,9 @@ class Http
         $named = fn ($name) => trim(substr(current(preg_grep("/^$name:/i", $head)) ?: "$name:", strlen($name) + 1));
         $isProblem = str_starts_with($named('content-type'), 'application/problem+json'); // else it is a proxy's
         $said = $isProblem ? json_decode($text, true) : ['code' => 'no-problem-document', 'title' => $head[0], 'detail' => substr($text, 0, 1000)];
+        if ($status < 400) {
+            $said['detail'] = "the server redirects to {$named('location')}: name that address";
+        }
         throw new Error($said['code'], $said['title'], $said['detail'], $status, (int) $named('retry-after'));
     }
 

@@ -60,6 +60,8 @@ class Http:
             raise GristmillError("unreachable", "No answer", detail) from error
         after = int(after) if (after := answer.headers.get("Retry-After", "")).isdigit() else 0
         said = {"code": "no-problem-document", "title": answer.reason, "detail": text[:1000].decode(errors="replace")}
+        if answer.status < 400:
+            said["detail"] = f"the server redirects to {answer.headers.get('Location')}: name that address"
         if answer.headers.get_content_subtype() == "problem+json":  # else it is a proxy's answer
             said = json.loads(text)
         raise GristmillError(said["code"], said["title"], said["detail"], answer.status, after)

@@ -75,6 +75,7 @@ impl Player {
         let clients = HashMap::from([
             ("", Client::new().tenant(tenant)),
             ("faulty", at(&std::env::var("GRISTMILL_FAULTY").unwrap(), token.clone())),
+            ("moved", at(&format!("{}/moved", std::env::var("GRISTMILL_FAULTY").unwrap()), token.clone())),
             ("stranger", at(&own, Some("gm_wrong".into()))),
             ("nowhere", at("http://127.0.0.1:1", token).tries(2)),
         ]);

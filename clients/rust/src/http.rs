@@ -45,7 +45,7 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn new(url: &str, token: Option<String>) -> Self {
-        let config = Agent::config_builder().http_status_as_error(false);
+        let config = Agent::config_builder().http_status_as_error(false).max_redirects(0);
         #[cfg(feature = "tls")]
         let config = if url.starts_with("https:") { config.tls_config(tls()) } else { config };
         Self { agent: config.build().into(), url: url.trim_end_matches('/').into(), token }
@@ -80,6 +80,9 @@ impl Transport for Http {
         let text = body.read_to_string().map_err(no_answer)?;
         let problem: Value = serde_json::from_str(&text).unwrap_or_default(); // nothing in it: a proxy's answer
         let named = |name: &str, other| problem[name].as_str().unwrap_or(other);
+        let elsewhere =
+            head.headers.get("location").and_then(|to| to.to_str().ok()).filter(|_| head.status.is_redirection());
+        let text = elsewhere.map_or(text, |to| format!("the server redirects to {to}: name that address"));
         let (title, detail) = (named("title", "Not an answer of Gristmill"), named("detail", &text));
         let mut error = Error::of(named("code", "no-problem-document"), title, detail, head.status.as_u16());
         let after = head.headers.get("retry-after").and_then(|it| it.to_str().ok()?.parse().ok());

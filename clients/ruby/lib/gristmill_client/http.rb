@@ -72,6 +72,7 @@ module Gristmill
 
     def problem(answer)
       said = { "code" => "no-problem-document", "title" => answer.message, "detail" => answer.read_body.to_s[0, 1000] } # of a proxy
+      said["detail"] = "the server redirects to #{answer["Location"]}: name that address" if answer.is_a?(Net::HTTPRedirection)
       said = JSON.parse(answer.body) if answer["Content-Type"].to_s.start_with?("application/problem+json")
       Error.new(*said.values_at("code", "title", "detail"), answer.code.to_i, answer["Retry-After"].to_i)
     end
