@@ -25,6 +25,7 @@ on_both_stores! {
     waiting_clients_are_served_in_turn_and_no_job_twice
     the_topics_that_are_named_first_are_served_first
     a_failed_job_is_tried_again_until_its_attempts_run_out
+    the_end_of_a_job_lets_the_next_one_of_its_key_start
     a_buried_job_is_dead_at_once
     a_released_or_snoozed_job_has_used_no_attempt
     a_lease_that_ran_out_is_lost_and_a_late_settle_changes_nothing
@@ -200,6 +201,22 @@ async fn a_failed_job_is_tried_again_until_its_attempts_run_out(runner: TestRunn
     assert!(matches!(view.state, JobState::Dead { .. }));
     assert_eq!((failure.reason, failure.detail.code.as_str()), (Reason::Failed, "jam"));
     assert!(matches!(view.result, Some(ResultView::Dead(_))));
+}
+
+async fn the_end_of_a_job_lets_the_next_one_of_its_key_start(runner: TestRunner) {
+    let client = runner.client();
+    let jobs: Vec<_> = (0..4).map(|body| json!({ "body": body, "key": "cust-17" })).collect();
+    assert_eq!(client.post("/v1/tenants/default/topics/print/jobs", &json!(jobs)).await.status, 201);
+    let error = json!({ "code": "jam", "message": "paper" });
+    let ends =
+        [json!({ "ack": {} }), json!({ "bury": { "error": error } }), json!({ "ack": {} }), json!({ "ack": {} })];
+    for (body, end) in ends.into_iter().enumerate() {
+        let [claim] = claim(&client, "print", json!({ "wait_ms": 30_000, "max": 10 })).await.try_into().unwrap();
+        assert_eq!(claim["job"]["spec"]["body"]["text"], body.to_string());
+        let mut settlement = end;
+        settlement["lease"] = claim["lease"].clone();
+        assert_eq!(settle(&client, json!([settlement])).await, json!(["done"]));
+    }
 }
 
 async fn a_buried_job_is_dead_at_once(runner: TestRunner) {

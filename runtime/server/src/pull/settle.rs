@@ -93,7 +93,9 @@ async fn settle(
         let (outcome, follow_ups) = read(asked, &limits, &tenant).map_err(named)?;
         let follow_ups = admit_follow_ups(&lease.claim, entry, follow_ups).map_err(named)?;
         let claim = claim_to_settle(&*state.store, lease, &outcome).await?;
-        decided.push(decide(&claim, entry.map(|entry| &entry.topic), outcome, follow_ups));
+        let settlement = decide(&claim, entry.map(|entry| &entry.topic), outcome, follow_ups);
+        // A lease does not say whether its job has a key, whose next job waits for this end.
+        decided.push(Settlement { is_keyed: true, ..settlement });
     }
     let jobs: usize = decided.iter().map(more_jobs).sum();
     if jobs > 0 {
