@@ -1,5 +1,6 @@
 //! Which of Redis' errors mean that the server is unavailable, and which that it refused this one request.
 
+use std::error::Error as _;
 use std::io;
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
@@ -55,7 +56,9 @@ pub(in crate::redis) fn in_words(error: RedisError) -> anyhow::Error {
         ErrorKind::Parse => Some(NO_REDIS),
         _ => MEANINGS.iter().find(|(part, _)| said.contains(part)).map(|(_, meaning)| *meaning),
     };
-    meaning.map_or_else(|| error.into(), anyhow::Error::msg)
+    // An error of the system says as much as its cause.
+    let is_cause = error.source().is_some_and(|cause| cause.to_string() == said);
+    meaning.map_or_else(|| if is_cause { anyhow::Error::msg(said) } else { error.into() }, anyhow::Error::msg)
 }
 
 /// What keeps a connection from being made until an operator changes it. The calls that wait for the connection go on waiting.
@@ -206,6 +209,7 @@ mod tests {
             let said = in_words(error).to_string();
             assert!(said.starts_with(begin), "{said}");
         }
+        assert_eq!(format!("{:#}", in_words(timed_out("no reply"))), "no reply", "each cause once");
     }
 
     #[test]
