@@ -381,7 +381,7 @@ mod tests {
             [("h1", 6379), ("h2", 7000), ("::1", 6379)].map(|(h, p)| ServerAddress::Tcp(h.into(), p))
         );
         assert!(cluster.seeds.iter().all(|seed| seed.settings.password() == Some("pw")));
-        assert_eq!(cluster.to_string(), "the cluster of h1:6379, h2:7000, ::1:6379");
+        assert_eq!(cluster.to_string(), "the cluster of h1:6379, h2:7000, [::1]:6379");
         for url in ["redis+cluster://", "redis+cluster://h1/3", "redis+cluster://h1:x"] {
             assert!(parse(url).is_err(), "{url}");
         }

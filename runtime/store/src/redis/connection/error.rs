@@ -1,6 +1,5 @@
 //! Which of Redis' errors mean that the server is unavailable, and which that it refused this one request.
 
-use std::error::Error as _;
 use std::io;
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
@@ -17,18 +16,18 @@ pub(in crate::redis) fn store_error(address: &str, doing: &'static str, error: R
     if let Some(remedy) = remedy(&error) {
         StoreError::Unavailable { store, source: remedy }
     } else if lacks_rights(&error) {
-        StoreError::Unavailable { store, source: anyhow::Error::from(error).context(RIGHTS) }
+        StoreError::Unavailable { store, source: once(&error).context(RIGHTS) }
     } else if is_unavailable(&error) {
         StoreError::Unavailable { store, source: in_words(error) }
     } else if is_full(&error) {
-        StoreError::Full { store, doing, source: anyhow::Error::from(error).context(FULL) }
+        StoreError::Full { store, doing, source: once(&error).context(FULL) }
     } else {
         StoreError::Refused { store, doing, source: in_words(error) }
     }
 }
 
 /// What a part of an error's text means, and what an operator can do about it.
-const MEANINGS: [(&str, &str); 6] = [
+const MEANINGS: [(&str, &str); 7] = [
     (
         "read only replica",
         "it is a replica, which takes no writes (READONLY): unless a failover is under way, name its primary in the store's URL, or sentinels, \
@@ -41,6 +40,10 @@ const MEANINGS: [(&str, &str); 6] = [
     ("WRONGPASS", WRONG_PASSWORD),
     ("AuthenticationFailed", WRONG_PASSWORD),
     ("refused to switch database", "it has no database of the number at the end of the store's URL: every Redis has 0"),
+    (
+        "by Sentinel instances",
+        "it is a sentinel: begin the store's URL with redis+sentinel://, and end it with the name of what the sentinels watch",
+    ),
     (TOO_MANY_CLIENTS, "it has as many clients as it takes: raise its `maxclients`, or end some of them"),
 ];
 const WRONG_PASSWORD: &str = "it does not take the user and the password of the store's URL: put them right";
@@ -52,14 +55,25 @@ pub(in crate::redis) const TOO_MANY_CLIENTS: &str = "max number of clients";
 /// The error for people, if it is one of those that an operator meets; else as the library words it.
 pub(in crate::redis) fn in_words(error: RedisError) -> anyhow::Error {
     let said = error.to_string();
+    if UNKNOWN_COMMAND.iter().any(|part| said.contains(part)) {
+        return once(&error).context(COMMANDS);
+    }
     let meaning = match error.kind() {
         ErrorKind::Parse => Some(NO_REDIS),
         _ => MEANINGS.iter().find(|(part, _)| said.contains(part)).map(|(_, meaning)| *meaning),
     };
-    // An error of the system says as much as its cause.
-    let is_cause = error.source().is_some_and(|cause| cause.to_string() == said);
-    meaning.map_or_else(|| if is_cause { anyhow::Error::msg(said) } else { error.into() }, anyhow::Error::msg)
+    meaning.map_or_else(|| once(&error), anyhow::Error::msg)
 }
+
+/// Without its cause, whose text the library repeats in its own.
+fn once(error: &RedisError) -> anyhow::Error {
+    anyhow::Error::msg(error.to_string())
+}
+
+/// How servers refuse a command that they do not have, by itself and within a script.
+const UNKNOWN_COMMAND: [&str; 2] = ["unknown command", "Unknown Redis command"];
+const COMMANDS: &str = "it lacks a command: use a Redis 6.2 or later, or a Valkey, whose configuration renames no command that \
+    docs/guides/operating.md lists";
 
 /// What keeps a connection from being made until an operator changes it. The calls that wait for the connection go on waiting.
 pub(in crate::redis) fn misconfigured(problem: String) -> RedisError {
@@ -204,12 +218,41 @@ mod tests {
             (from_server("WRONGPASS invalid username-password pair or user is disabled."), "it does not take the user"),
             (login, "it does not take the user"),
             (from_server("ERR max number of clients reached"), "it has as many clients"),
+            (from_server("ERR Only HELLO messages are accepted by Sentinel instances."), "it is a sentinel"),
             (http, "what answers there does not speak as a Redis does"),
         ] {
             let said = in_words(error).to_string();
             assert!(said.starts_with(begin), "{said}");
         }
         assert_eq!(format!("{:#}", in_words(timed_out("no reply"))), "no reply", "each cause once");
+    }
+
+    #[test]
+    fn a_server_without_a_command_is_named_with_the_version_that_it_needs() {
+        for line in [
+            "ERR unknown command 'EVALSHA', with args beginning with: '61c1' ",
+            "ERR Unknown Redis command called from script script: 61c1, on @user_script:12.",
+            "ERR Error running script (call to f_61c1): @user_script: 12: Unknown Redis command called from Lua script",
+        ] {
+            let error = store_error("here", "push jobs", from_server(line));
+            assert!(
+                format!("{:#}", anyhow::Error::from(error)).contains("a command: use a Redis 6.2 or later"),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        for error in [
+            io::Error::from(io::ErrorKind::ConnectionRefused).into(),
+            from_server("WRONGTYPE Operation against a key"),
+            from_server("NOPERM this user has no permissions"),
+            from_server("OOM command not allowed"),
+        ] {
+            let (cause, said) = (error.to_string(), anyhow::Error::from(store_error("here", "push jobs", error)));
+            assert_eq!(format!("{said:#}").matches(&cause).count(), 1, "{said:#}");
+        }
     }
 
     #[test]

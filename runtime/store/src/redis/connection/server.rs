@@ -157,6 +157,7 @@ impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls.is_some() { "rediss://" } else { "" };
         match &self.address {
+            ServerAddress::Tcp(host, port) if host.contains(':') => write!(f, "{scheme}[{host}]:{port}"),
             ServerAddress::Tcp(host, port) => write!(f, "{scheme}{host}:{port}"),
             ServerAddress::Unix(path) => write!(f, "{}", path.display()),
         }

@@ -136,7 +136,13 @@ impl Sentinels {
         let mut connection = sentinel.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
         let mut ask = cmd("SENTINEL");
         ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        let answer: Option<(String, u16)> = ask.query_async(&mut connection.commands).await?;
+        let answer: RedisResult<Option<(String, u16)>> = ask.query_async(&mut connection.commands).await;
+        let answer = answer.map_err(|error| match error.detail() {
+            Some(said) if said.contains("unknown command") => {
+                misconfigured(format!("{sentinel} is no sentinel; correct `url`, or begin it with `redis://`"))
+            }
+            _ => error,
+        })?;
         let (host, port) = answer.ok_or_else(|| {
             misconfigured(format!("the sentinel {sentinel} watches nothing by the name `{}`; correct `url`", self.name))
         })?;
@@ -203,7 +209,7 @@ mod tests {
         let settings = &sentinels[0].settings;
         assert_eq!((settings.username(), settings.password()), (Some("s"), Some("a@b")));
         let shown = parse(url).unwrap().to_string();
-        assert_eq!(shown, "main by the sentinels h1:26379, h2:7000, ::1:26379");
+        assert_eq!(shown, "main by the sentinels h1:26379, h2:7000, [::1]:26379");
     }
 
     #[test]

@@ -72,3 +72,17 @@ async fn a_name_that_the_sentinels_do_not_know_is_refused() {
     let error = format!("{:#}", anyhow::Error::from(error));
     assert!(error.contains("`mian`") && error.contains("`url`"), "{error}");
 }
+
+#[tokio::test]
+async fn a_server_and_a_sentinel_that_are_mixed_up_are_refused_with_the_right_address() {
+    let watched = Watched::start(0).await;
+    let (server, sentinel) = (watched.servers[0].port(), watched.sentinels[0].port());
+    for (url, remedy) in [
+        (format!("redis+sentinel://127.0.0.1:{server}/main"), "begin it with `redis://`"),
+        (format!("redis://127.0.0.1:{sentinel}"), "begin the store's URL with redis+sentinel://"),
+    ] {
+        let error = RedisStore::open(&url, &RedisSettings::default()).await.unwrap_err();
+        let error = format!("{:#}", anyhow::Error::from(error));
+        assert!(error.contains("refused to connect") && error.contains(remedy), "{error}");
+    }
+}
