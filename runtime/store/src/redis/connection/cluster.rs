@@ -185,8 +185,10 @@ impl Cluster {
                 Some(Refusal::Moved(address)) => self.read_map(Some(&map), Some(address)).await?,
                 Some(Refusal::Ask(_) | Refusal::Later) => {}
                 None => {
-                    let done = answers.pop().unwrap_or(Ok(Value::Nil))?;
-                    return Ok(from_redis_value(done)?);
+                    let done = answers.pop().unwrap_or(Ok(Value::Nil));
+                    // Why a command was not queued, and not only that none was run then.
+                    answers.into_iter().collect::<RedisResult<Vec<Value>>>()?;
+                    return Ok(from_redis_value(done?)?);
                 }
             }
             pause(tries).await;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value};
+use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value, pipe};
 
 use super::cluster::Cluster;
 use super::error::store_error;
@@ -110,7 +110,26 @@ impl Link {
     }
 
     /// The same. Commands without a key before all that have one go where the slot is.
+    ///
+    /// A server whose memory is full begins no transaction, not even one that only reads, as each here does: then the commands are run without, and
+    /// others may come between them. Else no runner could start that would make room.
     pub(in crate::redis) async fn query_at<T: FromRedisValue>(
+        &self,
+        doing: &'static str,
+        slot: Option<Slot>,
+        commands: &Pipeline,
+    ) -> Result<T, StoreError> {
+        match self.query_once(doing, slot, commands).await {
+            Err(StoreError::Full { .. }) if commands.is_transaction() => {
+                let mut one_by_one = pipe();
+                commands.cmd_iter().for_each(|command| _ = one_by_one.add_command(command.clone()));
+                self.query_once(doing, slot, &one_by_one).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn query_once<T: FromRedisValue>(
         &self,
         doing: &'static str,
         slot: Option<Slot>,

@@ -13,6 +13,7 @@ use crate::tests::{LEASE, delayed, failure, job, retry, tenant, topic, worker};
 use crate::{Cancelled, Settled, Settlement, Signal, StoreError};
 use gristmill_core::job::{Claim, NewJob};
 use gristmill_core::outcome::{Reason, Verdict};
+use gristmill_core::token::TokenRequirement;
 
 #[tokio::test]
 async fn a_lost_server_is_away_at_once_and_found_again() {
@@ -157,6 +158,20 @@ async fn a_full_server_lets_its_jobs_be_worked_off() {
         assert_eq!(store.settle(&claim, Verdict::Ack(None)).await, Settled::Done);
     }
     assert_eq!(store.total("acked").await, 2);
+}
+
+/// A runner that cannot start makes no room.
+#[tokio::test]
+async fn a_full_server_answers_to_what_a_runner_asks_as_it_starts() {
+    let store = TestRedis::new().await;
+    store.push(&[job("mail")]).await;
+    let id = store.store.store_id().await.unwrap();
+    store.raw(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1)).await;
+    let other = RedisStore::connect(&store.server.url(), DEFAULT_PREFIX).await.unwrap();
+    assert_eq!(other.store_id().await.unwrap(), id);
+    assert_eq!(other.token_requirement().await.unwrap(), TokenRequirement::NeverSet);
+    assert_eq!(other.offer_schedules(&tenant(), &[]).await.unwrap(), []);
+    assert_eq!(other.fsck().await.unwrap().findings, []);
 }
 
 #[tokio::test]
