@@ -93,10 +93,10 @@ impl Cluster {
         }
     }
 
-    /// Connects to every server that has keys.
+    /// Connects to every server that has keys. One that is unavailable is an outage for its tenants alone.
     ///
     /// # Errors
-    /// As [`ServerLink::connect`], of the first server that fails.
+    /// As [`ServerLink::connect`]: a server refuses, or all are unavailable.
     pub(in crate::redis) async fn connect(&self) -> Result<(), StoreError> {
         let map = self.map().await.map_err(|error| {
             let refused = super::error::remedy(&error).filter(|_| error.kind() == ErrorKind::InvalidClientConfig);
@@ -111,7 +111,12 @@ impl Cluster {
             }
         })?;
         let servers = map.servers();
-        join_all(servers.iter().map(|server| server.connect())).await.into_iter().collect()
+        let answers = join_all(servers.iter().map(|server| server.connect())).await;
+        let is_any_there = answers.iter().any(Result::is_ok);
+        answers
+            .into_iter()
+            .filter(|answer| !is_any_there || !answer.as_ref().is_err_and(StoreError::is_unavailable))
+            .collect()
     }
 
     /// Runs calls, with an answer or an error for each.

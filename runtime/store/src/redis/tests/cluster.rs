@@ -66,6 +66,21 @@ async fn each_tenant_is_at_the_server_of_its_slot() {
 }
 
 #[tokio::test]
+async fn a_cluster_without_one_server_is_opened_for_the_tenants_of_the_others() {
+    let mut cluster = Cluster::start(3, 0).await;
+    open(&cluster, &RedisSettings::default()).await.push(&[job("mail")]).await.unwrap();
+    let mut used = HashSet::new();
+    for key in ["gm:partitions", "gm:tenants", &format!("{{{}/0}}", tenant())] {
+        used.insert(cluster.owner(cluster.slot(key).await).await);
+    }
+    let unused = (0..3).find(|server| !used.contains(server)).expect("the keys are at fewer servers than there are");
+    cluster.servers[unused].kill();
+    let store = RedisStore::open(&cluster.url(), &RedisSettings::default()).await.unwrap();
+    store.push(&[job("mail")]).await.unwrap();
+    assert_eq!(store.claim(&worker(), &[ClaimFrom::new(topic("mail"), 9, LEASE)]).await.unwrap().claims.len(), 2);
+}
+
+#[tokio::test]
 async fn a_wrong_kind_of_address_is_refused_with_the_right_one() {
     let cluster = Cluster::start(2, 0).await;
     let one = RedisStore::connect(&format!("redis://127.0.0.1:{}", cluster.servers[0].port()), "gm").await;
