@@ -41,7 +41,7 @@ impl From<rusqlite::Error> for Fault {
 /// What a person can do about a failure that may pass, or about one that will not.
 fn remedy(code: ErrorCode) -> Option<(bool, &'static str)> {
     Some(match code {
-        ErrorCode::DiskFull => (true, "make room on its disk; nothing is lost, and it goes on by itself"),
+        ErrorCode::DiskFull => (true, "make room on its disk; nothing is lost"),
         ErrorCode::SystemIoFailure | ErrorCode::CannotOpen => (true, "look at its disk and at the system's log"),
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
             (true, "make the file and its folder writable for this process")

@@ -68,15 +68,13 @@ pub(in crate::embedded) struct OpenFile {
 }
 
 pub(in crate::embedded) fn open_file(given: &Path, durability: Durability) -> Result<Opened, StoreError> {
+    is_no_other_thing(given)?;
     // Before it is asked for its real name: a link whose target is missing has none. The error below says why it cannot be made.
     // SQLite gives the files beside it the same mode.
     drop(OpenOptions::new().append(true).create(true).mode(PRIVATE).open(given));
     let path = real(given);
     warn_if_exposed(&path);
     let refused = |problem: anyhow::Error| StoreError::Refused { store: name(&path), doing: DOING, source: problem };
-    if path.is_dir() {
-        return Err(refused(anyhow::anyhow!("it is a folder; name a file in it")));
-    }
     // Each name would have a write-ahead log of its own.
     let names = std::fs::metadata(&path).map_or(1, |file| file.nlink());
     if names > 1 {
@@ -231,6 +229,16 @@ fn trust_own_rows(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "ignore_check_constraints", !cfg!(debug_assertions))
 }
 
+/// Before it is opened: to open a pipe waits for its other end, and SQLite waits for a device.
+fn is_no_other_thing(path: &Path) -> Result<(), StoreError> {
+    let problem = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => "it is a folder; name a file in it",
+        Ok(found) if !found.is_file() => "it is a pipe, a socket or a device; name another file",
+        _ => return Ok(()),
+    };
+    Err(StoreError::Refused { store: name(&real(path)), doing: DOING, source: anyhow::anyhow!(problem) })
+}
+
 /// At the start, a file that cannot be read is refused, and so is one that may not be written.
 fn unusable(fault: Fault, store: &str) -> StoreError {
     let remedy = match &fault {
@@ -269,7 +277,7 @@ fn not_taken(path: &Path, problem: NotTaken) -> StoreError {
     let remedy = match error.kind() {
         io::ErrorKind::NotFound => "its folder is missing; make it first",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "make its folder writable for this process"
+            "make the file, the one beside it that ends in `.owner`, and their folder writable for this process"
         }
         io::ErrorKind::StorageFull => "make room on its disk",
         _ => "the file beside it that says who owns it cannot be written",
@@ -289,6 +297,23 @@ pub(in crate::embedded) fn id(connection: &Connection) -> Done<StoreId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_refused_before_it_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.db");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let refused = open_file(&path, Durability::Power).map(drop).unwrap_err();
+        assert!(format!("{:#}", anyhow::Error::from(refused)).contains("name another file"));
+        assert!(!folder.path().join("jobs.db.owner").exists());
+    }
+
+    #[test]
+    fn a_missing_right_is_asked_for_where_it_may_be_missing() {
+        let denied = NotTaken::Io(io::ErrorKind::PermissionDenied.into());
+        let said = format!("{:#}", anyhow::Error::from(not_taken(Path::new("jobs.db"), denied)));
+        assert!(said.contains("make the file, the one beside it that ends in `.owner`, and their folder"), "{said}");
+    }
 
     #[test]
     fn a_file_that_may_only_be_read_is_refused() {
