@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 
@@ -30,6 +31,7 @@ impl Claims for ShardedStore {
             {
                 let asked = part.positions.clone();
                 let (shard, answer) = claimed_part(part, &wanted);
+                shard.lost_claims.fetch_max(answer.shard_returns, Ordering::Relaxed);
                 if round > 0 {
                     let refused = answer.refused.iter().map(|(topic, _)| topic);
                     let done: HashSet<&TopicId> = answer.drained.iter().chain(refused).collect();
@@ -52,7 +54,8 @@ impl Claims for ShardedStore {
         let unplaced = from.iter().map(|line| &line.topic).filter(|topic| map.of(&topic.tenant).current().is_none());
         claimed.drained.extend(unplaced.cloned());
         claimed.drained.retain(|topic| !map.of(&topic.tenant).departed().any(|shard| shard.has_backlog(topic)));
-        claimed.shard_returns = *self.0.returns.borrow();
+        let lost_within = self.shards().iter().map(|shard| shard.lost_claims.load(Ordering::Relaxed)).sum::<u64>();
+        claimed.shard_returns = *self.0.returns.borrow() + lost_within;
         Ok(claimed)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,9 @@ pub(crate) struct Shard {
     health: Mutex<Health>,
     /// Of all shards of the store.
     returns: watch::Sender<u64>,
+    /// How often a part of the store, such as a partition of a Redis, may have lost claims: [`shard_returns`](crate::Claimed::shard_returns)
+    /// of its own claims.
+    pub(super) lost_claims: AtomicU64,
     /// Topics with ready jobs here whose tenant has another current shard.
     backlog: Mutex<HashSet<TopicId>>,
     this: Weak<Self>,
@@ -64,6 +68,7 @@ impl Shard {
             is_remote,
             health: Mutex::default(),
             returns,
+            lost_claims: AtomicU64::default(),
             backlog: Mutex::default(),
             this: this.clone(),
         })

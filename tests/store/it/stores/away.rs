@@ -68,6 +68,24 @@ async fn an_unavailable_store_affects_only_its_own_tenants() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn claims_that_a_partition_may_have_lost_are_looked_for() {
+    let redis = Redis::start().await;
+    let home = EmbeddedStore::in_memory().await.unwrap();
+    let far = RedisStore::at(&redis.url(), &RedisSettings::default()).unwrap().all_spread(3);
+    let far = ShardSpec { name: name("far"), store: Arc::new(far), is_remote: true };
+    let (several, worker) = (join(&home, far).await, WorkerId::new("w"));
+    several.push(&[(); 64].map(|()| job("acme/mail"))).await.unwrap();
+    let line = |max| [ClaimFrom::new(topic("acme/mail"), max, Duration::from_secs(600))];
+    let before = several.claim(&worker, &line(8)).await.unwrap();
+    // One partition can be read, and does not answer to claims.
+    let rights = ["SETUSER", "default", "resetkeys", "%R~gm:*", "~gm:[^{]*", "~gm:{acme/[013]}:*"];
+    redis.ask::<String>("ACL", &rights).await.unwrap();
+    let after = several.claim(&worker, &line(64)).await.unwrap();
+    assert!(!after.claims.is_empty() && after.claims.len() < 56, "{}", after.claims.len());
+    assert!(after.shard_returns > before.shard_returns);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_is_unavailable_at_the_start_is_used_once_it_answers() {
     let mut redis = Redis::start().await;
     redis.stop();
