@@ -90,24 +90,30 @@ impl Layout {
 
 impl Opened {
     /// Before the first worker starts: what an earlier owner's workers ran is free at once. Where the manifest says that
-    /// tenants live is written down. Settings of servers that may lose jobs are logged.
+    /// tenants live is written down. Settings of servers that may lose jobs are logged. Waits while a store has no room for that, or is unavailable.
     ///
     /// # Errors
-    /// The disk failed or is full, or the primary store is unavailable.
+    /// A store refuses.
     pub(crate) async fn prepare_for_work(&self) -> Result<(), StoreError> {
-        #[cfg(feature = "embedded")]
-        for file in &self.by_kind.files {
-            file.presume_workers_dead().await?;
-        }
+        patiently(async || self.write_at_start().await).await?;
         #[cfg(feature = "redis")]
         for server in self.by_kind.servers.clone() {
             tokio::spawn(async move { server.warn_of_risks().await });
+        }
+        Ok(())
+    }
+
+    async fn write_at_start(&self) -> Result<(), StoreError> {
+        #[cfg(feature = "embedded")]
+        for file in &self.by_kind.files {
+            file.presume_workers_dead().await?;
         }
         #[cfg(feature = "sharding")]
         if let Some(sharded) = &self.sharded {
             sharded.write_placements().await?;
         }
-        Ok(())
+        // A new store gets one: not if it is full, or a replica for the time of a failover.
+        self.store.store_id().await.map(drop)
     }
 }
 
@@ -212,21 +218,33 @@ const OWNER_PAUSE: Duration = Duration::from_millis(25);
 pub(crate) async fn open_patiently(layout: &Layout) -> Result<Opened, StoreError> {
     #[cfg(feature = "embedded")]
     let begun = tokio::time::Instant::now();
+    patiently(async || {
+        loop {
+            match open(layout).await {
+                #[cfg(feature = "embedded")]
+                Err(StoreError::Owned { .. })
+                    if begun.elapsed() < OWNER_PATIENCE && !layout.files().any(embedded::is_served) =>
+                {
+                    tokio::time::sleep(OWNER_PAUSE).await;
+                }
+                answer => return answer,
+            }
+        }
+    })
+    .await
+}
+
+/// Asks again while the store has no room or is unavailable, and logs that once.
+async fn patiently<T>(ask: impl AsyncFn() -> Result<T, StoreError>) -> Result<T, StoreError> {
     let mut logged = false;
     loop {
-        match open(layout).await {
-            Err(error @ StoreError::Unavailable { .. }) => {
+        match ask().await {
+            Err(error @ (StoreError::Unavailable { .. } | StoreError::Full { .. })) => {
                 if !logged {
                     tracing::error!("{:#}; trying again until it is there", anyhow::Error::from(error));
                     logged = true;
                 }
                 tokio::time::sleep(RETRY_PAUSE).await;
-            }
-            #[cfg(feature = "embedded")]
-            Err(StoreError::Owned { .. })
-                if begun.elapsed() < OWNER_PATIENCE && !layout.files().any(embedded::is_served) =>
-            {
-                tokio::time::sleep(OWNER_PAUSE).await;
             }
             answer => return answer,
         }

@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use gristmill_tests::guests;
 use gristmill_tests::process::{Process, command, run_command};
+use gristmill_tests::redis::{Redis, Settings};
 use gristmill_tests::test_project::TestProject;
 use gristmill_tests::wait::{SOON, until};
 use puppet::{End, Script, Step};
@@ -63,6 +64,17 @@ async fn a_redis_that_was_emptied_is_an_error_in_the_log() {
     line_with(&runner, &["handler loaded", "handler=echo"]).await;
     project.redis.as_ref().unwrap().ask::<String>("FLUSHALL", &[]).await.unwrap();
     line_with(&runner, &["ERROR", "was emptied"]).await;
+    project.run(&["push", "echo", "--wait"]).done();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_takes_no_writes_at_the_start_is_waited_for() {
+    let redis = Redis::start_with(Settings::default().options(&["--replicaof", "127.0.0.1", "1"])).await;
+    let project = TestProject::new(&format!("[store]\nurl = \"{}\"", redis.url()), &[("echo", guests::ECHO)]).await;
+    let runner = Process::run(&project.manifest());
+    line_with(&runner, &["ERROR", "it is a replica", "trying again until it is there"]).await;
+    redis.ask::<String>("REPLICAOF", &["NO", "ONE"]).await.unwrap();
+    line_with(&runner, &["ready for jobs"]).await;
     project.run(&["push", "echo", "--wait"]).done();
 }
 
