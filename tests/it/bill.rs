@@ -235,3 +235,24 @@ async fn a_bill_in_redis_is_read_without_a_server() {
     assert_eq!(bill(&project), journal(&project));
     assert_eq!(bill(&project).values().map(|cost| cost.attempts).sum::<u64>(), 110);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bill_waits_for_room_in_a_full_redis() {
+    let handlers = [("echo", guests::ECHO), ("puppet", guests::PUPPET), ("caller", guests::CALLER)];
+    let project = TestProject::on_redis(MANIFEST, &handlers).await;
+    let memory = async |bytes: &'static str| {
+        let redis = project.redis.as_ref().unwrap();
+        redis.ask::<String>("CONFIG", &["SET", "maxmemory", bytes]).await.unwrap();
+    };
+    let runner = project.serve().await;
+    project.run(&["pause", "echo"]).done();
+    project.pipe(b"grain", &["push", "echo", "--count", "3"]).done();
+    memory("1").await;
+    project.run(&["resume", "echo"]).done();
+    until_over(&project, 3).await;
+    let waits = || runner.log().contains("what attempts cost waits in memory").then_some(());
+    until("the bill to wait", SOON, async || waits()).await;
+    memory("0").await;
+    end(runner).await;
+    assert_eq!(bill(&project).values().map(|cost| cost.attempts).sum::<u64>(), 3);
+}

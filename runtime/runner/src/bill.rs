@@ -83,12 +83,12 @@ impl<S: BillEntries + ?Sized> BillWriter<S> {
             Ok(answers) => {
                 for (entry, answer) in entries.iter().zip(answers) {
                     match answer {
-                        Err(error) if error.is_unavailable() => unavailable = Some(error),
+                        Err(error) if may_pass(&error) => unavailable = Some(error),
                         answer => self.close(entry, answer),
                     }
                 }
             }
-            Err(error) if error.is_unavailable() => unavailable = Some(error),
+            Err(error) if may_pass(&error) => unavailable = Some(error),
             Err(error) => {
                 let error = Arc::new(error);
                 entries.iter().for_each(|entry| self.drop_entry(entry, &error));
@@ -154,6 +154,11 @@ impl<S: BillEntries + ?Sized> BillWriter<S> {
             _ => {}
         }
     }
+}
+
+/// Whether the store may take the same entry later: jobs that run make room in a full one.
+const fn may_pass(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable { .. } | StoreError::Full { .. })
 }
 
 fn attempts(entry: &BillEntry) -> u64 {
