@@ -93,6 +93,15 @@ async fn an_unavailable_store_does_not_stop_the_tenants_of_others() {
         run("puppet").await;
     }
     assert!(store.push(&[complete("acme/puppet")]).await.unwrap_err().is_unavailable());
+    let metrics = HttpClient::new(project.address().unwrap()).get("/metrics").await.text();
+    assert!(metrics.contains("gristmill_store_up 0"), "{metrics}");
+    assert!(
+        metrics.contains("gristmill_store_depth{tenant=\"default\",topic=\"puppet\",state=\"ready\"} 0"),
+        "{metrics}"
+    );
+    let stats = project.run(&["stats"]);
+    assert!(stats.ended(3).text().contains("puppet") && stats.err.contains("is unavailable"), "{}", stats.text());
+    assert!(project.run(&["workers"]).done().contains("runner"));
     far.resume().await;
     until("the store to be back", SOON, async || store.push(&[complete("acme/puppet")]).await.ok()).await;
     run("acme/puppet").await;

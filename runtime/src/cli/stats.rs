@@ -70,13 +70,13 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    let counts = read(global, &manifest, tenant).await?;
+    let Some((counts, problem)) = read(global, &manifest, tenant).await? else { return Ok(Exit::Done) };
     if global.json {
-        counts.iter().flatten().try_for_each(|counts| screen::document(&document::counts(counts)))?;
-    } else if let Some(counts) = counts {
+        counts.iter().try_for_each(|counts| screen::document(&document::counts(counts)))?;
+    } else if problem.is_none() || !counts.is_empty() {
         print(&counts)?;
     }
-    Ok(Exit::Done)
+    problem.map_or(Ok(Exit::Done), |problem| Err(problem.into()))
 }
 
 /// Reads and shows without end. A store that is unavailable is asked again, and a server can start between two readings.
@@ -85,13 +85,16 @@ async fn watch(global: &Global, manifest: &Manifest, tenant: Option<&Name>, ever
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let counts = match read(global, manifest, tenant).await {
+        let (counts, problem) = match read(global, manifest, tenant).await {
             Err(error) if Exit::of(&error) == Exit::StoreUnavailable => {
                 screen::note(&format!("{error:#}"));
                 continue;
             }
             counts => counts?.unwrap_or_default(),
         };
+        if let Some(problem) = problem {
+            screen::note(&format!("{:#}", anyhow::Error::from(problem)));
+        }
         let now = Timestamp::now();
         if global.json {
             for counts in &counts {
@@ -107,14 +110,23 @@ async fn watch(global: &Global, manifest: &Manifest, tenant: Option<&Name>, ever
     }
 }
 
-/// `None`: there is no store yet.
-async fn read(global: &Global, manifest: &Manifest, tenant: Option<&Name>) -> anyhow::Result<Option<Vec<TopicCounts>>> {
+/// What was counted, and why tenants are missing whose store, of several, is unavailable. `None`: there is no store yet.
+type CountsRead = Option<(Vec<TopicCounts>, Option<StoreError>)>;
+
+async fn read(global: &Global, manifest: &Manifest, tenant: Option<&Name>) -> anyhow::Result<CountsRead> {
     let Some(reached) = global.reach_if_any(manifest).await? else { return Ok(None) };
     let tenants = match tenant {
         Some(tenant) => vec![tenant.clone()],
         None => tenants_of(global, manifest, &reached).await?,
     };
-    Ok(Some(counts(&*reached.store, &tenants).await?))
+    let (mut all, mut problem) = (Vec::new(), None);
+    for tenant in &tenants {
+        match reached.store.counts(tenant).await {
+            Err(error) if error.is_unavailable() => problem = Some(error),
+            counts => all.extend(counts?),
+        }
+    }
+    Ok(Some((all, problem)))
 }
 
 fn print(counts: &[TopicCounts]) -> anyhow::Result<()> {

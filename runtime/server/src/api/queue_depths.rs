@@ -52,8 +52,9 @@ impl QueueDepths {
 }
 
 impl DepthCache {
-    /// Whether it has answered for all. What has come before it did not is kept.
+    /// Whether it has answered for all. A store of several that does not answer hides no tenant of another one.
     async fn ask(&mut self, store: &dyn Store, tenants: &[Name]) -> bool {
+        let mut answers_for_all = true;
         for tenant in tenants {
             if self.counts.contains_key(tenant) {
                 continue;
@@ -61,11 +62,13 @@ impl DepthCache {
             match store.counts(tenant).await {
                 Ok(counts) => drop(self.counts.insert(tenant.clone(), (Instant::now(), counts))),
                 Err(error) => {
-                    tracing::warn!(%tenant, "failed to count jobs for metrics: {:#}", anyhow::Error::from(error));
-                    return false;
+                    if answers_for_all {
+                        tracing::warn!(%tenant, "failed to count jobs for metrics: {:#}", anyhow::Error::from(error));
+                    }
+                    answers_for_all = false;
                 }
             }
         }
-        true
+        answers_for_all
     }
 }

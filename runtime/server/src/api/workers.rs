@@ -46,9 +46,17 @@ pub async fn workers(store: &dyn Inspect) -> Result<Workers, StoreError> {
         let worker = worker(heartbeat.worker, Some(heartbeat.at));
         workers.insert(key(&worker), worker);
     }
-    let mut remaining = LOOKED_AT;
+    let (mut remaining, mut complete) = (LOOKED_AT, true);
     for tenant in store.tenants().await? {
-        for topic in store.counts(&tenant).await?.into_iter().filter(|counts| counts.running > 0) {
+        let counts = match store.counts(&tenant).await {
+            // One of several stores: the others say which workers there are.
+            Err(error) if error.is_unavailable() => {
+                complete = false;
+                continue;
+            }
+            counts => counts?,
+        };
+        for topic in counts.into_iter().filter(|counts| counts.running > 0) {
             let (topic, mut after) = (topic.topic, None);
             loop {
                 if remaining == 0 {
@@ -70,5 +78,5 @@ pub async fn workers(store: &dyn Inspect) -> Result<Workers, StoreError> {
             }
         }
     }
-    Ok(Workers { workers: workers.into_values().collect(), complete: true })
+    Ok(Workers { workers: workers.into_values().collect(), complete })
 }
