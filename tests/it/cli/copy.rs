@@ -1,5 +1,6 @@
 //! `store move`: every waiting, delayed and dead job goes along, however often the move is killed.
 
+use gristmill::runner::Version;
 use gristmill::store::TopicCounts;
 use gristmill::store::prelude::*;
 use gristmill::store::redis::RedisStore;
@@ -8,7 +9,7 @@ use gristmill_tests::redis::Redis;
 use gristmill_tests::test_project::{Said, TestProject};
 use gristmill_tests::test_runner::tenant;
 use gristmill_tests::wait::{SOON, until};
-use serde_json::{Value, json};
+use serde_json::{Value, from_value, json};
 
 const MANIFEST: &str = "[defaults]\nattempts = 1\ntimeout = \"10m\"\n[topics.parking]\nhandler = \"nobody\"";
 /// Several batches.
@@ -65,6 +66,8 @@ async fn jobs_go_to_redis_and_back_as_they_are() {
     let before = views(&project, &file);
     let costs = bill(&file);
 
+    let plan = copy(&project, &file, &redis, &["--dry-run"]);
+    assert!(plan.done().contains("\n0 schedules, 0 states of keys, 1 lines of bills, "), "{}", plan.text());
     let said = copy(&project, &file, &redis, &[]);
     assert!(said.done().contains("\nmoved 4 jobs\nmoved 1 line of bills\n"), "{}", said.text());
     assert_eq!((bill(&redis), bill(&file).len()), (costs, 0));
@@ -203,8 +206,22 @@ async fn tokens_limits_and_pauses_go_along() {
     project.run(&["push", "puppet", "--id", "high", "--data", "x"]).done();
     project.run(&["pause", "parking"]).done();
     let (from, to) = (file(&project), redis.url());
+    project.run(&["schedule", "set", "parking", "nightly", "--cron", "0 3 * * *"]).done();
+    let decided = |version: &[u8]| json!({ "generation": 1, "stable": Version::of(version), "other": null });
+    let (topic, mail) = ("parking".parse().unwrap(), "mail".parse().unwrap());
+    let old = project.store_at_rest().await;
+    for topic in [&topic, &mail] {
+        assert!(old.write_deployment(topic, &from_value(decided(b"old")).unwrap()).await.unwrap());
+    }
+    drop(old);
+    let store = RedisStore::connect(&to, "gm").await.unwrap();
+    assert!(store.write_deployment(&mail, &from_value(decided(b"new")).unwrap()).await.unwrap());
+    let plan = copy(&project, &from, &to, &["--dry-run", "--json"]).ended(0).documents().pop().unwrap();
+    assert_eq!(["tokens", "schedules", "deployments"].map(|what| plan[what].as_u64()), [1, 1, 2].map(Some));
     let copied = copy(&project, &from, &to, &[]);
     assert!(copied.done().contains("copied 1 token"), "{}", copied.text());
+    let deployments = store.deployments().await.unwrap();
+    assert_eq!([&topic, &mail].map(|topic| deployments[topic].stable), [b"old", b"new"].map(|text| Version::of(text)));
     let tokens = |store: &str| {
         let mut tokens = project.run(&["--store", store, "token", "list", "--json"]).ended(0).documents();
         tokens.iter_mut().for_each(|token| _ = token.as_object_mut().unwrap().remove("created_at_ms"));
@@ -217,7 +234,6 @@ async fn tokens_limits_and_pauses_go_along() {
     assert!(by(&to, 0).unwrap().starts_with("command line ("), "{:?}", by(&to, 0));
     assert_eq!((by(&to, 0), by(&to, 1)), (by(&from, 0), None), "who paused it before");
     // Also when all are revoked, a server on the new store asks for tokens.
-    let store = RedisStore::connect(&redis.url(), "gm").await.unwrap();
     assert_eq!(store.token_requirement().await.unwrap(), gristmill::token::TokenRequirement::Required);
 }
 

@@ -1,5 +1,8 @@
 //! `gristmill store move`: everything that waits, is dead or was promised, from one store into another.
 
+mod plan;
+
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
@@ -9,12 +12,14 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use self::plan::Plan;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::screen;
 use crate::open::{self as store, Layout, Opened};
 use gristmill_config::{StoreAddress, StoreSettings};
 use gristmill_core::bill::Day;
+use gristmill_core::deployment::Deployment;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{NewToken, Token, TokenRequirement};
@@ -46,7 +51,7 @@ enum Command {
     /// Move every waiting, delayed and dead job; interrupted, run it again: nothing is lost or doubled
     ///
     /// Each topic is paused in the old store while its jobs are moved. With them move schedules, states of keys, unique values that are held for a time
-    /// (also those of `Idempotency-Key`s) and bills. Bills are added to those of the new store. Tokens and kept results are copied, and a topic that an
+    /// (also those of `Idempotency-Key`s) and bills. Bills are added to those of the new store. Tokens, kept results and decisions about versions of handlers, such as rollbacks, are copied, and a topic that an
     /// operator has paused is paused in the new store before it gets jobs. What cannot be moved is listed before anything is moved: running jobs, and jobs that wait
     /// for other jobs or are waited for; then nothing is moved, unless --leave-behind says that they may stay. Totals stay. A SQLite file must have no server
     /// meanwhile; relative paths are relative to the working directory.
@@ -87,13 +92,14 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     for tenant in tenants.iter().filter(|tenant| !known.contains(tenant)) {
         screen::note(&format!("the old store has no jobs of a tenant `{tenant}`"));
     }
-    let plan = Plan::of(&*from, &tenants).await?;
+    let plan = Plan::of(&*from, (&args.tenant, &tenants), &days).await?;
     if args.dry_run {
         plan.show(global)?;
         return Ok(if plan.stays.is_empty() || args.leave_behind { Exit::Done } else { Exit::Failed });
     }
     ensure!(plan.stays.is_empty() || args.leave_behind, "{}", plan.refusal());
     let tokens = copy_tokens(&*from, &*to, &args.tenant).await?;
+    let deployments = copy_deployments(&*from, &*to, &args.tenant).await?;
     let (mut moved, mut schedules, mut states, mut bill_lines, mut windows, mut results) = (0, 0, 0, 0, 0, 0);
     for tenant in &tenants {
         results += copy_results(&*from, &*to, tenant).await.context("failed to copy results; run this again")?;
@@ -126,103 +132,33 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
             "failed to move the bill; run this again within an hour: what is on its way is in neither store, and is added once",
         )?;
     }
+    let beside = [
+        ("moved", states, "state", "states", " of keys"),
+        ("moved", bill_lines as u64, "line", "lines", " of bills"),
+        ("moved", schedules as u64, "schedule", "schedules", ""),
+        ("moved", windows, "unique value", "unique values", " of jobs that are over"),
+        ("copied", results, "result", "results", ""),
+        ("copied", deployments, "decision", "decisions", " about versions of handlers"),
+        ("copied", tokens as u64, "token", "tokens", ""),
+    ];
+    let mut beside = beside.into_iter().filter(|(_, count, ..)| *count > 0).peekable();
     if !global.json {
         screen::line(&format!("moved {moved} {}", if moved == 1 { "job" } else { "jobs" }))?;
-    } else if tokens + schedules + bill_lines > 0 || states + windows + results > 0 {
-        let counts = json!({
+        for (verb, count, one, many, of) in beside {
+            screen::line(&format!("{verb} {count} {}{of}", if count == 1 { one } else { many }))?;
+        }
+    } else if beside.peek().is_some() {
+        screen::document(&json!({
             "tokens": tokens,
             "schedules": schedules,
             "states": states,
             "bill_lines": bill_lines,
             "unique_values": windows,
             "results": results,
-        });
-        screen::document(&counts)?;
-    }
-    if !global.json && states > 0 {
-        screen::line(&format!("moved {states} {} of keys", if states == 1 { "state" } else { "states" }))?;
-    }
-    if !global.json && bill_lines > 0 {
-        screen::line(&format!("moved {bill_lines} {} of bills", if bill_lines == 1 { "line" } else { "lines" }))?;
-    }
-    if !global.json && schedules > 0 {
-        screen::line(&format!("moved {schedules} {}", if schedules == 1 { "schedule" } else { "schedules" }))?;
-    }
-    if !global.json && windows > 0 {
-        screen::line(&format!(
-            "moved {windows} unique {} of jobs that are over",
-            if windows == 1 { "value" } else { "values" }
-        ))?;
-    }
-    if !global.json && results > 0 {
-        screen::line(&format!("copied {results} {}", if results == 1 { "result" } else { "results" }))?;
-    }
-    if !global.json && tokens > 0 {
-        screen::line(&format!("copied {tokens} {}", if tokens == 1 { "token" } else { "tokens" }))?;
+            "deployments": deployments,
+        }))?;
     }
     Ok(Exit::Done)
-}
-
-/// What a move has to do, as counted before it begins.
-#[derive(Debug, Default)]
-struct Plan {
-    topics: Vec<Planned>,
-    results: usize,
-    /// What cannot be moved, in words.
-    stays: Vec<String>,
-}
-
-#[derive(Debug)]
-struct Planned {
-    topic: TopicId,
-    jobs: u64,
-    unique_values: usize,
-}
-
-impl Plan {
-    async fn of(from: &dyn Transfer, tenants: &[Name]) -> anyhow::Result<Self> {
-        let mut plan = Self::default();
-        for tenant in tenants {
-            plan.results += from.jobs_with_result(tenant).await?.len();
-            for counts in from.counts(tenant).await? {
-                let (topic, jobs) = (counts.topic.clone(), counts.jobs() - counts.running);
-                let unique_values = from.export_windows(&topic, usize::MAX).await?.len();
-                if counts.running > 0 {
-                    plan.stays.push(format!("`{topic}`: {} running", counts.running));
-                }
-                plan.topics.push(Planned { topic, jobs, unique_values });
-            }
-            if from.has_links(tenant).await? {
-                plan.stays.push(format!("jobs of `{tenant}` that wait for other jobs, or are waited for"));
-            }
-        }
-        Ok(plan)
-    }
-
-    fn show(&self, global: &Global) -> anyhow::Result<()> {
-        for Planned { topic, jobs, unique_values } in &self.topics {
-            if global.json {
-                let (tenant, name) = (topic.tenant.as_str(), topic.topic.as_str());
-                screen::document(
-                    &json!({ "tenant": tenant, "topic": name, "jobs": jobs, "unique_values": unique_values }),
-                )?;
-            } else {
-                screen::line(&format!("{topic}: {jobs} jobs, {unique_values} unique values of jobs that are over"))?;
-            }
-        }
-        if global.json {
-            return screen::document(&json!({ "results": self.results, "stays": self.stays }));
-        }
-        screen::line(&format!("{} results", self.results))?;
-        self.stays.iter().try_for_each(|stays| screen::line(&format!("cannot be moved: {stays}")))
-    }
-
-    fn refusal(&self) -> String {
-        format!(
-            "nothing was moved, because this cannot be:\n  {}\nHave it run in the old store first, or leave it there with --leave-behind",
-            self.stays.join("\n  ")
-        )
-    }
 }
 
 /// The days whose bills are kept for some time after them. The next one may have begun by the clock of a store.
@@ -238,9 +174,7 @@ async fn copy_tokens(from: &dyn Transfer, to: &dyn Transfer, tenants: &[Name]) -
     if from.token_requirement().await? == TokenRequirement::Required {
         to.require_tokens().await?;
     }
-    let mut remaining = from.tokens(None).await?;
-    remaining
-        .retain(|token| tenants.is_empty() || token.tenant.as_ref().is_some_and(|tenant| tenants.contains(tenant)));
+    let mut remaining = tokens_of(from, tenants).await?;
     let mut copied = 0;
     // The makers come before what they made; those of one millisecond may need another round.
     loop {
@@ -259,6 +193,31 @@ async fn copy_tokens(from: &dyn Transfer, to: &dyn Transfer, tenants: &[Name]) -
             return Ok(copied);
         }
     }
+}
+
+/// Copies which versions of handlers serve, and which were rolled back, of topics for which the new store says nothing. Returns how many.
+async fn copy_deployments(from: &dyn Transfer, to: &dyn Transfer, tenants: &[Name]) -> Result<u64, StoreError> {
+    let (known, mut copied) = (to.deployments().await?, 0);
+    for (topic, deployment) in deployments_of(from, tenants).await? {
+        if !known.contains_key(&topic) {
+            copied += u64::from(to.write_deployment(&topic, &Deployment { generation: 1, ..deployment }).await?);
+        }
+    }
+    Ok(copied)
+}
+
+/// Those of these tenants, or all.
+async fn deployments_of(from: &dyn Transfer, tenants: &[Name]) -> Result<BTreeMap<TopicId, Deployment>, StoreError> {
+    let mut deployments = from.deployments().await?;
+    deployments.retain(|topic, _| tenants.is_empty() || tenants.contains(&topic.tenant));
+    Ok(deployments)
+}
+
+/// Those of these tenants, or all.
+async fn tokens_of(from: &dyn Transfer, tenants: &[Name]) -> Result<Vec<Token>, StoreError> {
+    let mut tokens = from.tokens(None).await?;
+    tokens.retain(|token| tenants.is_empty() || token.tenant.as_ref().is_some_and(|tenant| tenants.contains(tenant)));
+    Ok(tokens)
 }
 
 fn settings(global: &Global, args: &MoveArgs) -> anyhow::Result<(StoreSettings, StoreSettings)> {
