@@ -68,6 +68,21 @@ async fn an_unavailable_store_affects_only_its_own_tenants() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_refuses_every_connection_affects_only_its_own_tenants() {
+    let redis = Redis::start().await;
+    let home = EmbeddedStore::in_memory().await.unwrap();
+    let far = RedisStore::at(&format!("{}?db=99", redis.url()), &RedisSettings::default()).unwrap();
+    let several = join(&home, ShardSpec { name: name("far"), store: Arc::new(far), is_remote: true }).await;
+    several.push(&[job("mail")]).await.unwrap();
+    let tenants = [name("acme"), name("default")];
+    assert!(several.overdue(&tenants, Duration::from_secs(7), 10).await.unwrap().jobs.is_empty());
+    assert_eq!(poll(&several, &name("default")).await.ready, [topic("mail")]);
+    let error = several.push(&[job("acme/mail")]).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(format!("{:#}", anyhow::Error::from(error)).contains("no database of the number"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn claims_that_a_partition_may_have_lost_are_looked_for() {
     let redis = Redis::start().await;
     let home = EmbeddedStore::in_memory().await.unwrap();

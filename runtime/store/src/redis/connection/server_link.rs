@@ -251,7 +251,13 @@ impl ServerLink {
             Ok(live)
         };
         // Around the turn as well: the last of many callers waits no longer than the first.
-        timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(timed_out("connecting took too long")))
+        let connected = timeout(CONNECT_TIMEOUT, connect).await;
+        let connected = connected.unwrap_or_else(|_| Err(timed_out("connecting took too long")));
+        // Without a connection no call can be made, whatever it is about: the server is unavailable until an operator has changed that.
+        connected.map_err(|error| match self.failed("connect", error.clone()) {
+            StoreError::Refused { source, .. } => misconfigured(format!("{source:#}")),
+            _ => error,
+        })
     }
 }
 
