@@ -19,6 +19,7 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
 say "Setting up"
 scripts/setup.sh
+say "Building the handlers and the runner: five to eight minutes the first time"
 # Side by side: they share no target folder, and each alone leaves a core idle at times.
 scripts/build-handlers.sh &
 handlers=$!
@@ -34,7 +35,7 @@ gristmill() { target/debug/gristmill "$@"; }
 
 say "gristmill run: a runner on gristmill.toml and handlers/"
 : >"$out/run.log"
-target/debug/gristmill --log gristmill=debug run > >(tee "$out/run.log") 2>&1 &
+target/debug/gristmill --log info,gristmill::runner=debug run > >(tee "$out/run.log") 2>&1 &
 runner=$!
 until grep -q "ready for jobs" "$out/run.log"; do kill -0 $runner && sleep 0.05; done
 
@@ -43,8 +44,8 @@ gristmill push resize-image --file examples/photo.jpg --meta width=320 --wait >"
 say "$(wc -c <examples/photo.jpg) bytes in, $(wc -c <"$out/thumbnail.jpg") bytes out: $out/thumbnail.jpg"
 
 say "gristmill push order-timeout --file examples/order.json --delay 3s --wait"
-gristmill push order-timeout --file examples/order.json --delay 3s --wait
-echo
+closed=$(gristmill push order-timeout --file examples/order.json --delay 3s --wait)
+echo "$closed"
 # The handler enqueued a notification. It became visible with the acknowledgement of the handler's own job.
 for _ in $(seq 200); do grep -q "done.*topic=.\?notify" "$out/run.log" && break; sleep 0.05; done
 grep -q "done.*topic=.\?notify" "$out/run.log" || { echo "the notification was not done within 10 s" >&2; exit 1; }
