@@ -53,7 +53,7 @@ pub(super) fn stopped(stopped: &Stopped, state: &State, lines: Option<&SourceLin
     } else if is_host_call_fuel(error) {
         too_many_bytes(error, state)
     } else if running || error.is::<Trap>() {
-        trapped(error, state.guest_log().last_words(), lines)
+        trapped(error, &state.guest_log().last_words(), lines)
     } else {
         host_fault(error)
     }

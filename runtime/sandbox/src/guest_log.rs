@@ -27,6 +27,12 @@ const FIELDS_MAX: usize = 100;
 /// Of what a stream prints at once when the log is full, only the end is read: it may hold the guest's last words.
 const READ_WHEN_FULL: usize = 2 * LAST_WORDS_BYTES;
 
+/// Stands before the place in the first line of a panic of Rust.
+const RUST_PANIC: &str = "panicked at ";
+
+/// How a panic of Go begins. The stacks of all goroutines follow.
+const GO_PANICS: [&str; 2] = ["panic: ", "fatal error: "];
+
 /// The log of one attempt. What is over the limit is dropped and counted, never an error of the guest.
 #[derive(Debug)]
 pub struct GuestLog {
@@ -208,9 +214,9 @@ impl GuestLog {
         self.dropped
     }
 
-    /// The end of what the guest wrote to standard error or logged as an error: a panic message, if it panicked.
-    pub(super) fn last_words(&self) -> &str {
-        self.last_words.trim()
+    /// The end of what the guest wrote to standard error or logged as an error. The first line says what went wrong: where there is room for one line, it is shown.
+    pub(super) fn last_words(&self) -> String {
+        cause_first(self.last_words.trim())
     }
 
     /// Zig and `AssemblyScript` put the cause and the place of a panic into fields.
@@ -320,6 +326,24 @@ fn enabled_in_tracing(level: Level) -> bool {
     }
 }
 
+/// Moves what went wrong before the lines that the guest wrote earlier: its panic, or the last line that is not indented, as lines of a stack are. Rust writes
+/// the place of a panic above the text, so that many panics would begin alike: it goes behind the text.
+fn cause_first(words: &str) -> String {
+    let lines: Vec<&str> = words.lines().collect();
+    let is_panic = |line: &&str| line.contains(RUST_PANIC) || GO_PANICS.iter().any(|begin| line.starts_with(begin));
+    let is_cause = |line: &&str| !line.is_empty() && !line.starts_with([' ', '\t']);
+    let begin = lines.iter().rposition(is_panic).or_else(|| lines.iter().rposition(is_cause));
+    let (earlier, cause) = lines.split_at(begin.unwrap_or_default());
+    let words = [cause, earlier].concat().join("\n");
+    let [head, text, ..] = cause else { return words };
+    match head.split_once(RUST_PANIC).and_then(|(_, place)| place.strip_suffix(':')) {
+        Some(place) if !text.is_empty() => {
+            words.replacen(&format!("{head}\n{text}"), &format!("{text} (panicked at {place})"), 1)
+        }
+        _ => words,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,9 +355,35 @@ mod tests {
         let mut log = GuestLog::new(&Arc::new(attempt), None);
         log.print(Stream::Error, b"out of cheese\n");
         log.print(Stream::Error, &[b'\n'; 2000]);
-        assert_eq!((log.bytes_left, log.last_words()), (3000 - 13 - 2000, "out of cheese"));
+        assert_eq!((log.bytes_left, log.last_words().as_str()), (3000 - 13 - 2000, "out of cheese"));
         log.print(Stream::Error, &[b'\n'; 1000]);
-        assert_eq!((log.bytes_left, log.close(), log.last_words()), (0, 13, "out of cheese"));
+        assert_eq!((log.bytes_left, log.close(), log.last_words().as_str()), (0, 13, "out of cheese"));
+    }
+
+    #[test]
+    fn the_first_of_the_last_words_says_what_went_wrong() {
+        let panic = "thread '<unnamed>' (1) panicked at src/lib.rs:5:6:\n";
+        for (words, first) in [
+            (format!("{panic}the moon is full"), "the moon is full (panicked at src/lib.rs:5:6)"),
+            (
+                format!("shouting\n{panic}left == right failed\n  left: 1\n right: 2"),
+                "left == right failed (panicked at src/lib.rs:5:6)\n  left: 1\n right: 2\nshouting",
+            ),
+            (panic.trim().to_owned(), panic.trim()),
+            ("shouting for shout\ntoo loud".to_owned(), "too loud\nshouting for shout"),
+            ("Error: no mail\n    at send (mail.js:1)".to_owned(), "Error: no mail\n    at send (mail.js:1)"),
+            (
+                "Traceback\n  File mail.py\nValueError: no mail".to_owned(),
+                "ValueError: no mail\nTraceback\n  File mail.py",
+            ),
+            (
+                "late\npanic: no mail\n\ngoroutine 1 [running]:\nmain.main()".to_owned(),
+                "panic: no mail\n\ngoroutine 1 [running]:\nmain.main()\nlate",
+            ),
+            (String::new(), ""),
+        ] {
+            assert_eq!(cause_first(&words), first);
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ async fn the_dead_are_listed_the_latest_first() {
         ["ID", "DIED", "ATTEMPTS", "REASON", "CODE", "MESSAGE"]
     );
     assert!(
-        lines.len() == 4 && lines[1].starts_with("c ") && lines[1].contains(": on fire (wasm trap: "),
+        lines.len() == 4 && lines[1].starts_with("c ") && lines[1].contains(" on fire (panicked at "),
         "one line a job: {table}"
     );
     let said = project.run(&["dead", "list", "pupet"]);

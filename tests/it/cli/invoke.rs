@@ -77,7 +77,9 @@ async fn a_trap_ends_with_4_and_its_backtrace() {
     let project = project().await;
     let said = play(&project, &talkative(End::Panic("on fire".into())), &[]);
     assert!(said.ended(4).out.is_empty());
-    for text in ["outcome  trap: ", "\n         on fire\n", "puppet::evil::panic", "stderr   on fire"] {
+    for text in
+        ["outcome  trap: on fire (panicked at ", "\n         (wasm trap: ", "puppet::evil::panic", "stderr   on fire"]
+    {
         assert!(said.err.contains(text), "no {text:?} in\n{}", said.err);
     }
     assert!(!said.err.contains("follow-ups"), "nothing is enqueued by an attempt that failed: {}", said.err);

@@ -228,7 +228,7 @@ async fn a_job_is_shown_in_words() {
     let expected: [(&str, &[&str]); 4] = [
         ("ready", &["ready: waits for a free runner", "parking", "a=b", "hello"]),
         ("delayed", &["delayed until ", "(in 59m"]),
-        ("dead", &["dead since ", "trap", "\n                on fire\n", "puppet::evil::panic"]),
+        ("dead", &["dead since ", "trap: on fire (panicked at ", "puppet::evil::panic"]),
         ("finished", &["finished: done at ", "echo", "complete: 5B", "flour"]),
     ];
     for (id, texts) in expected {

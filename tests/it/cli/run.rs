@@ -114,10 +114,10 @@ async fn verbose_shows_each_jobs_life() {
         "with a unit: {done}"
     );
     let dead = line_with(&runner, &["WARN", "dead: "]).await;
-    assert!(dead.contains("panicked at") && !dead.contains("wasm trap"), "{dead}");
+    assert!(dead.contains("on fire (panicked at ") && !dead.contains("wasm trap"), "{dead}");
     line_with(&runner, &["    (wasm trap: "]).await;
     let log = runner.log();
-    assert!(log.contains("reason=trap backtrace=\n") && log.contains("\n    on fire\n    (wasm trap: "), "{log}");
+    assert!(log.contains("reason=trap backtrace=\n") && log.contains("\n    (wasm trap: "), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

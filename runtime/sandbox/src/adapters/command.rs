@@ -45,10 +45,10 @@ fn outcome(streams: &ProgramStreams, exit_code: i32, guest_log: &mut GuestLog) -
         return Outcome::Complete(result);
     }
     guest_log.end_lines();
-    let message = match guest_log.last_words() {
-        "" => format!("exited with code {exit_code}"),
-        last_words => last_words.to_owned(),
-    };
+    let mut message = guest_log.last_words();
+    if message.is_empty() {
+        message = format!("exited with code {exit_code}");
+    }
     let detail = FailureDetail { code: format!("exit-{exit_code}"), message, context: None };
     match meaning {
         CodeMeaning::Dead => Outcome::Reject(detail),

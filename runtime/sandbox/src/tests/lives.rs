@@ -98,7 +98,7 @@ async fn an_exit_is_a_trap_with_the_guests_last_words() {
     let lines = listen(&mut attempt);
     let report = component.invoke(attempt).await;
     let Outcome::Trapped { message, .. } = &report.outcome else { panic!("{report:?}") };
-    assert_eq!(message, "first\npanicked at x.rs\n(exited with code 1)");
+    assert_eq!(message, "panicked at x.rs\nfirst\n(exited with code 1)");
     let line = |message: &str| LogLine {
         level: tracing::Level::WARN,
         source: "stderr",
