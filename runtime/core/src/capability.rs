@@ -82,8 +82,9 @@ impl Capability {
         Self::Http,
         Self::State,
         Self::HandlerAdapter,
-        Self::CommandAdapter,
+        // A server has an empty `run` if its toolchain exports that from everything.
         Self::ProxyAdapter,
+        Self::CommandAdapter,
     ];
 
     const fn row(self) -> Row {

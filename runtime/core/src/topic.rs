@@ -317,6 +317,8 @@ mod tests {
         assert_eq!(topic.lacks(&command), [Capability::CommandAdapter]);
         assert_eq!(topic.lacks(&both), []);
         assert_eq!(topic.lacks(&handler), [Capability::Random]);
+        let server = Demands::of(&[], &names(&["wasi:cli/run@0.2.3", "wasi:http/incoming-handler@0.2.3"]));
+        assert_eq!(topic.lacks(&server), [Capability::ProxyAdapter]);
         topic.adapter = Adapter::Command(Arc::default());
         assert_eq!(topic.lacks(&command), []);
         assert_eq!(topic.lacks(&both), []);
