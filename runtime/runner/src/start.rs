@@ -303,10 +303,7 @@ impl Runner {
         self.bringing.abort().await;
         let given_back = self.slots.attempts.count();
         if given_back > 0 {
-            tracing::info!(
-                attempts = given_back,
-                "still running at the end of the grace: given back, no attempt used up"
-            );
+            tracing::info!(attempts = given_back, "still running: given back, no attempt used up");
         }
         self.abort.cancel();
         self.end_guests().await;
