@@ -27,6 +27,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Up to this many jobs a `y` is enough; for more the operator has to type the number.
 const FEW: u64 = 100;
 
+pub(super) const NOT_CONFIRMED: &str = "nothing was changed: add --yes to do it without being asked";
+
 const NO_SERVER: &str = "a server keeps bulk actions in its memory, and none answers for this store: start `gristmill run`, or name a server with --server. \
     (That of a Redis is found if it answers where [http] listens, and, if it asks for tokens, with a token for all tenants.)";
 
@@ -117,8 +119,7 @@ impl StartArgs {
     fn asked(&self) -> Result<NewBulk, Usage> {
         let q = self.query.join(" ");
         if !find::parse(&q)?.is_selective() {
-            let problem =
-                "the query has no condition besides topics and states, so that it would choose every job of these";
+            let problem = "the query has no condition besides topics and states, so that it would choose every job of these";
             return Err(Usage(problem.into()));
         }
         let due = self.at.map(Due::At).or(self.delay.map(Due::After)).or(self.now.then_some(Due::Now));
@@ -213,10 +214,10 @@ async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Exit> {
         return ended(global, &counted);
     }
     preview(global, &counted);
-    if counted.matched == 0 || !(yes || confirmed(&counted)?) {
+    if counted.matched == 0 || !(yes || confirmed(counted.action, counted.matched)?) {
         let aborted = server.abort_bulk(&tenant, &counted.id).await?;
         if counted.matched > 0 && !global.json {
-            screen::note("nothing was changed: add --yes to do it without being asked");
+            screen::note(NOT_CONFIRMED);
         }
         if global.json {
             screen::document(&serde_json::to_value(&aborted)?)?;
@@ -229,12 +230,13 @@ async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Exit> {
     }
 }
 
-/// Counts the jobs that fit, and does it to them without asking. `None`: a signal aborted it.
+/// Counts the jobs that fit, and does it to them. `None`: a signal aborted it, or it `asks` and was not confirmed.
 pub(super) async fn carry_out(
     global: &Global,
     server: &RemoteStore,
     tenant: &Name,
     new: &NewBulk,
+    asks: bool,
 ) -> anyhow::Result<Option<Bulk>> {
     let counted = count(global, server, tenant, new).await?;
     if counted.state != BulkState::Counted {
@@ -243,6 +245,11 @@ pub(super) async fn carry_out(
     if counted.matched == 0 {
         server.abort_bulk(tenant, &counted.id).await?;
         return Ok(Some(Bulk { state: BulkState::Done, ..counted }));
+    }
+    if asks && !confirmed(counted.action, counted.matched)? {
+        server.abort_bulk(tenant, &counted.id).await?;
+        screen::note(NOT_CONFIRMED);
+        return Ok(None);
     }
     do_it(global, server, tenant, &counted).await
 }
@@ -324,9 +331,9 @@ fn preview(global: &Global, Bulk { id, matched, looked_at, samples, .. }: &Bulk)
 }
 
 /// Asks at a terminal; elsewhere it is not confirmed.
-fn confirmed(Bulk { action, matched, .. }: &Bulk) -> anyhow::Result<bool> {
-    let wanted = if *matched > FEW { matched.to_string() } else { "y".into() };
-    let jobs = if *matched == 1 { "job" } else { "jobs" };
+pub(super) fn confirmed(action: BulkAction, matched: u64) -> anyhow::Result<bool> {
+    let wanted = if matched > FEW { matched.to_string() } else { "y".into() };
+    let jobs = if matched == 1 { "job" } else { "jobs" };
     screen::confirmed(&wanted, &format!("{} {matched} {jobs}", action.as_str()))
 }
 

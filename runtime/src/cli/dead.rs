@@ -71,8 +71,14 @@ enum Command {
     Respawn(Which),
     /// Delete dead jobs for good
     ///
-    /// With --all and --query a server does it step by step, if one answers.
-    Delete(Which),
+    /// With --all and --query it counts them and asks; then a server does it step by step, if one answers.
+    Delete {
+        #[command(flatten)]
+        which: Which,
+        /// With --all and --query: do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -98,8 +104,8 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
             Ok(Exit::Done)
         }
         Command::Show { topic, id } => show(global, &*global.store_alone().await?, &topic.id()?, &id).await,
-        Command::Respawn(which) => act(global, &which, JobAction::Respawn).await,
-        Command::Delete(which) => act(global, &which, JobAction::Delete).await,
+        Command::Respawn(which) => act(global, &which, JobAction::Respawn, false).await,
+        Command::Delete { which, yes } => act(global, &which, JobAction::Delete, !yes).await,
     }
 }
 
@@ -146,7 +152,8 @@ async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId)
     Ok(Exit::Done)
 }
 
-async fn act(global: &Global, which: &Which, act: JobAction) -> anyhow::Result<Exit> {
+/// `asks`: before all or many are changed.
+async fn act(global: &Global, which: &Which, act: JobAction, asks: bool) -> anyhow::Result<Exit> {
     let Which { topic, ids, all, query } = which;
     let topic = &topic.id()?;
     if let Some(query) = query
@@ -164,7 +171,7 @@ async fn act(global: &Global, which: &Which, act: JobAction) -> anyhow::Result<E
         let server = bulk::served(global).await?;
         let action = act.into();
         let new = NewBulk { q: q.clone(), action, due: None, priority: None };
-        let done = bulk::carry_out(global, &server, &topic.tenant, &new).await?;
+        let done = bulk::carry_out(global, &server, &topic.tenant, &new, asks).await?;
         server.end().await;
         return Ok(match done {
             None => Exit::Failed,
@@ -179,6 +186,12 @@ async fn act(global: &Global, which: &Which, act: JobAction) -> anyhow::Result<E
         Some(q) => Some(Finder::new(global, topic.tenant.clone(), q.clone()).await?.ids().await?),
         None => None,
     };
+    if let Some(found) = found.as_ref().filter(|found| asks && !found.is_empty())
+        && !bulk::confirmed(act.into(), found.len() as u64)?
+    {
+        screen::note(bulk::NOT_CONFIRMED);
+        return Ok(Exit::Failed);
+    }
     let store = global.store_alone().await?;
     let ids = found.as_ref().unwrap_or(ids);
     if let (JobAction::Respawn, [id], false) = (act, ids.as_slice(), global.json) {

@@ -53,7 +53,7 @@ async fn the_dead_are_listed_the_latest_first() {
     let said = project.run(&["dead", "list", "pupet"]);
     let unknown = "there is no such job\nthere is no topic `pupet` (did you mean `puppet`?); see `gristmill topics`\n";
     assert_eq!((said.done().as_str(), said.err.as_str()), ("", unknown));
-    project.run(&["dead", "delete", "puppet", "--all"]).done();
+    project.run(&["dead", "delete", "puppet", "--all", "--yes"]).done();
     let said = project.run(&["dead", "list", "puppet"]);
     assert_eq!((said.done().as_str(), said.err.as_str()), ("", "there is no such job\n"));
 }
@@ -128,8 +128,12 @@ async fn the_deleted_are_gone_for_good() {
     let (project, _runner) = graveyard(&["a", "b", "c"]).await;
     assert_eq!(project.run(&["dead", "delete", "puppet", "b"]).done(), "deleted 1 job of `puppet`\n");
     assert_eq!(ids(&listed(&project)), ["c", "a"]);
-    let documents = project.run(&["dead", "delete", "puppet", "--all", "--json"]).ended(0).documents();
+    for all in [&["--all"][..], &["--all", "--json"], &["--query", "reason:trap"]] {
+        let said = project.run(&[&["dead", "delete", "puppet"][..], all].concat());
+        assert!(said.ended(1).err.contains("add --yes") && listed(&project).len() == 2, "{all:?}: {}", said.err);
+    }
+    let documents = project.run(&["dead", "delete", "puppet", "--all", "--yes", "--json"]).ended(0).documents();
     assert!(documents.len() == 2 && documents.iter().all(|job| job["status"] == "deleted"), "{documents:?}");
     assert!(listed(&project).is_empty());
-    assert_eq!(project.run(&["dead", "delete", "puppet", "--all"]).done(), "deleted 0 jobs of `puppet`\n");
+    assert_eq!(project.run(&["dead", "delete", "puppet", "--all", "--yes"]).done(), "deleted 0 jobs of `puppet`\n");
 }

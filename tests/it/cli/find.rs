@@ -81,7 +81,7 @@ async fn jobs_are_found_by_a_query_and_the_dead_are_deleted_by_one() {
     refused.ended(2);
     assert!(refused.err.contains("say --all"), "{}", refused.err);
     assert_eq!(
-        project.run(&["dead", "delete", "puppet", "--query", "code:full"]).done(),
+        project.run(&["dead", "delete", "puppet", "--query", "code:full", "--yes"]).done(),
         "deleted 2 jobs of `puppet`\n"
     );
     assert_eq!(ids(&project, &["job", "list", "state:dead"]), ["b"]);
