@@ -119,7 +119,8 @@ impl StartArgs {
     fn asked(&self) -> Result<NewBulk, Usage> {
         let q = self.query.join(" ");
         if !find::parse(&q)?.is_selective() {
-            let problem = "the query has no condition besides topics and states, so that it would choose every job of these";
+            let problem = "the query has no condition besides topics and states, so that it would choose every job of these: add one, such as \
+                 `key:cust-17`, `reason:timeout` or `age>1h`";
             return Err(Usage(problem.into()));
         }
         let due = self.at.map(Due::At).or(self.delay.map(Due::After)).or(self.now.then_some(Due::Now));
