@@ -7,7 +7,7 @@ use super::exit::{Exit, Usage};
 use super::global::{Global, tenant_of};
 use super::store::Reached;
 use super::table::Table;
-use super::{describe, document, screen};
+use super::{describe, document, known, screen};
 use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -171,6 +171,12 @@ impl Listing {
                 table.print()?;
             }
             searched.note();
+            if searched.found == 0 && searched.looked_at > 0 {
+                let (tenant, text) = (finder.tenant.clone(), finder.text.clone());
+                // The call that asks for the topics may also have to open the store.
+                drop(finder);
+                known::note_topics(global, &tenant, &text).await?;
+            }
         }
         Ok(searched.looked_at > 0)
     }

@@ -2,29 +2,43 @@
 
 use super::global::Global;
 use super::store::Reached;
-use super::topic_line::Topics;
+use super::topic_line::{TopicLine, Topics};
 use super::{folder, screen};
 use gristmill_config::Manifest;
-use gristmill_core::job::TopicId;
+use gristmill_core::job::{Name, TopicId};
 use gristmill_core::units::nearest;
 use gristmill_runner::why::IdleReason;
 use gristmill_store::StoreError;
 
 /// Notes that there is no such topic, if neither manifest, folder, store nor server has it. Prints nothing for a client that may not read.
 pub(super) async fn note_unknown(global: &Global, topic: &TopicId) -> anyhow::Result<()> {
-    let manifest = global.manifest_without_secrets()?;
-    let reached = global.reach_if_any(&manifest).await?;
-    let tenants = std::slice::from_ref(&topic.tenant);
-    let known = match Topics::find(global, &manifest, reached.as_ref()).await?.of(tenants).await {
-        Err(StoreError::Refused { .. }) => return Ok(()),
-        known => known?,
-    };
+    let Some(known) = known(global, &topic.tenant).await? else { return Ok(()) };
     let names = known.iter().map(|line| line.counts.topic.topic.as_str());
     if names.clone().all(|name| name != topic.topic.as_str()) {
         let near = nearest(topic.topic.as_str(), names).map(|near| format!(" (did you mean `{near}`?)"));
         screen::note(&format!("there is no topic `{topic}`{}; see `gristmill topics`", near.unwrap_or_default()));
     }
     Ok(())
+}
+
+/// Notes how a topic is searched for, if a word of the query that found nothing is the name of one.
+pub(super) async fn note_topics(global: &Global, tenant: &Name, query: &str) -> anyhow::Result<()> {
+    let Some(known) = known(global, tenant).await? else { return Ok(()) };
+    let names = known.iter().map(|line| line.counts.topic.topic.as_str());
+    for name in names.filter(|name| query.split_whitespace().any(|word| word == *name)) {
+        screen::note(&format!("`topic:{name}` finds the jobs of the topic `{name}`"));
+    }
+    Ok(())
+}
+
+/// The topics of a tenant; `None` for a client that may not read.
+async fn known(global: &Global, tenant: &Name) -> anyhow::Result<Option<Vec<TopicLine>>> {
+    let manifest = global.manifest_without_secrets()?;
+    let reached = global.reach_if_any(&manifest).await?;
+    match Topics::find(global, &manifest, reached.as_ref()).await?.of(std::slice::from_ref(tenant)).await {
+        Err(StoreError::Refused { .. }) => Ok(None),
+        known => Ok(Some(known?)),
+    }
 }
 
 /// Why no runner does the jobs of a topic until an operator acts.
