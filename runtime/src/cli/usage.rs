@@ -13,7 +13,7 @@ use super::project::Language;
 use super::screen;
 
 /// What people write who know another program, or HTTP, and what it is called here.
-const ELSEWHERE: [(&str, &str); 12] = [
+const ELSEWHERE: [(&str, &str); 16] = [
     ("status", "`gristmill topics` and `gristmill stats` say how it goes, `gristmill top` shows it"),
     (
         "logs",
@@ -26,6 +26,13 @@ const ELSEWHERE: [(&str, &str); 12] = [
     ("start", "`gristmill run` is the server that runs jobs"),
     ("serve", "`gristmill run` is the server that runs jobs"),
     ("worker", "`gristmill run` runs jobs; `gristmill workers` lists who does"),
+    ("cancel", "`gristmill job cancel ID` cancels a job, `gristmill bulk start cancel QUERY` many"),
+    (
+        "why",
+        "`gristmill job why ID` says why a job is not running, `gristmill topics why TOPIC` why a topic begins none",
+    ),
+    ("show", "`gristmill job show ID` shows a job, `gristmill topics` the topics"),
+    ("init", "`gristmill new NAME --lang LANGUAGE` begins a project with a handler"),
     ("retry", "`gristmill dead respawn TOPIC ID` makes a dead job ready again"),
     ("--body", "a job's body is `--data TEXT` or `--file PATH`"),
     ("--port", "a server listens where the manifest says: `listen = \"127.0.0.1:80\"` in [http]"),
@@ -137,6 +144,14 @@ fn tips_about(error: &Error) -> Vec<String> {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name)), _) => name,
         (ErrorKind::UnknownArgument, _, Some(ContextValue::String(name))) => name,
         (ErrorKind::MissingRequiredArgument, _, Some(ContextValue::Strings(missing))) => {
+            let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+            if let [missing] = missing.as_slice()
+                && missing.starts_with("<ID")
+                && let Some((command, _)) = usage.split_once(" <TOPIC>")
+            {
+                let command = command.trim_start_matches("Usage: ");
+                return vec![format!("what is given is the topic, and the id comes after it: `{command} TOPIC ID`")];
+            }
             return missing.iter().filter_map(|missing| about_missing(missing)).collect();
         }
         _ => return Vec::new(),

@@ -154,6 +154,12 @@ async fn what_the_command_line_lacks_is_said_to_programs_too_and_tips_name_what_
         (&["push", "echo", "--body", "1"], "--data"),
         (&["run", "--port", "80"], "[http]"),
         (&["new", "x"], "rust, javascript, typescript, python"),
+        (&["cancel", "x"], "gristmill job cancel ID"),
+        (&["why"], "gristmill job why ID"),
+        (&["show"], "gristmill job show ID"),
+        (&["init"], "gristmill new"),
+        (&["dead", "show", "x"], "dead show TOPIC ID`"),
+        (&["dead", "respawn", "x"], "dead respawn TOPIC ID`"),
         (&["token", "create", "--scope", "push"], "--all-tenants"),
     ];
     for (arguments, tip) in tips {

@@ -320,7 +320,10 @@ fn remedy(view: &JobView) -> String {
             Some(version) => {
                 format!("it runs again by itself once another version of the handler than {version} serves")
             }
-            None => "respawn it".into(),
+            None => match view.topic() {
+                Some(topic) => format!("respawn it: `gristmill dead respawn {topic} {}`", view.id),
+                None => "respawn it".into(),
+            },
         },
         Some((job, Ended::Dead)) => format!(
             "respawn job {job} first, then this one; if that one is gone, `gristmill push --from-job {}` runs it without waiting",

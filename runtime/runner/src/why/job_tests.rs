@@ -136,7 +136,9 @@ fn a_job_that_waits_for_its_key_says_for_which_job_and_where_that_is() {
     let begin =
         format!("ready: 2 jobs of its key stand before it, and {}, which has its key's slot, is dead", holder.id);
     assert!(waits.detail.starts_with(&begin), "{}", waits.detail);
-    assert!(waits.detail.ends_with("respawn it, or delete it, and its key goes on"), "{}", waits.detail);
+    let end =
+        format!("respawn it: `gristmill dead respawn acme/mail {}`, or delete it, and its key goes on", holder.id);
+    assert!(waits.detail.ends_with(&end), "{}", waits.detail);
     let running = JobState::Running { worker: "w".into(), delivery: 1, lease_until: NOW, cancelled: false };
     let behind = BehindKey { ahead: 0, ..behind };
     let waits = wait_for_key(why(JobState::Ready, None, None, None), Some(&behind), Some(&view(running)), None, CLOCK);
@@ -152,7 +154,8 @@ fn a_job_that_died_of_its_predecessor_says_what_runs_it() {
         let last_failure = Some(Failure::new(reason, FailureDetail::default()));
         remedy(&JobView { waits_for, last_failure, ..view(JobState::Dead { since: NOW }) })
     };
-    assert_eq!(remedy(Reason::Trap, Ended::Cancelled), "respawn it", "it has run");
+    let run = remedy(Reason::Trap, Ended::Cancelled);
+    assert!(run.starts_with("respawn it: `gristmill dead respawn acme/mail "), "it has run: {run}");
     let gone = remedy(Reason::Predecessor, Ended::Cancelled);
     assert!(gone.starts_with("job before is gone, ") && gone.contains("push --from-job "), "{gone}");
     let dead = remedy(Reason::Predecessor, Ended::Dead);
