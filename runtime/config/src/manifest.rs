@@ -250,6 +250,15 @@ impl Manifest {
         lines_that_grant(&topics::section_of(topic), lacking)
     }
 
+    /// Says that the handlers folder that the manifest names is not there.
+    pub fn missing_folder(&self) -> Option<Diagnostic> {
+        let folder = &self.handlers.folder;
+        let default = HandlerSettings::default_at(self.path.parent().unwrap_or(Path::new(""))).folder;
+        let title = format!("there is no folder {}, which [handlers] names", folder.display());
+        let is_missing = *folder != default && !folder.exists();
+        is_missing.then(|| self.source.complain(None, title).help("make it, or put `folder` in [handlers] right"))
+    }
+
     /// Says that a topic's handler is not among the `available` ones, and points at where the topic names it.
     pub fn missing_handler(&self, topic: &TopicId, available: &[Name]) -> Diagnostic {
         let handler = self.topics.get(topic).map_or(&topic.topic, |topic| &topic.handler);

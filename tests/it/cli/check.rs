@@ -51,6 +51,18 @@ async fn what_a_runner_would_refuse_beside_components_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_handlers_folder_that_is_not_there_is_named() {
+    let project = project("[handlers]\nfolder = \"handler\"").await;
+    let said = project.run(&["check"]).ended(1).text();
+    assert!(said.contains("there is no folder ") && said.contains("handler, which [handlers] names"), "{said}");
+    assert!(said.ends_with("0 components, 0 topics, 1 problem\n"), "{said}");
+    std::fs::remove_dir_all(project.handlers()).unwrap();
+    project.write_manifest("");
+    let said = project.run(&["check"]);
+    assert!(said.done().ends_with("no problems\n") && said.err.contains("note: there is no folder "), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_bad_component_is_refused_with_its_reason_and_remedy() {
     let project = project("").await;
     let truncated = &std::fs::read(guests::ECHO).unwrap()[..30_000];

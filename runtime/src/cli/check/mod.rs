@@ -48,6 +48,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let mut problems: Vec<_> = checked.iter().flat_map(|checked| checked.missing_grants(&manifest)).collect();
     if whole {
         problems.extend(manifest.unwritable_logs());
+        problems.extend(manifest.missing_folder());
         problems.extend(missing_handlers(&manifest, &checked));
     }
     if global.json {

@@ -15,6 +15,10 @@ const TOPICS: usize = 3;
 
 /// The whole folder: a line for each component, and every problem.
 pub(super) fn folder(manifest: &Manifest, checked: &[Checked], problems: &[Diagnostic]) -> anyhow::Result<()> {
+    let folder = &manifest.handlers.folder;
+    if manifest.missing_folder().is_none() && !folder.exists() {
+        screen::note(&format!("note: there is no folder {}: put components there", folder.display()));
+    }
     if !checked.is_empty() {
         table(checked).print()?;
     }
