@@ -19,7 +19,7 @@ use super::server::{self, HandlerSettings, Server};
 use super::store::{self, StoreSettings};
 use super::{stores, topics};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::topic::{Capability, DeadPolicy, Topic, WrittenAs};
+use gristmill_core::topic::{Adapter, Capability, DeadPolicy, Topic, WrittenAs};
 
 /// How many mistakes are shown; if there are more, one of these causes them.
 const SHOWN: usize = 20;
@@ -239,15 +239,32 @@ impl Manifest {
             }
         };
         let lines = lines_that_grant(&topics::section_of(id), lacking);
+        let condition = if names.is_empty() { "" } else { "if it may have that, " };
+        let is_called_otherwise = names.len() < lacking.len() && topic.adapter != Adapter::default();
+        let adapter = is_called_otherwise.then(|| topic.adapter.needs().adapter_name());
+        let instead = adapter.map(|adapter| format!(" instead of `adapter = \"{adapter}\"`")).unwrap_or_default();
         let place = self.places.get(id).cloned();
         self.source
             .complain(place, title)
-            .help(format!("if it may have that, say so in {}:{lines}", self.path.display()))
+            .help(format!("{condition}say so in {}{instead}:{lines}", self.path.display()))
     }
 
     /// The lines that grant these to a topic, as TOML.
     pub fn lines_that_grant(topic: &TopicId, lacking: &[Capability]) -> String {
         lines_that_grant(&topics::section_of(topic), lacking)
+    }
+
+    /// The lines that grant these to a topic, in a sentence.
+    pub fn grant_in_words(topic: &TopicId, lacking: &[Capability]) -> String {
+        let (section, lines) = (Self::section_of(topic), Self::lines_that_grant(topic, lacking));
+        let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty() && *line != section);
+        let lines: Vec<_> = lines.map(|line| format!("`{line}`")).collect();
+        format!("write {} in {section}", lines.join(", "))
+    }
+
+    /// The section of a topic, as TOML.
+    pub fn section_of(topic: &TopicId) -> String {
+        format!("[{}]", topics::section_of(topic))
     }
 
     /// Says that the handlers folder that the manifest names is not there.

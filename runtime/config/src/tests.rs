@@ -423,7 +423,7 @@ error: topic `thumbs` has no handler: there is no /etc/gristmill/handlers/resize
 
 #[test]
 fn a_missing_grant_is_shown_with_the_lines_to_add() {
-    use gristmill_core::topic::Capability::{Clock, Http, Random};
+    use gristmill_core::topic::Capability::{Clock, HandlerAdapter, Http, Random};
     let manifest = parse("[topics.report]\n");
     let expected = "\
 error: topic `report` does not grant what its handler `report` imports: `clock`, `random`, `http`
@@ -439,6 +439,10 @@ error: topic `report` does not grant what its handler `report` imports: `clock`,
             [topics.report.http]
             allow = [\"the.host.it.asks\"]";
     assert_eq!(manifest.missing_grants(&topic_of(&manifest, "report"), &[Clock, Random, Http]).to_string(), expected);
+    let called = parse("[topics.report]\nadapter = \"command\"\n");
+    let problem = called.missing_grants(&topic_of(&called, "report"), &[HandlerAdapter]).to_string();
+    let help = "help: say so in /etc/gristmill/gristmill.toml instead of `adapter = \"command\"`:\n";
+    assert!(problem.contains(help) && problem.contains("adapter = \"handler\""), "{problem}");
     let unwritten = manifest.auto_topic(&"thumbs".parse().unwrap());
     let problem = manifest.missing_grants(&unwritten, &[Random]);
     assert_eq!(problem.place(), None);

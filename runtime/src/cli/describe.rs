@@ -60,7 +60,7 @@ fn state(view: &JobView, now: Timestamp) -> String {
                 format!("ready: waits for job {holder}, which has the slot of its key; see `gristmill job why`")
             }
             Some(None) => "ready: waits for the slot of its key".into(),
-            None => "ready: waits for a free runner".into(),
+            None => "ready: waits for a runner; see `gristmill job why`".into(),
         },
         JobState::Delayed { until } => format!("delayed until {until} ({})", distance(*until, now)),
         JobState::Waiting => "waiting for other jobs".into(),
@@ -210,7 +210,7 @@ mod tests {
         let nothing = serde_json::Value::Null;
         let view = json!({ "id": "later", "state": "ready", "attempts": 0, "job": nothing, "last_failure": nothing, "result": nothing });
         let mut view: JobView = serde_json::from_value(view).unwrap();
-        assert_eq!(state(&view, now), "ready: waits for a free runner");
+        assert_eq!(state(&view, now), "ready: waits for a runner; see `gristmill job why`");
         view.behind = Some(gristmill_store::BehindKey { holders: vec!["first".parse().unwrap()], ahead: 0 });
         let said = state(&view, now);
         assert!(said.starts_with("ready: waits for job first, which has the slot of its key"), "{said}");

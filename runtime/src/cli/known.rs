@@ -57,7 +57,7 @@ pub(super) async fn note_idle(global: &Global, reached: &Reached, topic: &TopicI
         // A function may be its handler, and a file may be refused, so the files alone do not say.
         Some(server) => match server.topic_why(topic).await.ok().and_then(|why| why.idle) {
             Some(idle) if UNSERVED.contains(&idle.reason) && !is_warned => {
-                (Some(format!("of `{topic}` {}", idle.detail)), None)
+                (Some(format!("`{topic}` begins no job: {}", idle.detail)), None)
             }
             _ => (None, None),
         },
@@ -69,8 +69,11 @@ pub(super) async fn note_idle(global: &Global, reached: &Reached, topic: &TopicI
     };
     if let Some(idle) = idle {
         let missing = missing.map(|missing| format!(", and {missing}")).unwrap_or_default();
-        let until = if reached.server.is_some() { "" } else { " until `gristmill run` does it" };
-        screen::note(&format!("note: {idle}{missing}: what was pushed waits{until}"));
+        let waits = match &reached.server {
+            Some(_) => "; what was pushed waits",
+            None => ": what was pushed waits until `gristmill run` does it",
+        };
+        screen::note(&format!("note: {idle}{missing}{waits}"));
     }
 }
 

@@ -226,7 +226,7 @@ async fn a_job_is_shown_wherever_it_is() {
 async fn a_job_is_shown_in_words() {
     let project = project().await;
     let expected: [(&str, &[&str]); 4] = [
-        ("ready", &["ready: waits for a free runner", "parking", "a=b", "hello"]),
+        ("ready", &["ready: waits for a runner; see `gristmill job why`", "parking", "a=b", "hello"]),
         ("delayed", &["delayed until ", "(in 59m"]),
         ("dead", &["dead since ", "trap: on fire (panicked at ", "puppet::evil::panic"]),
         ("finished", &["finished: done at ", "echo", "complete: 5B", "flour"]),

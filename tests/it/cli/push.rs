@@ -220,10 +220,10 @@ async fn a_push_to_an_unknown_topic_warns_and_names_a_near_one() {
     assert!(quiet.iter().all(|quiet| project.run(quiet).ended(0).err.is_empty()));
     let _runner = project.serve().await;
     assert_eq!(idle("echo"), "");
-    assert!(idle("parking").contains("note: of `parking`"), "{}", idle("parking"));
+    assert!(idle("parking").contains("note: `parking` begins no job: "), "{}", idle("parking"));
     // A refused file makes its topic all the same, which says why its jobs wait.
     std::fs::write(project.handlers().join("bad.wasm"), b"\0asm\x01\0\0\0").unwrap();
-    let refused = "note: of `bad` bad.wasm was refused: this is a core module";
+    let refused = "note: `bad` begins no job: bad.wasm was refused: this is a core module";
     until("the file to be refused", SOON, async || idle("bad").contains(refused).then_some(())).await;
     let listed = project.run(&["topics", "--json"]).ended(0).documents();
     assert!(listed.iter().any(|topic| topic["topic"] == "bad" && topic["origin"] == "folder"), "{listed:?}");

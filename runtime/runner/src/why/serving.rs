@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::served::{ProcessRole, Runners, Served};
 use crate::deployments::trap_streaks::pausing_version;
 use crate::handlers::{HandlerRegistry, TopicHandler};
+use gristmill_config::Manifest;
 use gristmill_config::units::{COUNT, about_duration};
 use gristmill_core::admission::makes_none;
-use gristmill_core::job::{Name, TopicId};
+use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Capability, FleetLimits, Rate};
 use gristmill_store::{LimitReached, Pause, Query, StoreError, TopicCounts};
@@ -228,7 +229,15 @@ impl Serving {
                 Idle::new(IdleReason::NoHandler, makes_none(&topic.topic, used_by))
             }
             Self::Unknown { used_by: None } => {
-                Idle::new(IdleReason::NoHandler, "neither the manifest nor a component makes this a topic")
+                let file = match topic.tenant.as_str() {
+                    DEFAULT_TENANT => format!("put {}.wasm into the handlers folder, or ", topic.topic),
+                    _ => String::new(),
+                };
+                let detail = format!(
+                    "neither the manifest nor a component makes this a topic: {file}name its `handler` in {}",
+                    Manifest::section_of(topic)
+                );
+                Idle::new(IdleReason::NoHandler, detail)
             }
             Self::Missing(name) => {
                 Idle::new(IdleReason::NoHandler, format!("there is no {name}.wasm in the handlers folder"))
@@ -240,8 +249,13 @@ impl Serving {
                 Idle::new(IdleReason::Refused, format!("{handler}.wasm was refused: {reason}"))
             }
             Self::LacksGrants { handler, lacking } => {
-                let names: Vec<_> = lacking.iter().map(|lacking| format!("`{lacking}`")).collect();
-                let detail = format!("`{handler}` needs what the topic does not grant: {}", names.join(", "));
+                let names = lacking.iter().map(|lacking| format!("`{lacking}`")).collect::<Vec<_>>().join(", ");
+                let lines = Manifest::grant_in_words(topic, lacking);
+                let detail = if lacking.iter().all(|lacking| lacking.called_by().is_some()) {
+                    format!("the topic cannot call `{handler}`: {lines}")
+                } else {
+                    format!("`{handler}` needs what the topic does not grant: {names}; if it may have that, {lines}")
+                };
                 Idle::new(IdleReason::LacksGrants, detail)
             }
         })
