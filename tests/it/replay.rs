@@ -316,6 +316,8 @@ async fn a_failed_job_is_replayed_on_the_command_line() {
     assert!(steps.contains(&"stderr   on fire"), "{stepped}");
     let other = project.run(&["replay", id, "--component", guests::KEEPER]);
     assert!(other.ended(1).err.contains("asks something else") || other.err.contains("another way"), "{}", other.err);
+    let mended = project.run(&["replay", id, "--component", guests::ECHO]);
+    assert!(mended.ended(0).err.contains("mended: it failed as recorded, and now completes"), "{}", mended.err);
     let against = project.run(&["replay", "--against", "state:dead", "--component", guests::PUPPET]);
     assert!(against.ended(1).text().contains("still fails"), "{}", against.text());
     let again = project.run(&["replay", "--against", "state:dead", "--json"]).ended(0).document();

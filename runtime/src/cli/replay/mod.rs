@@ -120,9 +120,11 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         None => exported.load(&sandbox, &manifest, &recorded).await?,
     };
     let (replayed, lines) = recorded.replay(&component, &manifest, &topic).await?;
-    let shown = Shown { is_stepped: args.step && !global.json, notes: None };
+    let is_good = is_good(&replayed, component.version() == recorded.version());
+    let is_mended = is_good && !recorded.recording.end.completed();
+    let shown = Shown { is_stepped: args.step && !global.json, is_mended, notes: None };
     show(global, &recorded.recording, &replayed, &lines, &shown)?;
-    Ok(match is_good(&replayed, component.version() == recorded.version()) {
+    Ok(match is_good {
         true => Exit::Done,
         false => Exit::Failed,
     })
@@ -142,7 +144,7 @@ async fn natively(
     let debugger = native::debugger(args.debug, !global.json);
     let (replayed, notes) = native::replay(&recorded.recording, input, project, handler, debugger).await?;
     let lines = std::mem::take(&mut *lines.lock());
-    let shown = Shown { is_stepped: args.step && !global.json, notes: Some(notes) };
+    let shown = Shown { is_stepped: args.step && !global.json, is_mended: false, notes: Some(notes) };
     show(global, &recorded.recording, &replayed, &lines, &shown)?;
     Ok(match &replayed.verdict {
         ReplayVerdict::Same => Exit::Done,
@@ -170,6 +172,8 @@ pub(super) async fn load(sandbox: &Sandbox, path: &Path) -> anyhow::Result<Compo
 struct Shown {
     /// The calls go before the rest, with the log lines.
     is_stepped: bool,
+    /// Another component completes what failed.
+    is_mended: bool,
     /// Of a native replay: what is to be said beside the verdict.
     notes: Option<Vec<String>>,
 }
@@ -216,7 +220,7 @@ fn show(
     if let Some(notes) = shown.notes.as_ref().filter(|notes| !notes.is_empty()) {
         about.push(("note", notes.join("\n")));
     }
-    let said = said(&replayed.verdict, is_native).to_owned();
+    let said = said(&replayed.verdict, is_native, shown.is_mended).to_owned();
     about.push(("verdict", [vec![said], details(&replayed.verdict)].concat().join("\n")));
     screen::note(&facts(&about));
     match &report.outcome {
@@ -233,10 +237,11 @@ fn word(verdict: &ReplayVerdict) -> &'static str {
     }
 }
 
-fn said(verdict: &ReplayVerdict, is_native: bool) -> &'static str {
+fn said(verdict: &ReplayVerdict, is_native: bool, is_mended: bool) -> &'static str {
     match verdict {
         ReplayVerdict::Same if is_native => "same as recorded: outcome, output and log; no fuel is counted natively",
         ReplayVerdict::Same => "same as recorded: outcome, output, log and fuel",
+        ReplayVerdict::Differs(_) if is_mended => "mended: it failed as recorded, and now completes",
         ReplayVerdict::Differs(_) => "it ends in another way than recorded",
         ReplayVerdict::AsksElse(_) => "it asks something else of the host than was recorded",
     }
