@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 const EMBEDDED: f64 = 7.6;
 const REDIS: f64 = 10.1;
 const SANDBOX: f64 = 23.0;
-const RUNNER: f64 = 20.7;
+const RUNNER: f64 = 19.8;
 
 /// How far a count may be from its budget, either way: less than one, and no more than 5 % of any.
 const TOLERANCE: f64 = 0.35;
