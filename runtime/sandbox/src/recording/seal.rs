@@ -76,7 +76,7 @@ impl Boundary {
 
 fn note_end(log: &mut Log, outcome: &Outcome) {
     let by_time = match outcome {
-        Outcome::TimedOut { .. } => "it was ended by its timeout, and a replay has no clock that ends it at the same instruction",
+        Outcome::TimedOut { .. } => "it was ended by its timeout, and a replay cannot end it at the same instruction",
         Outcome::Killed | Outcome::ShuttingDown | Outcome::LeaseExpired => "it was ended from outside",
         _ => return,
     };
