@@ -222,6 +222,10 @@ fn explain(
     if matches!(reason, WhyReason::Retry | WhyReason::Delayed | WhyReason::RateOfKey) {
         detail.push_str(&by_clock);
     }
+    if let (WhyReason::Running, Some(until)) = (reason, until) {
+        // A worker that has died is still named.
+        detail.push_str(&format!("; unless that extends its lease, the job is taken back {}", about_wait(until, now)));
+    }
     // That no job is ready, or that all places are taken, keeps no job that is not due.
     let idle = idle.filter(|idle| idle.stops() || reason == WhyReason::InLine && idle.reason != IdleReason::Empty);
     let mut expected = None;

@@ -174,7 +174,10 @@ fn a_parked_job_says_what_runs_it() {
 fn a_job_that_is_not_waiting_says_so() {
     let lease_until = NOW;
     let running = |cancelled| JobState::Running { worker: "host-1".into(), delivery: 1, lease_until, cancelled };
-    assert_eq!(why(running(false), None, None, None).reason, WhyReason::Running);
+    let runs = why(running(false), None, None, None);
+    assert_eq!(runs.reason, WhyReason::Running);
+    let end = "is with host-1; unless that extends its lease, the job is taken back ";
+    assert!(runs.detail.contains(end), "{}", runs.detail);
     assert_eq!(why(running(true), None, None, None).reason, WhyReason::Stopping);
     assert_eq!(why(JobState::Dead { since: NOW }, None, None, None).reason, WhyReason::Dead);
 }
