@@ -67,7 +67,7 @@ impl<S: BillEntries + ?Sized> BillWriter<S> {
         }
         let attempts: u64 = self.open.values().map(attempts).sum();
         if attempts > 0 {
-            tracing::error!(attempts, "ended while the store was unavailable: the bill may lack attempts");
+            tracing::error!(attempts, "ended before the store took what attempts cost: the bill may lack attempts");
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn check_is_local(request: &Request) -> Result<(), Problem> {
     }
     let hosts: Vec<_> = request.headers().get_all(header::HOST).iter().collect();
     let [host] = hosts.as_slice() else {
-        let what = "requests need no token yet, so that each says one `Host`: send `Host: localhost`, or make a token with \
+        let what = "requests need no token yet, so each must have exactly one `Host`: send `Host: localhost`, or make a token with \
                     `gristmill token create`";
         return Err(Problem::new(Code::HostRefused, what));
     };
@@ -52,7 +52,7 @@ pub(crate) fn check_is_local(request: &Request) -> Result<(), Problem> {
     if named.as_ref().is_some_and(is_loopback) && target_fits {
         return Ok(());
     }
-    let what = "requests need no token yet, so that the `Host` must be localhost or a loopback address, such as 127.0.0.1: send \
+    let what = "requests need no token yet, so the `Host` must be localhost or a loopback address, such as 127.0.0.1: send \
                 that, or make a token with `gristmill token create`";
     Err(Problem::new(Code::HostRefused, what))
 }
