@@ -99,7 +99,7 @@ test('a refused follow-up is a reject', () => {
 });
 
 test('an unforeseen exception is a retry, and its stack is kept and logged', (t) => {
-  t.mock.method(console, 'error', () => {}); // the stack that it logs is none of a failed test
+  t.mock.method(console, 'error', () => {}); // hides the stack that the handler logs
   const host = new Host();
   const ending = host.run(() => JSON.parse('{'), ADA);
   assert.ok(ending instanceof Retry);

@@ -310,7 +310,7 @@ impl<'t> Section<'t> {
                 continue;
             }
             let problem = self.problems.at(key.span(), format!("unknown key `{written}` in {}", self.name));
-            // Of a topic with a dot in its name, TOML makes two.
+            // TOML reads [topics.a.b] as the key `b` of the topic `a`.
             let of_topic = self.name.strip_suffix(']').and_then(|name| name.rsplit_once("topics."));
             let dotted = of_topic.filter(|(_, topic)| value.get_ref().is_table() && !topic.contains('.'));
             let quoted = dotted

@@ -82,7 +82,7 @@ impl Capability {
         Self::Http,
         Self::State,
         Self::HandlerAdapter,
-        // A server has an empty `run` if its toolchain exports that from everything.
+        // Before the command: some toolchains export an empty `run` from servers too.
         Self::ProxyAdapter,
         Self::CommandAdapter,
     ];

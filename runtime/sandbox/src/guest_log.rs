@@ -214,7 +214,7 @@ impl GuestLog {
         self.dropped
     }
 
-    /// The end of what the guest wrote to standard error or logged as an error. The first line says what went wrong: where there is room for one line, it is shown.
+    /// The end of what the guest wrote to standard error or logged as an error. The first line says what went wrong: it is the one that is shown where there is room for one.
     pub(super) fn last_words(&self) -> String {
         cause_first(self.last_words.trim())
     }

@@ -83,7 +83,7 @@ impl ProducersReader {
 
     fn take(&mut self, field: &str, name: String, version: String) {
         if field == "language" {
-            // The first is the module's own, and what follows came with libraries. But Rust's programs begin as those of C do.
+            // The first is the module's own, and what follows came with libraries. But a program of Rust names C first, for its start code.
             if self.module.1.is_none() || name == "Rust" {
                 self.module.1 = Some(name);
             }

@@ -1,4 +1,4 @@
-//! Bodies of answers that do something whenever they are asked for a part.
+//! Bodies of answers that do something each time that they are polled.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 
-/// What a body has to say of its next part.
+/// What a poll for the next frame returns.
 pub(crate) type PolledFrame = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
-/// `body`, asked by `poll`, which may also hold what the body needs until it is sent or given up. Its size stays known: without it, the answer
-/// would have no `Content-Length`.
+/// A body that `poll` polls. `poll` may also hold what is needed until the body is sent or given up. The size of the body stays known: without it,
+/// the answer would have no `Content-Length`.
 pub(crate) struct PolledBody<F> {
     body: Body,
     poll: F,

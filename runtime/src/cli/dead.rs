@@ -152,7 +152,7 @@ async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId)
     Ok(Exit::Done)
 }
 
-/// `asks`: before all or many are changed.
+/// `asks`: the operator has to confirm what `--all` and `--query` choose.
 async fn act(global: &Global, which: &Which, act: JobAction, asks: bool) -> anyhow::Result<Exit> {
     let Which { topic, ids, all, query } = which;
     let topic = &topic.id()?;

@@ -112,7 +112,7 @@ impl Opened {
         if let Some(sharded) = &self.sharded {
             sharded.write_placements().await?;
         }
-        // A new store gets one: not if it is full, or a replica for the time of a failover.
+        // A new store gets its id here. That fails while it is full, or is a replica during a failover.
         self.store.store_id().await.map(drop)
     }
 }

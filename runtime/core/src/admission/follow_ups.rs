@@ -55,7 +55,7 @@ pub enum NoFollowUp {
         "the follow-ups of an attempt wait for at most {FOLLOW_UPS_AFTER} jobs together: put jobs into a batch, and wait for that"
     )]
     TooManyLinks,
-    /// Whoever enqueues outlived the attempt.
+    /// The attempt has ended, and a task that its function left behind enqueues.
     #[error("the attempt has ended: enqueue before its function returns")]
     Ended,
 }

@@ -154,8 +154,8 @@ impl JobId {
         Self(ulid::Ulid::generate().to_string().into())
     }
 
-    /// Whether this is [one of ours](Self::generate), made a moment ago by this host's clock: then no job before can have had it. Others may say so of an
-    /// id of theirs that is used again within a minute.
+    /// Whether this is [one of ours](Self::generate), made a moment ago by this host's clock: then no earlier job has had it. A ULID that a producer made a
+    /// moment ago counts as one of ours, also if that producer uses it twice.
     pub fn is_fresh(&self) -> bool {
         let made = ulid::Ulid::from_string(&self.0).ok().map(|ulid| ulid.timestamp_ms());
         made.is_some_and(|made| Timestamp::now().as_millis().abs_diff(made) < FRESH_MS)

@@ -33,7 +33,7 @@ pub(crate) async fn run(mut context: Context, mut late: mpsc::UnboundedReceiver<
     let (mut served, mut releases) = (HashMap::new(), Releases::default());
     context.registry.mark_changed();
     loop {
-        // Not each time that a release has ended: there are as many as topics.
+        // Not after each release that ends: there may be as many releases as topics.
         if context.registry.has_changed().unwrap_or_default() {
             let registry = context.registry.borrow_and_update().clone();
             begin_for_new_versions(&context, &registry, &mut served, &mut releases);
@@ -83,7 +83,7 @@ fn begin_for_new_versions(
     }
 }
 
-/// The topics of a tenant that have dead jobs, once it was asked: one question for all topics whose versions are new together. Hardly any has some.
+/// The topics of a tenant that have dead jobs: mostly few. The first release asks the store, and all that begin together share the answer.
 type WithDead = Arc<OnceCell<HashSet<TopicId>>>;
 
 async fn with_dead(store: &dyn Store, tenant: &Name) -> Result<HashSet<TopicId>, StoreError> {

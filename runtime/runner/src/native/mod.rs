@@ -117,7 +117,7 @@ pub struct NativeJob {
     deadline: Timestamp,
 }
 
-/// What a function has done beside its answer. `None` once the attempt has ended: what a task does that the function left behind comes too late.
+/// What a function has done beside its answer. The end of the attempt takes it away, so that a task that the function left behind can add nothing.
 #[derive(Debug)]
 struct Effects {
     follow_ups: FollowUps,

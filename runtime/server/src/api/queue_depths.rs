@@ -52,7 +52,7 @@ impl QueueDepths {
 }
 
 impl DepthCache {
-    /// Whether it has answered for all. A store of several that does not answer hides no tenant of another one.
+    /// Returns whether the store has answered for all tenants. After an error it goes on: the next tenant may be in another of several stores.
     async fn ask(&mut self, store: &dyn Store, tenants: &[Name]) -> bool {
         let mut answers_for_all = true;
         for tenant in tenants {

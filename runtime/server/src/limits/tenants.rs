@@ -97,7 +97,7 @@ impl TenantPermit {
         self
     }
 
-    /// Keeps the pass until the answer's body is sent or given up.
+    /// Keeps the permit until the answer's body is sent or given up.
     pub(crate) fn until_sent(self, response: Response) -> Response {
         response.map(|body| {
             Body::new(PolledBody::new(body, move |body, context| {

@@ -15,7 +15,7 @@ use gristmill_store::Transfer;
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     topics: Vec<Planned>,
-    /// Everything else, by name.
+    /// How many there are of everything else.
     schedules: usize,
     states: usize,
     bill_lines: usize,

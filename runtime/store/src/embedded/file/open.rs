@@ -229,7 +229,7 @@ fn trust_own_rows(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "ignore_check_constraints", !cfg!(debug_assertions))
 }
 
-/// Before it is opened: to open a pipe waits for its other end, and SQLite waits for a device.
+/// Refuses what is no file, before it is opened: opening a pipe waits for its other end, and SQLite waits for a device.
 fn is_no_other_thing(path: &Path) -> Result<(), StoreError> {
     let problem = match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => "it is a folder; name a file in it",

@@ -111,8 +111,8 @@ impl Link {
 
     /// The same. Commands without a key before all that have one go where the slot is.
     ///
-    /// A server whose memory is full begins no transaction, not even one that only reads, as each here does: then the commands are run without, and
-    /// others may come between them. Else no runner could start that would make room.
+    /// Each transaction here only reads. A server whose memory is full begins none: then the commands are run without one, and commands of other
+    /// clients may come between them. Without that, no runner could start and make room.
     pub(in crate::redis) async fn query_at<T: FromRedisValue>(
         &self,
         doing: &'static str,

@@ -253,7 +253,7 @@ impl ServerLink {
         // Around the turn as well: the last of many callers waits no longer than the first.
         let connected = timeout(CONNECT_TIMEOUT, connect).await;
         let connected = connected.unwrap_or_else(|_| Err(timed_out("connecting took too long")));
-        // Without a connection no call can be made, whatever it is about: the server is unavailable until an operator has changed that.
+        // Without a connection no call can be made: the server is unavailable until an operator has changed what it refuses.
         connected.map_err(|error| match self.failed("connect", error.clone()) {
             StoreError::Refused { source, .. } => misconfigured(format!("{source:#}")),
             _ => error,

@@ -22,9 +22,10 @@ const OTHERS: usize = 64;
 const AHEAD_MAX: VirtualTime = 60_000_000_000 * SCALE;
 /// Jobs of one topic in one claim, at least: asking for a topic costs as much as some jobs.
 const WORTH_ASKING: usize = 16;
-/// The same of topics whose attempts are [brief](TopicSlots::is_brief), and how many of these there are in a claim at least: each topic of a claim costs the
-/// store and the runner as much as two or three jobs, again in each settlement, and a few brief jobs more keep the other topics waiting for a millisecond.
+/// The same of a topic whose attempts are [brief](TopicSlots::is_brief). Each topic of a claim costs the store and the runner as much as two or three jobs,
+/// and as much again in each settlement. A few brief jobs more keep the other topics waiting for a millisecond.
 const WORTH_ASKING_BRIEF: usize = 32;
+/// If all topics are brief, a claim requests jobs of this many at least.
 const BRIEF_TOPICS_AT_LEAST: usize = 8;
 
 /// Topics with a handler that were not empty by the last signal or poll.

@@ -99,6 +99,7 @@ impl Partition {
         }
         let mut names = keys.with_rows([], topics.0.iter().copied());
         let named = named.add_keys(keys, &mut names, jobs.iter().map(|(_, (job, _))| *job));
+        // An earlier job may have had one of these ids.
         let ids = jobs.iter().map(|(_, (job, _))| &job.spec.id).enumerate();
         let reused: Vec<_> = ids.filter(|(_, id)| !id.is_fresh()).collect();
         names.extend(reused.iter().map(|(_, id)| keys.result(id)));
