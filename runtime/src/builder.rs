@@ -133,7 +133,7 @@ impl Builder {
         Self { announces_memory: true, ..self }
     }
 
-    /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable; clients can
+    /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable or full; clients can
     /// push jobs meanwhile. Components that were never compiled are compiled once the runner has started, those first whose jobs wait.
     /// Dropping the future stops what has started.
     ///
