@@ -61,7 +61,7 @@ impl Attempts {
             JobState::Delayed { until } => {
                 format!("the next one begins at {until} ({})", describe::distance(until, now))
             }
-            JobState::Ready => "the next one waits for a free runner".into(),
+            JobState::Ready => "the next one waits for a runner".into(),
             JobState::Running { .. } => "the next one is running".into(),
             JobState::Waiting | JobState::Dead { .. } | JobState::Finished => return None,
         };
