@@ -108,8 +108,13 @@ func (s *server) open(ctx context.Context, method, path string, document any, he
 	return nil, &refused
 }
 
+// withoutUser leaves the user and the password of an address out, which are nobody's business in a log.
+func withoutUser(url string) string {
+	return url[strings.LastIndex(url, "@")+1:]
+}
+
 func (s *server) unreachable(err error) error {
-	detail := fmt.Sprintf("failed to get an answer of the server at %s: %v; does it run there, with that scheme?", s.url, err)
+	detail := fmt.Sprintf("failed to get an answer of the server at %s: %v; does it run there, with that scheme?", withoutUser(s.url), err)
 	return &Error{Code: "unreachable", Title: "No answer", Detail: detail}
 }
 

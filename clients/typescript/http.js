@@ -58,7 +58,9 @@ export class Http {
 
   failed(error) {
     const cause = error.cause?.message || error.message;
-    const detail = `failed to get an answer of the server at ${this.server}: ${cause}; does it run there, with that scheme?`;
+    // Without the user and the password of the address: they are nobody's business in a log.
+    const server = this.server.split('@').pop();
+    const detail = `failed to get an answer of the server at ${server}: ${cause}; does it run there, with that scheme?`;
     throw new GristmillError('unreachable', 'No answer', detail);
   }
 }

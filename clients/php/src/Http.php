@@ -74,6 +74,8 @@ class Http
 
     private function unreachable(string $why): Error
     {
-        return new Error('unreachable', 'No answer', "failed to get an answer of the server at $this->server: $why; does it run there, with that scheme?");
+        // Without the user and the password of the address: they are nobody's business in a log.
+        $server = substr(strrchr("@$this->server", '@'), 1);
+        return new Error('unreachable', 'No answer', "failed to get an answer of the server at $server: $why; does it run there, with that scheme?");
     }
 }

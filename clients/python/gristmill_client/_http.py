@@ -56,7 +56,9 @@ class Http:
                 return answer if is_stream else json.load(answer)
             text = answer.read()
         except BROKEN as error:
-            detail = f"failed to get an answer of the server at {self.url.geturl()}: {error!r}; does it run there, with that scheme?"
+            # Without the user and the password of the address: they are nobody's business in a log.
+            server = self.url.geturl().rpartition("@")[2]
+            detail = f"failed to get an answer of the server at {server}: {error!r}; does it run there, with that scheme?"
             raise GristmillError("unreachable", "No answer", detail) from error
         after = int(after) if (after := answer.headers.get("Retry-After", "")).isdigit() else 0
         said = {"code": "no-problem-document", "title": answer.reason, "detail": text[:1000].decode(errors="replace")}

@@ -67,11 +67,10 @@ impl Http {
 
 impl Transport for Http {
     fn send(&self, asked: &Asked<'_>) -> Result<Reader, Error> {
+        // Without the user and the password of the address: they are nobody's business in a log.
+        let server = self.url.rsplit('@').next().unwrap_or_default();
         let no_answer = |cause| {
-            no_answer_of(
-                &format!("the server at {}", self.url),
-                format!("{cause}; does it run there, with that scheme?"),
-            )
+            no_answer_of(&format!("the server at {server}"), format!("{cause}; does it run there, with that scheme?"))
         };
         let (head, mut body) = self.exchange(asked).map_err(no_answer)?.into_parts();
         if head.status.is_success() {

@@ -64,7 +64,9 @@ module Gristmill
         end
       end
     rescue *BROKEN => e
-      detail = "failed to get an answer of the server at #{@server}: #{e.message}; does it run there, with that scheme?"
+      # Without the user and the password of the address: they are nobody's business in a log.
+      server = @server.to_s[/[^@]*\z/]
+      detail = "failed to get an answer of the server at #{server}: #{e.message}; does it run there, with that scheme?"
       raise Error.new("unreachable", "No answer", detail)
     end
 
