@@ -332,7 +332,9 @@ fn cause_first(words: &str) -> String {
     let lines: Vec<&str> = words.lines().collect();
     let is_panic = |line: &&str| line.contains(RUST_PANIC) || GO_PANICS.iter().any(|begin| line.starts_with(begin));
     let is_cause = |line: &&str| !line.is_empty() && !line.starts_with([' ', '\t']);
-    let begin = lines.iter().rposition(is_panic).or_else(|| lines.iter().rposition(is_cause));
+    let is_error = |line: &&str| line.get(..6).is_some_and(|begin| begin.eq_ignore_ascii_case("error:"));
+    let last = |is: &dyn Fn(&&str) -> bool| lines.iter().rposition(is);
+    let begin = last(&is_panic).or_else(|| last(&is_error)).or_else(|| last(&is_cause));
     let (earlier, cause) = lines.split_at(begin.unwrap_or_default());
     let words = [cause, earlier].concat().join("\n");
     let [head, text, ..] = cause else { return words };
@@ -379,6 +381,10 @@ mod tests {
             (
                 "late\npanic: no mail\n\ngoroutine 1 [running]:\nmain.main()".to_owned(),
                 "panic: no mail\n\ngoroutine 1 [running]:\nmain.main()\nlate",
+            ),
+            (
+                "sending\nError: no mail\n\nCaused by:\n    0: refused".to_owned(),
+                "Error: no mail\n\nCaused by:\n    0: refused\nsending",
             ),
             (String::new(), ""),
         ] {
