@@ -257,7 +257,13 @@ pub(super) fn plan_ahead<'a>(
 /// Shares slots out evenly among topics; if there are more topics than slots, the first ones get one each.
 fn divide<'a>(open: &'a [OpenTopic<'a>], in_hand: &TopicsInHand, slots: usize) -> impl Iterator<Item = ClaimFrom> {
     let are_brief = open.iter().all(|(topic, ..)| in_hand.get(*topic).is_some_and(|slots| slots.is_brief()));
-    let most = if are_brief { (slots / WORTH_ASKING_BRIEF).max(BRIEF_TOPICS_AT_LEAST) } else { slots };
+    let mut filled = 0;
+    let fill = open.iter().take_while(|(.., room)| {
+        let has_room = filled < slots;
+        filled += room.min(&WORTH_ASKING_BRIEF);
+        has_room
+    });
+    let most = if are_brief { fill.count().max(BRIEF_TOPICS_AT_LEAST) } else { slots };
     let topics = open.len().min(slots).min(most);
     let share = slots.checked_div(topics).unwrap_or_default();
     open.iter().take(topics).map(move |of| line(*of, share))

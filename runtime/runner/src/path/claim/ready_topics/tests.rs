@@ -95,19 +95,31 @@ fn tenants_share_a_runner_by_weight_and_cost_and_not_by_topics() {
     assert!((part(&costly, "many") - 0.5).abs() < 0.02, "{costly:?}");
 }
 
-#[test]
-fn topics_with_brief_attempts_get_longer_runs_and_all_have_their_turn() {
-    let topics: String = (0..100).map(|n| format!("[tenants.a.topics.t{n}]\nhandler = \"any\"\n")).collect();
-    let registry = of_tenants(&topics);
-    let mut runner = BusyRunner::new(&registry);
-    let plan = |runner: &mut BusyRunner| runner.ready.plan(&registry, &runner.in_hand, Free { all: 480, kept: 0 });
-    let lines = |plan: &[ClaimFrom]| (plan.len(), plan[0].max);
-    assert_eq!(lines(&plan(&mut runner)), (30, 16), "nothing is known of them");
-    for topic in registry.entries().map(|entry| entry.topic.id.clone()) {
+/// A hundred topics of one tenant with these settings.
+fn brief_topics(settings: &str) -> HandlerRegistry {
+    of_tenants(
+        &(0..100).map(|n| format!("[tenants.a.topics.t{n}]\nhandler = \"any\"\n{settings}\n")).collect::<String>(),
+    )
+}
+
+/// Attempts of all topics have taken 20 µs each.
+fn note_brief_attempts(runner: &mut BusyRunner) {
+    for topic in runner.registry.entries().map(|entry| entry.topic.id.clone()) {
         let slots = TopicSlots::new(&runner.slots, Metrics::default().topic(&topic), runner.ready.usage(&topic.tenant));
         slots.note_duration(Duration::from_micros(20));
         runner.in_hand.insert(topic, slots);
     }
+}
+
+#[test]
+fn topics_with_brief_attempts_get_longer_runs_and_all_have_their_turn() {
+    let registry = brief_topics("");
+    let mut runner = BusyRunner::new(&registry);
+    let plan =
+        |runner: &mut BusyRunner| runner.ready.plan(runner.registry, &runner.in_hand, Free { all: 480, kept: 0 });
+    let lines = |plan: &[ClaimFrom]| (plan.len(), plan[0].max);
+    assert_eq!(lines(&plan(&mut runner)), (30, 16), "nothing is known of them");
+    note_brief_attempts(&mut runner);
     let mut served = BTreeSet::new();
     for _ in 0..7 {
         let plan = plan(&mut runner);
@@ -115,10 +127,14 @@ fn topics_with_brief_attempts_get_longer_runs_and_all_have_their_turn() {
         served.extend(plan.into_iter().map(|line| line.topic));
     }
     assert_eq!(served.len(), 100);
-    let slow = &runner.in_hand[&"a/t50".parse().unwrap()];
-    slow.note_wait(Duration::from_millis(1));
+    runner.in_hand[&"a/t50".parse().unwrap()].note_wait(Duration::from_millis(1));
     runner.ready.ended_with(&"a/t49".parse().unwrap());
     assert_eq!(lines(&plan(&mut runner)), (30, 16), "one of them keeps its slots for longer");
+
+    let narrow = brief_topics("concurrency = 1");
+    let mut runner = BusyRunner::new(&narrow);
+    note_brief_attempts(&mut runner);
+    assert_eq!(lines(&plan(&mut runner)), (30, 1), "as many as fill the slots, or as there may be");
 }
 
 #[test]
