@@ -48,7 +48,7 @@ pub(crate) async fn run(mut context: Context, mut late: mpsc::UnboundedReceiver<
             },
             Some(topic) = late.recv() => {
                 if let Some(&Served { version, parks: true, .. }) = served.get(&topic) {
-                    releases.begin(&context, &topic, version, &WithDead::default());
+                    releases.begin(&context, &topic, version, None);
                 }
             }
         }
@@ -75,7 +75,7 @@ fn begin_for_new_versions(
             to_resume.entry(topic.id.tenant.clone()).or_default().push((topic.id.clone(), version));
         }
         if topic.park {
-            releases.begin(context, &topic.id, version, with_dead.entry(topic.id.tenant.clone()).or_default());
+            releases.begin(context, &topic.id, version, Some(with_dead.entry(topic.id.tenant.clone()).or_default()));
         }
     }
     for (tenant, topics) in to_resume {
@@ -110,12 +110,12 @@ struct Releases {
 }
 
 impl Releases {
-    fn begin(&mut self, context: &Context, topic: &TopicId, version: Version, with_dead: &WithDead) {
+    fn begin(&mut self, context: &Context, topic: &TopicId, version: Version, with_dead: Option<&WithDead>) {
         match self.again.entry(topic.clone()) {
             Entry::Occupied(mut again) => _ = again.insert(Some(version)),
             Entry::Vacant(first) => {
                 first.insert(None);
-                let (registry, with_dead, context) = (context.registry.clone(), Arc::clone(with_dead), context.clone());
+                let (registry, with_dead, context) = (context.registry.clone(), with_dead.cloned(), context.clone());
                 let release = Release { topic: topic.clone(), version, registry, with_dead };
                 self.tasks.spawn(async move { Some(release.run(context).await) });
             }
@@ -137,7 +137,7 @@ impl Releases {
         match ended {
             Ok(Some(topic)) => {
                 if let Some(Some(version)) = self.again.remove(&topic) {
-                    self.begin(context, &topic, version, &WithDead::default());
+                    self.begin(context, &topic, version, None);
                 }
             }
             Ok(None) => {}
@@ -157,7 +157,8 @@ struct Release {
     topic: TopicId,
     version: Version,
     registry: watch::Receiver<Arc<HandlerRegistry>>,
-    with_dead: WithDead,
+    /// None: the topic has some.
+    with_dead: Option<WithDead>,
 }
 
 impl Release {
@@ -181,7 +182,9 @@ impl Release {
     /// Makes ready what other versions have parked. Returns how many.
     async fn release(&self, store: &dyn Store) -> Result<usize, StoreError> {
         let tenant = &self.topic.tenant;
-        if !self.with_dead.get_or_try_init(|| with_dead(store, tenant)).await?.contains(&self.topic) {
+        if let Some(known) = &self.with_dead
+            && !known.get_or_try_init(|| with_dead(store, tenant)).await?.contains(&self.topic)
+        {
             return Ok(0);
         }
         let (first, _) = self.parked(store, None, FIRST).await?;
