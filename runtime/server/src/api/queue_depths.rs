@@ -40,8 +40,10 @@ impl QueueDepths {
     /// Returns the counts of these tenants: at most [`TENANTS`].
     pub(crate) async fn read(&self, store: &dyn Store, tenants: &[Name]) -> DepthSnapshot {
         let mut cache = self.0.lock().await;
-        cache.counts.retain(|_, (at, _)| at.elapsed() < FRESH);
-        if cache.unavailable_since.is_none_or(|since| since.elapsed() >= FRESH) {
+        let waits = cache.unavailable_since.is_some_and(|since| since.elapsed() < FRESH);
+        // Those of other stores are shown for as long as the one that does not answer is left alone.
+        cache.counts.retain(|_, (at, _)| waits || at.elapsed() < FRESH);
+        if !waits {
             let answered = tokio::time::timeout(TIME, cache.ask(store, tenants)).await;
             cache.unavailable_since = (answered != Ok(true)).then(Instant::now);
         }

@@ -62,7 +62,13 @@ pub async fn workers(store: &dyn Inspect) -> Result<Workers, StoreError> {
                 if remaining == 0 {
                     return Ok(Workers { workers: workers.into_values().collect(), complete: false });
                 }
-                let page = store.jobs(&topic, StateFilter::Running, after.as_ref(), PAGE.min(remaining)).await?;
+                let page = match store.jobs(&topic, StateFilter::Running, after.as_ref(), PAGE.min(remaining)).await {
+                    Err(error) if error.is_unavailable() => {
+                        complete = false;
+                        break;
+                    }
+                    page => page?,
+                };
                 remaining -= page.jobs.len().min(remaining);
                 for view in page.jobs {
                     let JobState::Running { worker: id, .. } = view.state else { continue };
