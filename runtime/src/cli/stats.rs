@@ -92,21 +92,21 @@ async fn watch(global: &Global, manifest: &Manifest, tenant: Option<&Name>, ever
             }
             counts => counts?.unwrap_or_default(),
         };
-        if let Some(problem) = problem {
-            screen::note(&format!("{:#}", anyhow::Error::from(problem)));
-        }
         let now = Timestamp::now();
         if global.json {
             for counts in &counts {
                 let document = document::with(document::counts(counts), [("at_ms", now.as_millis().into())]);
                 screen::document(&document)?;
             }
-            continue;
+        } else {
+            // To the upper left corner, and all below it is blank.
+            screen::clear()?;
+            screen::line(&now.to_string())?;
+            print(&counts)?;
         }
-        // To the upper left corner, and all below it is blank.
-        screen::clear()?;
-        screen::line(&now.to_string())?;
-        print(&counts)?;
+        if let Some(problem) = problem {
+            screen::note(&format!("{:#}", anyhow::Error::from(problem)));
+        }
     }
 }
 
