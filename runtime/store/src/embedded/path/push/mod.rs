@@ -118,7 +118,7 @@ impl Work<'_> {
             fixed: matches!(job.due, Due::At(_)),
         };
         self.insert(topic, &row)?;
-        if !spec.id.is_fresh() {
+        if !follows && !spec.id.is_fresh() {
             // What is kept of an earlier job with the id is not what becomes of this one.
             results::forget(self.connection, &spec.topic.tenant, &spec.id)?;
         }
