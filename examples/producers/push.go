@@ -1,6 +1,6 @@
 // Pushes jobs over HTTP with nothing but Go's standard library.
 //
-//	go run push.go echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_URL,
+//	go run push.go echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_SERVER,
 //	                         // and $GRISTMILL_TOKEN is the token to come in with, if it wants one
 package main
 
@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	url    = cmp.Or(os.Getenv("GRISTMILL_URL"), "http://127.0.0.1:7331")
+	url    = cmp.Or(os.Getenv("GRISTMILL_SERVER"), "http://127.0.0.1:7331")
 	token  = os.Getenv("GRISTMILL_TOKEN")
 	client = http.Client{Timeout: 30 * time.Second}
 )

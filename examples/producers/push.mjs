@@ -1,10 +1,10 @@
 /**
  * Pushes jobs over HTTP with nothing but `fetch`: Node.js 18 or later, Deno, Bun.
  *
- *     node push.mjs echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_URL,
+ *     node push.mjs echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_SERVER,
  *                             // and $GRISTMILL_TOKEN is the token to come in with, if it wants one
  */
-const URL = process.env.GRISTMILL_URL ?? 'http://127.0.0.1:7331';
+const URL = process.env.GRISTMILL_SERVER ?? 'http://127.0.0.1:7331';
 const TOKEN = process.env.GRISTMILL_TOKEN;
 const JOBS_PER_REQUEST = 1000;
 const TRIES = 5;

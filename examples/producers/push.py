@@ -1,6 +1,6 @@
 """Pushes jobs over HTTP with nothing but Python's standard library.
 
-    python3 push.py echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_URL,
+    python3 push.py echo      # one job now, one in a minute, 2,500 at once; the server is at $GRISTMILL_SERVER,
                               # and $GRISTMILL_TOKEN is the token to come in with, if it wants one
 """
 
@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 import uuid
 
-URL = os.environ.get("GRISTMILL_URL", "http://127.0.0.1:7331")
+URL = os.environ.get("GRISTMILL_SERVER", "http://127.0.0.1:7331")
 TOKEN = os.environ.get("GRISTMILL_TOKEN")
 TRACEPARENT = os.environ.get("TRACEPARENT")
 JOBS_PER_REQUEST = 1000

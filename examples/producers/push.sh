@@ -1,11 +1,11 @@
 #!/bin/sh
 # Pushes jobs with curl, over HTTP.
 #
-#   sh push.sh echo           # one job now, one in a minute, 1,000 at once; the server is at $GRISTMILL_URL,
+#   sh push.sh echo           # one job now, one in a minute, 1,000 at once; the server is at $GRISTMILL_SERVER,
 #                           # and $GRISTMILL_TOKEN is the token to come in with, if it wants one
 set -eu
 topic=$1
-url=${GRISTMILL_URL:-http://127.0.0.1:7331}
+url=${GRISTMILL_SERVER:-http://127.0.0.1:7331}
 prefix=$(date +%s)-$$   # of the ids, which are made before anything is sent: a push may then be repeated
 
 # job ID DELAY BODY: one job, as JSON, due in so many milliseconds. The id alone makes a push repeatable until the job is done; as a unique value with a

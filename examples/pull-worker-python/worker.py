@@ -2,7 +2,7 @@
 
 import base64, json, os, sys, time, urllib.request
 
-SERVER = os.environ.get("GRISTMILL_URL", "http://127.0.0.1:7331") + "/v1/tenants/default"
+SERVER = os.environ.get("GRISTMILL_SERVER", "http://127.0.0.1:7331") + "/v1/tenants/default"
 TOKEN = os.environ.get("GRISTMILL_TOKEN")
 
 

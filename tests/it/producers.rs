@@ -45,7 +45,7 @@ async fn over_http(program: &[&str]) {
     let programs: Vec<_> = program[..1].iter().copied().chain((program[0] == "sh").then_some("curl")).collect();
     require(&programs);
     let project = TestProject::new("", &[("echo", guests::ECHO)]).await;
-    pushes(&project, program, "GRISTMILL_URL", "", "pushed").await;
+    pushes(&project, program, "GRISTMILL_SERVER", "", "pushed").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -160,7 +160,7 @@ async fn push_by_python(runner: &TestRunner, topic: &str, id: &str, body: &[u8])
         format!("import json, sys, push; print(push.push([push.job('{topic}', json.load(sys.stdin), id='{id}')]))");
     let mut python = Command::new("python3");
     python.args(["-B", "-c", &push]).env("TRACEPARENT", PRODUCER);
-    python.env("GRISTMILL_URL", format!("http://{}", runner.client().address));
+    python.env("GRISTMILL_SERVER", format!("http://{}", runner.client().address));
     python.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/producers"));
     let mut python = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = python.stdin.take().unwrap();

@@ -30,7 +30,7 @@ async fn the_worker_in_python_does_jobs_and_fails_what_it_cannot_read() {
     let program = Command::new("python3")
         .arg(folder.join("worker.py"))
         .arg("shout")
-        .env("GRISTMILL_URL", format!("http://{}", runner.client().address))
+        .env("GRISTMILL_SERVER", format!("http://{}", runner.client().address))
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
