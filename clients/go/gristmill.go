@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log"
 	"maps"
 	"net/url"
 	"os"
@@ -82,10 +83,13 @@ type Pushed struct{ ID, Status, Problem string }
 
 // Push pushes a job whose body is body as JSON, or these bytes.
 func (c *Client) Push(ctx context.Context, topic string, body any, options ...Option) (Pushed, error) {
-	var pushed Pushed
 	fields := fieldsOf(body, options)
-	err := c.push(ctx, topic, []map[string]any{fields}, fields, &pushed, func() []*Pushed { return []*Pushed{&pushed} })
-	return pushed, err
+	answer := struct {
+		Pushed
+		warned
+	}{}
+	err := c.push(ctx, topic, []map[string]any{fields}, fields, &answer, func() []*Pushed { return []*Pushed{&answer.Pushed} })
+	return answer.Pushed, err
 }
 
 // PushMany pushes a job for each body, or NewJob. Each request of up to 1000 jobs is stored as a whole.
@@ -96,7 +100,10 @@ func (c *Client) PushMany(ctx context.Context, topic string, bodies []any, optio
 		for _, body := range some {
 			jobs = append(jobs, fieldsOf(body, options))
 		}
-		var answer struct{ Jobs []*Pushed }
+		var answer struct {
+			Jobs []*Pushed
+			warned
+		}
 		err := c.push(ctx, topic, jobs, map[string]any{"jobs": jobs}, &answer, func() []*Pushed { return answer.Jobs })
 		if err != nil {
 			return all, err
@@ -108,8 +115,17 @@ func (c *Client) PushMany(ctx context.Context, topic string, bodies []any, optio
 	return all, nil
 }
 
+// warned is what the server warns of in its answer to a push, such as a topic that it does not know.
+type warned struct{ Warnings []string }
+
+func (w warned) log() {
+	for _, warning := range w.Warnings {
+		log.Printf("gristmill: %s", warning)
+	}
+}
+
 // push sends jobs. What an earlier try of them has stored is stored by this push.
-func (c *Client) push(ctx context.Context, topic string, jobs []map[string]any, document, answer any, pushed func() []*Pushed) error {
+func (c *Client) push(ctx context.Context, topic string, jobs []map[string]any, document any, answer interface{ log() }, pushed func() []*Pushed) error {
 	headers, made := map[string]string{"Idempotency-Key": rand.Text()}, []string(nil)
 	isNamed := func(job map[string]any) bool { return job["id"] != nil || job["unique"] != nil }
 	if c.repeats && slices.ContainsFunc(jobs, isNamed) {
@@ -122,6 +138,7 @@ func (c *Client) push(ctx context.Context, topic string, jobs []map[string]any, 
 		}
 	}
 	tried, err := c.http.call(ctx, "POST", c.tenant+"/topics/"+url.PathEscape(topic)+"/jobs", document, answer, headers, c.tries)
+	answer.log()
 	for _, it := range pushed() {
 		if tried > 1 && slices.Contains(made, it.ID) {
 			it.Status = "stored"

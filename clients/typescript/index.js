@@ -47,6 +47,7 @@ export class Client {
     const document = isList ? { jobs } : jobs[0];
     const path = `${this.#tenant}/topics/${encodeURIComponent(topic)}/jobs`;
     const [answer, tried] = await this.http.call('POST', path, { document, headers });
+    for (const warning of answer.warnings ?? []) console.error(`gristmill: ${warning}`);
     const isStored = (id) => tried > 1 && made.includes(id); // By an earlier try.
     return (isList ? answer.jobs : [answer]).map(({ id, status, problem }) => ({ id, status: isStored(id) ? 'stored' : status, problem }));
   }

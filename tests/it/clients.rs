@@ -166,8 +166,11 @@ fn differences(client: &str, cases: &Value, output: &Output) -> Vec<String> {
         }
     }
     wrong.extend(lines.map(|line| format!("{client}: another line: {line}")));
+    let logged = String::from_utf8_lossy(&output.stderr);
+    let unknown = ["ecko", "layter"].into_iter().filter(|topic| !logged.contains(topic));
+    wrong.extend(unknown.map(|topic| format!("{client}: the warning of topic {topic} is not logged")));
     if !(wrong.is_empty() && output.status.success()) {
-        wrong.push(format!("{client}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr)));
+        wrong.push(format!("{client}: {}: {logged}", output.status));
     }
     wrong
 }

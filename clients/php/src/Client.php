@@ -137,6 +137,9 @@ class Client
         }
         $path = "$this->tenant/topics/" . rawurlencode($topic) . '/jobs';
         [$answer, $tried] = $this->http->call('POST', $path, $isList ? ['jobs' => array_values($jobs)] : $jobs[0], $headers);
+        foreach ($answer['warnings'] ?? [] as $warning) {
+            error_log("gristmill: $warning");
+        }
         $stored = $tried > 1 ? $made : []; // by an earlier try
         $pushed = fn ($it) => new Pushed($it['id'], in_array($it['id'], $stored, true) ? 'stored' : $it['status'], $it['problem'] ?? null);
         return array_map($pushed, $isList ? $answer['jobs'] : [$answer]);

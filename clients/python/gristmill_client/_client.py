@@ -12,7 +12,7 @@ import uuid
 from collections import namedtuple
 
 from ._http import BROKEN, GristmillError, Http
-from ._worker import Worker, decoded
+from ._worker import LOG, Worker, decoded
 
 BATCH = 1000  # jobs in a request
 QUIET = 45  # seconds: the server sends a comment every 15, so a stream that is silent for longer is dead
@@ -58,6 +58,8 @@ class Client:
             made = [job.setdefault("id", str(uuid.uuid4())) for job in jobs if "id" not in job]
         document = {"jobs": jobs} if is_list else jobs[0]
         answer, tried = self._http.call("POST", f"{self._tenant}/topics/{quoted(topic)}/jobs", document, headers)
+        for warning in answer.get("warnings", []):
+            LOG.warning(warning)
         stored = made if tried > 1 else []  # by an earlier try
         answers = answer["jobs"] if is_list else [answer]
         return [Pushed(it["id"], "stored" if it["id"] in stored else it["status"], it.get("problem")) for it in answers]

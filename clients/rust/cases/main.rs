@@ -201,7 +201,26 @@ impl Player {
     }
 }
 
+/// Writes what the client logs to standard error, as those of the other languages do by themselves.
+struct Logger;
+
+impl log::Log for Logger {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.target().starts_with("gristmill_client")
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            eprintln!("{}", record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
 fn main() {
+    log::set_logger(&Logger).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
     let arguments: Vec<String> = std::env::args().collect();
     let list: Value = serde_json::from_str(&std::fs::read_to_string(&arguments[1]).unwrap()).unwrap();
     let player = Player::new(&arguments[2]);

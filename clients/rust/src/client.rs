@@ -97,6 +97,9 @@ impl Client {
         let document = if is_list { json!({ "jobs": jobs }) } else { jobs.remove(0) };
         let path = format!("topics/{}/jobs", quoted(topic));
         let mut answer = self.call("POST", &path, Some(&document), (!is_named).then_some(name.as_str()))?;
+        for warning in answer["warnings"].as_array().into_iter().flatten() {
+            log::warn!("{}", text(warning));
+        }
         let answers = if is_list { answer["jobs"].take() } else { json!([answer]) };
         let pushed = |it: &Value| {
             let (id, mut status) = (text(&it["id"]), text(&it["status"]));

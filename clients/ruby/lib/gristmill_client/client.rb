@@ -97,6 +97,7 @@ module Gristmill
         jobs.each { |job| made << (job[:id] = SecureRandom.uuid) unless job[:id] }
       end
       answer, tried = @http.call("POST", "#{@tenant}/topics/#{quote(topic)}/jobs", is_list ? { jobs: } : jobs.first, headers:)
+      answer.fetch("warnings", []).each { |warning| warn "gristmill: #{warning}" }
       stored = tried > 1 ? made : [] # by an earlier try
       (is_list ? answer["jobs"] : [answer]).map do |it|
         Pushed.new(it["id"], stored.include?(it["id"]) ? "stored" : it["status"], it["problem"])
