@@ -18,6 +18,10 @@ use gristmill_store::{JobState, JobView, Query, ResultView, Signal, StoreError};
 /// A lost signal costs at most this long.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
+/// How long after the push, or after an attempt has failed, the job is read again: then after twice as long, up to [`LOOK_EVERY`]. Attempts that fail fast
+/// follow each other fast, and nothing signals their ends.
+const LOOK_FIRST: Duration = Duration::from_millis(50);
+
 /// Each read locks the store, which a server that is about to start needs.
 const LOOK_FROM_OUTSIDE: Duration = Duration::from_millis(500);
 
@@ -130,12 +134,15 @@ async fn end(
     mut signals: Receiver<Signal>,
     attempts: &mut Attempts,
 ) -> Result<WaitResult, StoreError> {
+    let mut pause = LOOK_FIRST;
     loop {
+        let said = attempts.said;
         if let Some(end) = look(store, tenant, id, attempts).await? {
             return Ok(end);
         }
+        pause = if attempts.said == said { (2 * pause).min(LOOK_EVERY) } else { LOOK_FIRST };
         let signalled = async { while signals.recv().await.is_some_and(|signal| !is_about(&signal, tenant, id)) {} };
-        if tokio::time::timeout(LOOK_EVERY, signalled).await.is_ok() && signals.is_closed() {
+        if tokio::time::timeout(pause, signalled).await.is_ok() && signals.is_closed() {
             // No more signals will come.
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -357,6 +364,23 @@ mod tests {
         }
         let short = Duration::from_millis(5);
         assert_eq!(wait(vec![waiting()], &[finished("other")], short).await, WaitResult::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_that_fail_fast_are_seen_one_by_one() {
+        let fresh = JobView { attempts: 0, last_failure: None, ..view(JobState::Ready, None).unwrap() };
+        let delayed = view(JobState::Delayed { until: Timestamp::from_millis(9000) }, None);
+        let done = view(JobState::Finished, Some(ResultView::Complete(None)));
+        let store = KnownJob(parking_lot::Mutex::new(vec![Some(fresh.clone()), Some(fresh), delayed, done]));
+        let (_sender, signals) = mpsc::channel(1);
+        let (begun, mut attempts) = (Instant::now(), Attempts { said: 0, is_silent: true });
+        let end = for_end(&store, &tenant(), &id(), signals, LONG, &mut attempts).await.unwrap();
+        assert_eq!((end, attempts.said), (WaitResult::Complete(None), 1));
+        assert!(
+            begun.elapsed() < Duration::from_secs(1),
+            "each look came {:?} after the one before",
+            begun.elapsed() / 3
+        );
     }
 
     #[tokio::test]
