@@ -5,7 +5,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::audit::RequestFacts;
-use crate::auth::identity::{Identity, has_token, identify};
+use crate::auth::identity::{Identity, identify};
 use crate::auth::origin;
 use crate::limits::{TenantPermit, client_address, pace};
 use crate::problem::{Code, Problem};
@@ -34,8 +34,8 @@ pub(super) async fn authenticate(state: AppState, mut request: Request, next: Ne
     if let (true, Err(problem)) = (state.auth.takes_local_requests_only().await, local) {
         return problem.into_response();
     }
-    if ready && has_token(request.headers()) {
-        // An invalid token gets what a client without one gets.
+    if ready {
+        // A client that may not send requests gets the least.
         if let Ok(identity) = identify(&state.auth, request.headers(), client_address(request.extensions())).await {
             request.extensions_mut().insert(identity);
         }
