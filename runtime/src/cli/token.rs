@@ -223,7 +223,10 @@ async fn disable(global: &Global, store: &dyn Produce) -> anyhow::Result<Exit> {
     if global.json {
         screen::document(&json!({ "lifted": lifted }))?;
     } else if lifted {
-        screen::line("requests need no token any more, until `gristmill token create` makes one")?;
+        screen::line(
+            "the store requires no tokens any more, until `gristmill token create` makes one: a server on loopback, or with `insecure = true`, \
+             answers requests without",
+        )?;
     } else {
         screen::note("there are tokens: revoke them first; see `gristmill token list`");
     }

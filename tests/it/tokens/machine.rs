@@ -134,7 +134,7 @@ async fn a_server_stays_closed_after_its_last_token() {
     project.run(&["token", "revoke", made["id"].as_str().unwrap()]).done();
     project.run(&["token", "disable"]).done();
     assert_eq!(anybody.get("/v1/tenants").await.status, 200, "the operator has said so");
-    for change in ["requests need a token from now on", "requests need no token any more"] {
+    for change in ["requests need a token from now on", "the store requires no tokens any more"] {
         assert!(!project.run(&["token", "create", "--tenant", "acme", "--scope", "read"]).done().is_empty());
         let said = async || runner.log().contains(change).then_some(());
         until(format!("`{change}` in the log"), SOON, said).await;

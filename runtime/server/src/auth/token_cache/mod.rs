@@ -180,7 +180,7 @@ impl TokenCache {
         self.was_open.store(!required, Ordering::Relaxed);
         match (before, required) {
             (false, true) if was_open => tracing::warn!("requests need a token from now on: the first one was made"),
-            (true, false) => tracing::warn!("requests need no token any more: `gristmill token disable` was run"),
+            (true, false) => tracing::warn!("the store requires no tokens any more: `gristmill token disable` was run"),
             (true, true) if said == TokenRequirement::NeverSet => {
                 tracing::warn!("the store has lost its tokens: requests still need one; restore them or make new ones");
                 if let Err(error) = self.store.require_tokens().await {
