@@ -80,6 +80,7 @@ impl Memory {
     pub(super) fn note_answer(&mut self, from: &[ClaimFrom], claimed: &Claimed) {
         self.shard_is_back = claimed.shard_returns != self.shard_returns;
         self.shard_returns = claimed.shard_returns;
+        self.hot.note_drained(from.len(), claimed.drained.len());
         for topic in &claimed.drained {
             self.hot.remove(topic);
         }

@@ -25,7 +25,8 @@ const WORTH_ASKING: usize = 16;
 /// The same of a topic whose attempts are [brief](TopicSlots::is_brief). Each topic of a claim costs the store and the runner as much as two or three jobs,
 /// and as much again in each settlement. A few brief jobs more keep the other topics waiting for a millisecond.
 const WORTH_ASKING_BRIEF: usize = 32;
-/// If all topics are brief, a claim requests jobs of this many at least.
+/// If all topics are brief and the last claim has drained most of its topics, a claim requests jobs of this many at least: from fewer it might get less
+/// than there is room for.
 const BRIEF_TOPICS_AT_LEAST: usize = 8;
 
 /// Topics with a handler that were not empty by the last signal or poll.
@@ -41,6 +42,8 @@ pub(super) struct ReadyTopics {
     /// nothing. It counts what is used already: by an expected cost that is too high, a tenant that joins later would start too far ahead.
     now: VirtualTime,
     shares: Shares,
+    /// The last claim has left jobs in most of its topics.
+    lines_are_long: bool,
 }
 
 #[derive(Debug)]
@@ -182,6 +185,11 @@ impl ReadyTopics {
         topics
     }
 
+    /// Notes of how many topics a claim has requested jobs, and how many of these it has drained.
+    pub(super) fn note_drained(&mut self, requested: usize, drained: usize) {
+        self.lines_are_long = 2 * drained < requested;
+    }
+
     /// Where the use of a tenant is counted.
     pub(super) fn usage(&mut self, tenant: &Name) -> Arc<TenantUse> {
         if let Some(known) = self.active.get(tenant) {
@@ -213,8 +221,12 @@ impl ReadyTopics {
         let chosen: Vec<_> = asked.filter(|(_, open)| !open.is_empty()).take(most).collect();
         let wishes: Vec<Wish<'_>> = chosen.iter().map(|(tenant, open)| tenant.wish(open)).collect();
         let given = share_out(free, &wishes);
-        let from: Vec<ClaimFrom> =
-            chosen.iter().zip(given).flat_map(|((_, open), share)| divide(open, slots, share)).collect();
+        let brief_at_least = if self.lines_are_long { 1 } else { BRIEF_TOPICS_AT_LEAST };
+        let from: Vec<ClaimFrom> = chosen
+            .iter()
+            .zip(given)
+            .flat_map(|((_, open), share)| divide(open, slots, share, brief_at_least))
+            .collect();
         // A claim that asks a tenant for nothing is not its turn: forgetting whose turn it was would begin with the same topics for ever.
         for line in &from {
             self.ended_with(&line.topic);
@@ -254,8 +266,14 @@ pub(super) fn plan_ahead<'a>(
     open.take(most).map(|of| line(of, each)).collect()
 }
 
-/// Shares slots out evenly among topics; if there are more topics than slots, the first ones get one each.
-fn divide<'a>(open: &'a [OpenTopic<'a>], in_hand: &TopicsInHand, slots: usize) -> impl Iterator<Item = ClaimFrom> {
+/// Shares slots out evenly among topics, of brief ones among as many as fill them, and `brief_at_least`; if there are more topics than slots, the first
+/// ones get one each.
+fn divide<'a>(
+    open: &'a [OpenTopic<'a>],
+    in_hand: &TopicsInHand,
+    slots: usize,
+    brief_at_least: usize,
+) -> impl Iterator<Item = ClaimFrom> {
     let are_brief = open.iter().all(|(topic, ..)| in_hand.get(*topic).is_some_and(|slots| slots.is_brief()));
     let mut filled = 0;
     let fill = open.iter().take_while(|(.., room)| {
@@ -263,7 +281,7 @@ fn divide<'a>(open: &'a [OpenTopic<'a>], in_hand: &TopicsInHand, slots: usize) -
         filled += room.min(&WORTH_ASKING_BRIEF);
         has_room
     });
-    let most = if are_brief { fill.count().max(BRIEF_TOPICS_AT_LEAST) } else { slots };
+    let most = if are_brief { fill.count().max(brief_at_least) } else { slots };
     let topics = open.len().min(slots).min(most);
     let share = slots.checked_div(topics).unwrap_or_default();
     open.iter().take(topics).map(move |of| line(*of, share))

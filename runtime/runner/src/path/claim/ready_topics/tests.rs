@@ -131,6 +131,15 @@ fn topics_with_brief_attempts_get_longer_runs_and_all_have_their_turn() {
     runner.ready.ended_with(&"a/t49".parse().unwrap());
     assert_eq!(lines(&plan(&mut runner)), (30, 16), "one of them keeps its slots for longer");
 
+    let mut runner = BusyRunner::new(&registry);
+    note_brief_attempts(&mut runner);
+    let few = |runner: &mut BusyRunner| runner.ready.plan(runner.registry, &runner.in_hand, Free { all: 64, kept: 0 });
+    assert_eq!(lines(&few(&mut runner)), (8, 8), "it is not known whether they have so many jobs");
+    runner.ready.note_drained(8, 3);
+    assert_eq!(lines(&few(&mut runner)), (2, 32));
+    runner.ready.note_drained(2, 1);
+    assert_eq!(lines(&few(&mut runner)), (8, 8), "few jobs are left of each");
+
     let narrow = brief_topics("concurrency = 1");
     let mut runner = BusyRunner::new(&narrow);
     note_brief_attempts(&mut runner);
