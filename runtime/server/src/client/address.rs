@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
 use url::{Host, Url};
 
 use gristmill_config::unseen;
@@ -128,6 +128,10 @@ fn no_handshake(error: &io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     let remedy = match cause {
         Some(rustls::Error::InvalidMessage(_)) => "if the server has no `tls`, write http:// in place of https://",
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(_))) => {
+            "a certificate that signs itself must not say that it is an authority: make it with -addext basicConstraints=CA:FALSE, or sign it with an \
+             authority of your own, named in SSL_CERT_FILE"
+        }
         _ => "if its certificate comes from an authority of your own, name that in SSL_CERT_FILE",
     };
     io::Error::other(format!("the TLS handshake failed: {error}; {remedy}"))
