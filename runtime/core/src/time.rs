@@ -48,7 +48,7 @@ impl Timestamp {
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad =
             |problem: &str| format!("{problem}; write it as in 2026-11-20T13:00:00Z or 2026-11-20T14:00:00+01:00");
-        let time: jiff::Timestamp = text.parse().map_err(|error: jiff::Error| bad(&error.to_string()))?;
+        let time: jiff::Timestamp = text.parse().map_err(|_| bad("it is no date and time with an offset from UTC"))?;
         u64::try_from(time.as_millisecond()).map(Self).map_err(|_| bad("it is before 1970"))
     }
 

@@ -70,6 +70,7 @@ fn print(global: &Global, store: &str, report: &FsckReport) -> anyhow::Result<()
     let found = match found {
         0 => "nothing is wrong".to_owned(),
         1 => "1 finding".to_owned(),
+        found if found == findings.len() as u64 => format!("{found} findings"),
         found => format!("{found} findings, of which {} are shown", findings.len()),
     };
     screen::line(&format!("{store}: looked at {looked_at}: {found}"))

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Subcommand};
 use serde_json::json;
 
 use super::exit::{Exit, Usage};
@@ -69,11 +69,12 @@ struct Which {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("ticks").required(true).args(["cron", "every"]))]
 struct Set {
     #[command(flatten)]
     which: Which,
     /// Minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly, @yearly
-    #[arg(long, value_name = "EXPRESSION", required_unless_present = "every", conflicts_with = "every")]
+    #[arg(long, value_name = "EXPRESSION")]
     cron: Option<String>,
     /// Where the expression is read, such as Europe/Berlin [default: UTC]
     #[arg(long, value_name = "ZONE", requires = "cron")]

@@ -10,6 +10,7 @@ use crate::job::{AFTER, Claim, Due, JobOptions, JobSpec, Name, NewJob, TopicId, 
 use crate::outcome::{LimitName, Outcome};
 use crate::time::{Timestamp, millis};
 use crate::topic::{Limits, Topic};
+use crate::units::about_duration;
 
 pub use follow_ups::{FOLLOW_UPS_BYTES, FollowUpRules, FollowUps, NoFollowUp};
 
@@ -33,6 +34,11 @@ pub const LATEST: Timestamp = Timestamp::from_millis(253_402_300_799_999);
 
 /// How long a job's result may be kept, and a job may hold a unique value, unless its tenant's limits say otherwise: 90 days.
 pub const USUAL_SPAN: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// Milliseconds for the eye.
+fn about(ms: &u64) -> String {
+    about_duration(Duration::from_millis(*ms))
+}
 
 /// What a tenant's limits say about new jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,11 +80,13 @@ pub enum Refused {
     Headers { bytes: u64 },
     #[error("the job asks for {asked} attempts: they may be {} to {}", ATTEMPTS.start(), ATTEMPTS.end())]
     Attempts { asked: u32 },
-    #[error("the {field} of {ms} ms is longer than ten years: is it in another unit?")]
+    #[error("the {field} of {ms} ms ({}) is longer than ten years: is it in another unit?", about(ms))]
     Span { field: &'static str, ms: u64 },
     #[error(
-        "the {field} of {ms} ms is longer than jobs of tenant `{tenant}` may ask for, {allowed} ms: ask for less, or see \
-         `{limit}` in its `limits`"
+        "the {field} of {ms} ms ({}) is longer than jobs of tenant `{tenant}` may ask for, {allowed} ms ({}): ask for less, or see \
+         `{limit}` in its `limits`",
+        about(ms),
+        about(allowed)
     )]
     SpanOfTenant { field: &'static str, tenant: Name, ms: u64, allowed: u64, limit: &'static str },
     #[error("the job would be due at {ms} ms since 1970, which is after the year 9999: is it in another unit?")]
@@ -401,7 +409,7 @@ mod tests {
         assert!(keeping(5000).is_ok() && holding(7000).is_ok());
         let refused = keeping(5001).unwrap_err();
         assert_eq!(refused.allowed(), 5000);
-        let expected = "the keeping of the result of 5001 ms is longer than jobs of tenant `acme` may ask for, 5000 ms: ask for \
+        let expected = "the keeping of the result of 5001 ms (5s) is longer than jobs of tenant `acme` may ask for, 5000 ms (5s): ask for \
                         less, or see `keep-result` in its `limits`";
         assert_eq!(refused.to_string(), expected);
         assert!(holding(7001).unwrap_err().to_string().contains("`unique-window`"));

@@ -49,7 +49,11 @@ impl HandlerFile {
     pub(super) fn read(project: &Path) -> anyhow::Result<Self> {
         let path = project.join(FILE);
         let text = std::fs::read_to_string(&path).with_context(|| {
-            format!("{} is no handler's project: failed to read {}", project.display(), path.display())
+            format!(
+                "{} is no handler's project (`gristmill new` writes one): failed to read {}",
+                project.display(),
+                path.display()
+            )
         })?;
         toml::from_str(&text).map_err(|error| anyhow!("{}: {}", path.display(), error.to_string().trim_end()))
     }

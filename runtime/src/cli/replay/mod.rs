@@ -163,8 +163,7 @@ fn is_good(replayed: &Replayed, is_same: bool) -> bool {
 }
 
 pub(super) async fn load(sandbox: &Sandbox, path: &Path) -> anyhow::Result<Component> {
-    let wasm = std::fs::read(path)
-        .with_context(|| format!("failed to read the component {}: name one with --component", path.display()))?;
+    let wasm = std::fs::read(path).with_context(|| format!("failed to read the component {}", path.display()))?;
     sandbox.load(&wasm).await.with_context(|| format!("failed to load {}", path.display()))
 }
 
