@@ -74,7 +74,7 @@ checks! {
     JobInNoPlace "job-in-no-place":
         "a job is stored, and is neither ready, delayed, running nor dead",
         "no runner finds it, so it does not run",
-        "push its body again under another id";
+        "push it again under another id: `gristmill push --from-job ID`";
     JobInTwoPlaces "job-in-two-places":
         "a job is in two places at once, such as ready and running",
         "it may run twice",
