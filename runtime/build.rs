@@ -1,7 +1,5 @@
 //! Packs the files of new projects, which only `gristmill new` and `update` read: as texts they would be 0.8 MB of the program.
-
-#[path = "src/cli/project/template_files.rs"]
-mod template_files;
+//! `templates/files.txt` lists them.
 
 use std::env::var_os;
 use std::fs::{File, read_to_string};
@@ -16,24 +14,20 @@ fn main() -> Result<()> {
     let templates = variable("CARGO_MANIFEST_DIR")?.join("templates");
     let packed = File::create(variable("OUT_DIR")?.join("templates.gz"))?;
     let mut packed = GzEncoder::new(packed, Compression::best());
-    for folder in template_files::ALL {
-        for file in folder.files {
-            let from = templates.join(folder.path).join(in_package(folder.path, file));
-            println!("cargo::rerun-if-changed={}", from.display());
-            let text = read_to_string(&from).map_err(|error| Error::other(format!("{}: {error}", from.display())))?;
-            // None of these texts has a zero byte.
-            write!(packed, "{}/{file}\0{text}\0", folder.path)?;
-        }
+    let list = templates.join("files.txt");
+    println!("cargo::rerun-if-changed={}", list.display());
+    for path in read_to_string(list)?.lines() {
+        let from = templates.join(in_package(path));
+        println!("cargo::rerun-if-changed={}", from.display());
+        let text = read_to_string(&from).map_err(|error| Error::other(format!("{}: {error}", from.display())))?;
+        // None of these texts has a zero byte.
+        write!(packed, "{path}\0{text}\0")?;
     }
     packed.finish().map(drop)
 }
 
 /// A folder with a `Cargo.toml` would be a crate of its own, and would be left out of the package; git reads no link of the name
 /// `.gitignore`.
-fn in_package<'a>(folder: &str, file: &'a str) -> &'a str {
-    match file {
-        "Cargo.toml" => "manifest.toml",
-        ".gitignore" if folder == "examples/welcome-rust" => "gitignore",
-        file => file,
-    }
+fn in_package(path: &str) -> String {
+    path.replace("/Cargo.toml", "/manifest.toml").replace("welcome-rust/.gitignore", "welcome-rust/gitignore")
 }

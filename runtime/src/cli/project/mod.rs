@@ -13,7 +13,6 @@ pub(super) mod new;
 mod serving;
 mod sources;
 mod template;
-mod template_files;
 pub(super) mod update;
 pub(super) mod watch;
 

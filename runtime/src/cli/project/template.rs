@@ -1,12 +1,11 @@
 //! The files of a new project: those of `examples/welcome-*`, with another name in them, and the language's package of `guest-sdk/`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use flate2::read::GzDecoder;
 
 use super::language::Language;
-use super::template_files::{self, Folder};
 
 /// The name that the examples have. It stands in these files as the handler's name and nothing else; all others are
 /// copied as they are.
@@ -37,28 +36,29 @@ const LINTS: &str = "[lints]\nworkspace = true\n\n";
 /// The file of the contract below that folder; in each package there is a link to it.
 const CONTRACT: &str = "wit/job.wit";
 
-/// The files of all folders, as the build script packs them: paths and texts, each with a zero byte behind it.
+/// The files of `templates/files.txt`, as the build script packs them: paths and texts, each with a zero byte behind it.
 const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/templates.gz"));
 
 /// Texts by their paths below `templates/`.
 #[derive(Debug)]
-struct Texts(HashMap<String, String>);
+struct Texts(BTreeMap<String, String>);
 
 impl Texts {
     fn unpack() -> io::Result<Self> {
         let mut all = String::new();
         GzDecoder::new(PACKED).read_to_string(&mut all)?;
         let mut parts = all.split('\0').map(str::to_owned);
-        let mut texts = HashMap::new();
+        let mut texts = BTreeMap::new();
         while let (Some(path), Some(text)) = (parts.next(), parts.next()) {
             texts.insert(path, text);
         }
         Ok(Self(texts))
     }
 
-    fn get(&self, folder: &str, file: &str) -> io::Result<&str> {
-        let path = format!("{folder}/{file}");
-        self.0.get(&path).map(String::as_str).ok_or_else(|| io::Error::other(format!("{path} was not packed")))
+    /// Those of a folder, by their paths below it.
+    fn of<'t>(&'t self, folder: &'t str) -> impl Iterator<Item = (&'t str, &'t str)> {
+        let below = move |path: &'t str| path.strip_prefix(folder)?.strip_prefix('/');
+        self.0.iter().filter_map(move |(path, text)| Some((below(path)?, text.as_str())))
     }
 }
 
@@ -96,27 +96,23 @@ pub(super) fn is_build_setting(path: &str) -> bool {
 }
 
 /// What the folders have, where a later one replaces files of an earlier one, and the language's package.
-fn of(folders: &[Folder], language: Language, name: &str, are_published: bool) -> io::Result<Vec<(String, String)>> {
+fn of(folders: &[String], language: Language, name: &str, are_published: bool) -> io::Result<Vec<(String, String)>> {
     let (texts, package) = (Texts::unpack()?, sdk(language));
     let by_version = if are_published { by_version(language) } else { None };
     let mut files = BTreeMap::new();
-    for folder in folders {
-        for file in folder.files {
-            let text = texts.get(folder.path, file)?;
-            let is_named = NAMED.contains(file);
-            let text = if is_named { rendered(text, name, package.path, by_version) } else { text.to_owned() };
-            files.insert((*file).to_owned(), text);
-        }
+    for (file, text) in folders.iter().flat_map(|folder| texts.of(folder)) {
+        let is_named = NAMED.contains(&file);
+        let text = if is_named { rendered(text, name, &package, by_version) } else { text.to_owned() };
+        files.insert(file.to_owned(), text);
     }
     if folders.len() > 1 {
         files.remove("src/tests.rs"); // of the larger example
     }
     if by_version.is_none() {
-        for file in package.files {
-            files.insert(format!("{SDK}/{file}"), texts.get(package.path, file)?.replace(LINTS, ""));
-        }
+        files.extend(texts.of(&package).map(|(file, text)| (format!("{SDK}/{file}"), text.replace(LINTS, ""))));
     }
-    files.insert(format!("{SDK}/{CONTRACT}"), texts.get("wit", "job.wit")?.to_owned());
+    let contract = texts.0.get(CONTRACT).ok_or_else(|| io::Error::other(format!("{CONTRACT} was not packed")))?;
+    files.insert(format!("{SDK}/{CONTRACT}"), contract.clone());
     Ok(files.into_iter().collect())
 }
 
@@ -149,44 +145,25 @@ fn by_version(language: Language) -> Option<Replaced> {
     }
 }
 
-/// The language's package.
-fn sdk(language: Language) -> Folder {
+/// The folder of the language's package.
+fn sdk(language: Language) -> String {
     match language {
-        Language::Rust => template_files::RUST_SDK,
-        Language::JavaScript | Language::TypeScript => template_files::JAVASCRIPT_SDK,
-        Language::Python => template_files::PYTHON_SDK,
-        Language::Go => template_files::GO_SDK,
-        Language::C => template_files::C_SDK,
-        Language::AssemblyScript => template_files::ASSEMBLYSCRIPT_SDK,
-        Language::Zig => template_files::ZIG_SDK,
+        Language::TypeScript => sdk(Language::JavaScript),
+        language => format!("guest-sdk/{}", folder_name(language)),
     }
 }
 
-fn example(language: Language) -> Folder {
-    match language {
-        Language::Rust => template_files::RUST,
-        Language::JavaScript => template_files::JAVASCRIPT,
-        Language::TypeScript => template_files::TYPESCRIPT,
-        Language::Python => template_files::PYTHON,
-        Language::Go => template_files::GO,
-        Language::C => template_files::C,
-        Language::AssemblyScript => template_files::ASSEMBLYSCRIPT,
-        Language::Zig => template_files::ZIG,
-    }
+fn example(language: Language) -> String {
+    format!("examples/welcome-{}", folder_name(language))
 }
 
 /// What replaces the example's files in a minimal project.
-fn minimal(language: Language) -> Folder {
-    match language {
-        Language::Rust => template_files::MINIMAL_RUST,
-        Language::JavaScript => template_files::MINIMAL_JAVASCRIPT,
-        Language::TypeScript => template_files::MINIMAL_TYPESCRIPT,
-        Language::Python => template_files::MINIMAL_PYTHON,
-        Language::Go => template_files::MINIMAL_GO,
-        Language::C => template_files::MINIMAL_C,
-        Language::AssemblyScript => template_files::MINIMAL_ASSEMBLYSCRIPT,
-        Language::Zig => template_files::MINIMAL_ZIG,
-    }
+fn minimal(language: Language) -> String {
+    format!("examples/minimal-{}", folder_name(language))
+}
+
+fn folder_name(language: Language) -> String {
+    language.to_string().to_lowercase()
 }
 
 #[cfg(test)]
