@@ -1,14 +1,13 @@
 //! The attempts that the runner in this process has settled last, with the log lines of their guests.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 
 use crate::api::jobs::within_page;
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Head;
 use crate::problem::Problem;
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire::attempts::{Attempts, AttemptsWanted};
 use gristmill_core::job::Name;
 use gristmill_runner::RecentWanted;
@@ -23,8 +22,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn attempts(
-    Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, identity, state, .. }: Allowed<scope::Read, Name>,
     Head(Query(AttemptsWanted { topic, job, failed, limit })): Head<Query<AttemptsWanted>>,
 ) -> Result<Json<Attempts>, Problem> {
     within_page(limit)?;

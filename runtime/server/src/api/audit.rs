@@ -1,12 +1,10 @@
 //! The last changes and refusals.
 
 use axum::Json;
-use axum::extract::State;
 
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::problem::Problem;
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire::Actions;
 use gristmill_core::job::Name;
 
@@ -21,16 +19,10 @@ pub(crate) fn routes() -> Routes {
         .description(ABOUT)
 }
 
-async fn everywhere(
-    _: Allowed<scope::Admin, AllTenants>,
-    State(state): State<AppState>,
-) -> Result<Json<Actions>, Problem> {
+async fn everywhere(Allowed { state, .. }: Allowed<scope::Admin, AllTenants>) -> Result<Json<Actions>, Problem> {
     Ok(Json(Actions { actions: state.actions.of(None) }))
 }
 
-async fn of_tenant(
-    Allowed { over: tenant, .. }: Allowed<scope::Admin, Name>,
-    State(state): State<AppState>,
-) -> Result<Json<Actions>, Problem> {
+async fn of_tenant(Allowed { over: tenant, state, .. }: Allowed<scope::Admin, Name>) -> Result<Json<Actions>, Problem> {
     Ok(Json(Actions { actions: state.actions.of(Some(&tenant)) }))
 }

@@ -1,7 +1,7 @@
 //! The bill of a tenant, as JSON or CSV.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 
@@ -10,7 +10,6 @@ use crate::extract::{Head, names};
 use crate::openapi::{Csv, Described};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire::bill::{Bill, BillFormat, BillWanted};
 use gristmill_core::bill::{BillLine, Cost, DAYS_AT_ONCE, Day};
 use gristmill_core::job::Name;
@@ -26,8 +25,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn bill(
-    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, state, .. }: Allowed<scope::Read, Name>,
     Head(Query(BillWanted { from, to, format })): Head<Query<BillWanted>>,
     headers: HeaderMap,
 ) -> Result<Described<(Json<Bill>, Csv)>, Problem> {

@@ -1,7 +1,6 @@
 //! Bulk actions: make (a dry run), look at, start, abort.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 
 use crate::api::jobs::checked;
@@ -43,23 +42,16 @@ pub(crate) fn routes() -> Routes {
         .problems(&[Code::BulkUnknown, Code::TooLate])
 }
 
-async fn list(
-    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
-    State(state): State<AppState>,
-) -> Result<Json<Bulks>, Problem> {
+async fn list(Allowed { over: tenant, state, .. }: Allowed<scope::Read, Name>) -> Result<Json<Bulks>, Problem> {
     Ok(Json(Bulks { bulk: state.bulk.list(&tenant) }))
 }
 
-async fn look(
-    Allowed { over: (tenant, id), .. }: Allowed<scope::Read, InPath>,
-    State(state): State<AppState>,
-) -> Result<Json<Bulk>, Problem> {
+async fn look(Allowed { over: (tenant, id), state, .. }: Allowed<scope::Read, InPath>) -> Result<Json<Bulk>, Problem> {
     Ok(Json(state.bulk.get(&tenant, &id)?))
 }
 
 async fn make(
-    Allowed { over: tenant, identity, .. }: Allowed<scope::Admin, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, identity, state, .. }: Allowed<scope::Admin, Name>,
     facts: RequestFacts,
     Document(new): Document<NewBulk>,
 ) -> Result<(StatusCode, Json<Bulk>), Problem> {
@@ -78,8 +70,7 @@ async fn make(
 }
 
 async fn start(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, InPath>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Admin, InPath>,
     Document(StartBulk { expect }): Document<StartBulk>,
 ) -> Result<Json<Bulk>, Problem> {
     may_read(&state, &identity, &tenant, &id)?;
@@ -87,8 +78,7 @@ async fn start(
 }
 
 async fn abort(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, InPath>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Admin, InPath>,
     Document(wire::Nothing {}): Document<wire::Nothing>,
 ) -> Result<Json<Bulk>, Problem> {
     may_read(&state, &identity, &tenant, &id)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Query, State};
+use axum::extract::{FromRequest, Query};
 use axum::http::StatusCode;
 use serde_json::json;
 
@@ -16,7 +16,6 @@ use crate::limits::requests::NoPermit;
 use crate::openapi::{Argument, Operation};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire;
 use crate::wire::handler::HandlerVersions;
 use gristmill_core::deployment;
@@ -68,8 +67,7 @@ impl Argument for Component {
 }
 
 async fn versions(
-    Allowed { over: topic, .. }: Allowed<scope::Read, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, state, .. }: Allowed<scope::Read, TopicId>,
 ) -> Result<Json<HandlerVersions>, Problem> {
     let registry = state.registry()?;
     let entry = registry.get(&topic).ok_or_else(|| unknown(&topic))?;
@@ -77,8 +75,7 @@ async fn versions(
 }
 
 async fn component(
-    Allowed { over: (tenant, topic, version), identity, .. }: Allowed<scope::Read, (Name, Name, String)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, topic, version), identity, state, .. }: Allowed<scope::Read, (Name, Name, String)>,
     _: NoPermit,
 ) -> Result<Json<wire::Component>, Problem> {
     state.may_see_payloads(&identity, &tenant)?;
@@ -94,8 +91,7 @@ async fn component(
 }
 
 async fn upload(
-    Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, identity, state, .. }: Allowed<scope::Admin, TopicId>,
     _: NoPermit,
     Head(Query(wire::Upload { share })): Head<Query<wire::Upload>>,
     RequestOf { request, .. }: RequestOf<Component>,
@@ -127,8 +123,7 @@ async fn upload(
 }
 
 async fn remove(
-    Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, identity, state, .. }: Allowed<scope::Admin, TopicId>,
     _: NoPermit,
 ) -> Result<Json<wire::Served>, Problem> {
     let topic = owned(&identity, &*state.registry()?, &topic, Scope::Admin)?;

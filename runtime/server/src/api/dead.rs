@@ -1,7 +1,7 @@
 //! Dead jobs: group, respawn, delete.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 
 use crate::api::list::{cursor, query_cursor};
 use crate::auth::allowed::{Allowed, scope};
@@ -36,16 +36,14 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn respawn(
-    Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, identity, state, .. }: Allowed<scope::Admin, TopicId>,
     Document(chosen): Document<Chosen>,
 ) -> Result<Json<Intervened>, Problem> {
     intervene(&state, &topic, &identity, chosen, JobAction::Respawn).await
 }
 
 async fn delete(
-    Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, identity, state, .. }: Allowed<scope::Admin, TopicId>,
     Document(chosen): Document<Chosen>,
 ) -> Result<Json<Intervened>, Problem> {
     intervene(&state, &topic, &identity, chosen, JobAction::Delete).await
@@ -82,8 +80,7 @@ async fn intervene(
 }
 
 async fn groups(
-    Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, identity, state, .. }: Allowed<scope::Read, Name>,
     Head(Query(GroupsOf { q, after })): Head<Query<GroupsOf>>,
 ) -> Result<Json<Groups>, Problem> {
     let after = after.as_deref().map(query_cursor).transpose()?;

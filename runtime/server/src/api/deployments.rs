@@ -1,7 +1,6 @@
 //! Which versions of its handler do a topic's jobs: go back to one, or let the one that is tried do all.
 
 use axum::Json;
-use axum::extract::State;
 
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Document;
@@ -32,8 +31,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn roll_back(
-    Allowed { over: topic, identity, .. }: Allowed<scope::Admin, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, identity, state, .. }: Allowed<scope::Admin, TopicId>,
     Document(wire::RollBack { to }): Document<wire::RollBack>,
 ) -> Result<Json<wire::Served>, Problem> {
     let decision = Decision::RollBack { to, reason: format!("by {}", identity.actor()) };
@@ -41,8 +39,7 @@ async fn roll_back(
 }
 
 async fn promote(
-    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, state, .. }: Allowed<scope::Admin, TopicId>,
     Document(wire::Nothing {}): Document<wire::Nothing>,
 ) -> Result<Json<wire::Served>, Problem> {
     decide(&state, topic, Decision::Promote, EventKind::HandlerPromoted).await

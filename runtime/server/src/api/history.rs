@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Head;
 use crate::problem::Problem;
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire::history::{History, HistoryDay, HistoryWanted};
 use gristmill_core::bill::{Cost, Day};
 use gristmill_core::job::{Name, TopicId};
@@ -28,8 +27,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn history(
-    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, state, .. }: Allowed<scope::Read, Name>,
     Head(Query(HistoryWanted { topic })): Head<Query<HistoryWanted>>,
 ) -> Result<Json<History>, Problem> {
     let topic = topic.map(|topic| TopicId { tenant: tenant.clone(), topic });

@@ -1,7 +1,7 @@
 //! One job: what it is, what becomes of it, and an end to it.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use tokio::time::Instant;
@@ -98,8 +98,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn look(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
     none: NoPermit,
     Head(Query(Waiting { wait_ms })): Head<Query<Waiting>>,
     headers: HeaderMap,
@@ -125,8 +124,7 @@ async fn look(
 
 /// By the handlers of this server and, for the forecast, by the minutes that it remembers.
 async fn why(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
     none: NoPermit,
 ) -> Result<Json<Why>, Problem> {
     let registry = state.registry().ok();
@@ -140,8 +138,7 @@ async fn why(
 }
 
 async fn recording(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
     none: NoPermit,
     Head(Query(wire::RecordingOf { topic })): Head<Query<wire::RecordingOf>>,
 ) -> Result<Json<wire::JobRecording>, Problem> {
@@ -150,8 +147,7 @@ async fn recording(
 }
 
 async fn recorded(
-    Allowed { over: topic, identity, .. }: Allowed<scope::Read, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, identity, state, .. }: Allowed<scope::Read, TopicId>,
     none: NoPermit,
     Head(Query(wire::RecordedPage { after, limit })): Head<Query<wire::RecordedPage>>,
 ) -> Result<Json<wire::RecordedJobs>, Problem> {
@@ -163,8 +159,7 @@ async fn recorded(
 }
 
 async fn calls(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
     none: NoPermit,
     Head(Query(wire::RecordingOf { topic })): Head<Query<wire::RecordingOf>>,
 ) -> Result<Json<wire::JobCalls>, Problem> {
@@ -211,8 +206,7 @@ async fn kept_recording(
 }
 
 async fn links(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
     none: NoPermit,
     Head(Query(wire::LinksLimit { limit })): Head<Query<wire::LinksLimit>>,
 ) -> Result<Json<wire::JobLinks>, Problem> {
@@ -224,8 +218,7 @@ async fn links(
 }
 
 async fn graph(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Read, (Name, JobId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
     none: NoPermit,
     Head(Query(wire::GraphWanted { depth, limit })): Head<Query<wire::GraphWanted>>,
 ) -> Result<Json<JobGraph>, Problem> {
@@ -237,8 +230,7 @@ async fn graph(
 }
 
 async fn seal(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Push, (Name, JobId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Push, (Name, JobId)>,
     none: NoPermit,
 ) -> Result<Json<wire::SealedOne>, Problem> {
     let seal = async {
@@ -311,8 +303,7 @@ fn differs(before: &JobView, now: &JobView) -> bool {
 }
 
 async fn cancel(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, (Name, JobId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Admin, (Name, JobId)>,
     none: NoPermit,
     Head(Query(wire::HowToCancel { kill, tree })): Head<Query<wire::HowToCancel>>,
 ) -> Result<Json<wire::CancelledJob>, Problem> {
@@ -341,8 +332,7 @@ async fn cancel(
 }
 
 async fn change(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, (Name, JobId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Admin, (Name, JobId)>,
     none: NoPermit,
     Document(change): Document<JobChange>,
 ) -> Result<Json<wire::ChangedOne>, Problem> {

@@ -1,7 +1,6 @@
 //! Push jobs, and cancel or change some, as the commands do.
 
 use axum::Json;
-use axum::extract::State;
 
 use crate::api::push::{context, keep_context};
 use crate::auth::allowed::{Allowed, AllowedDocument, scope};
@@ -9,7 +8,6 @@ use crate::extract::Document;
 use crate::new_jobs::{Admitted, JobLabel};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire::{self, BATCH};
 use gristmill_core::admission::check_due;
 use gristmill_core::job::{JobChange, Name};
@@ -41,8 +39,7 @@ async fn push(
 }
 
 async fn cancel(
-    Allowed { over: tenant, .. }: Allowed<scope::Admin, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, state, .. }: Allowed<scope::Admin, Name>,
     Document(wire::Cancel { ids, kill }): Document<wire::Cancel>,
 ) -> Result<Json<wire::CancelAnswer>, Problem> {
     let store = &state.store;
@@ -51,8 +48,7 @@ async fn cancel(
 }
 
 async fn change(
-    Allowed { over: tenant, .. }: Allowed<scope::Admin, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, state, .. }: Allowed<scope::Admin, Name>,
     Document(wire::ChangeJobs { ids, due, priority }): Document<wire::ChangeJobs>,
 ) -> Result<Json<wire::ChangeAnswer>, Problem> {
     let change = checked(JobChange { due, priority })?;

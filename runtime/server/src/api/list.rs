@@ -1,14 +1,13 @@
 //! A topic's jobs of one state, page by page, and jobs that fit a query.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 
 use crate::api::jobs::within_page;
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Head;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_store::{Cursor, FoundJobs, JobQuery, QueryCursor, StateFilter, find, show_progress};
@@ -28,8 +27,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn list(
-    Allowed { over: topic, identity, .. }: Allowed<scope::Read, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, identity, state, .. }: Allowed<scope::Read, TopicId>,
     Head(Query(wanted)): Head<Query<wire::List>>,
 ) -> Result<Json<wire::Listed>, Problem> {
     within_page(wanted.limit)?;
@@ -53,8 +51,7 @@ async fn list(
 }
 
 async fn search(
-    Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, identity, state, .. }: Allowed<scope::Read, Name>,
     Head(Query(wanted)): Head<Query<wire::Search>>,
 ) -> Result<Json<wire::Listed>, Problem> {
     within_page(wanted.limit)?;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::{HeaderMap, Uri, header};
 use axum::response::IntoResponse;
 
@@ -31,8 +30,7 @@ pub(crate) fn tenant_routes() -> Routes {
 }
 
 async fn all(
-    _: Allowed<scope::Read, AllTenants>,
-    State(state): State<AppState>,
+    Allowed { state, .. }: Allowed<scope::Read, AllTenants>,
     _: NoPermit,
     headers: HeaderMap,
     // What collectors add to it means nothing here, and is no reason to show them nothing.
@@ -44,8 +42,7 @@ async fn all(
 }
 
 async fn of_tenant(
-    Allowed { over: tenant, .. }: Allowed<scope::Admin, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, state, .. }: Allowed<scope::Admin, Name>,
     headers: HeaderMap,
 ) -> Described<Exposed> {
     exposition(&state, &headers, std::slice::from_ref(&tenant), None, Some(&tenant)).await

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::extract::Document;
@@ -29,22 +28,19 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn placements(
-    _: Allowed<scope::Admin, AllTenants>,
-    State(state): State<AppState>,
+    Allowed { state, .. }: Allowed<scope::Admin, AllTenants>,
 ) -> Result<Json<wire::Placements>, Problem> {
     Ok(Json(wire::Placements { placements: stores(&state)?.placements().await? }))
 }
 
 async fn placement(
-    Allowed { over: AllTenants(tenant), .. }: Allowed<scope::Admin, AllTenants<Name>>,
-    State(state): State<AppState>,
+    Allowed { over: AllTenants(tenant), state, .. }: Allowed<scope::Admin, AllTenants<Name>>,
 ) -> Result<Json<TenantPlacement>, Problem> {
     Ok(Json(stores(&state)?.placement(&tenant).await?))
 }
 
 async fn relocate(
-    Allowed { over: AllTenants(tenant), .. }: Allowed<scope::Admin, AllTenants<Name>>,
-    State(state): State<AppState>,
+    Allowed { over: AllTenants(tenant), state, .. }: Allowed<scope::Admin, AllTenants<Name>>,
     Document(wire::Move { to }): Document<wire::Move>,
 ) -> Result<Json<wire::Nothing>, Problem> {
     match stores(&state)?.move_tenant(&tenant, &to).await {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Bytes, to_bytes};
-use axum::extract::{Query, Request, State};
+use axum::extract::{Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::json;
@@ -80,8 +80,7 @@ struct PushedJobs {
 }
 
 async fn push(
-    Allowed { over: topic, identity, .. }: Allowed<scope::Push, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, identity, state, .. }: Allowed<scope::Push, TopicId>,
     none: NoPermit,
     RequestOf { request, .. }: RequestOf<Pushing>,
 ) -> Result<(StatusCode, HeaderMap, Json<Answered>), Problem> {

@@ -1,7 +1,6 @@
 //! Schedules: list, look at, make, change, pause, resume, run, remove.
 
 use axum::Json;
-use axum::extract::State;
 
 use crate::auth::allowed::{Allowed, scope};
 use crate::extract::Document;
@@ -57,26 +56,21 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn list(
-    Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, identity, state, .. }: Allowed<scope::Read, Name>,
 ) -> Result<Json<Schedules>, Problem> {
     let schedules = state.store.schedules(&tenant, None).await?;
     let schedules: Vec<Schedule> = schedules.into_iter().map(Schedule::from).collect();
     Ok(Json(Schedules { schedules: state.shown(&identity, &tenant, schedules) }))
 }
 
-async fn show(
-    Allowed { over, identity, .. }: Allowed<scope::Read, InPath>,
-    State(state): State<AppState>,
-) -> Result<Json<Schedule>, Problem> {
+async fn show(Allowed { over, identity, state, .. }: Allowed<scope::Read, InPath>) -> Result<Json<Schedule>, Problem> {
     let id = id(over);
     let found = state.store.schedules(&id.topic.tenant, Some(&id)).await?.pop().ok_or_else(|| unknown(&id))?;
     Ok(Json(state.shown(&identity, &id.topic.tenant, found.into())))
 }
 
 async fn put(
-    Allowed { over, .. }: Allowed<scope::Admin, InPath>,
-    State(state): State<AppState>,
+    Allowed { over, state, .. }: Allowed<scope::Admin, InPath>,
     Document(mut schedule): Document<schedule::Schedule>,
 ) -> Result<Json<ScheduleAnswer>, Problem> {
     let id = id(over);
@@ -87,32 +81,26 @@ async fn put(
     Ok(Json(ScheduleAnswer { warnings, ..answer }))
 }
 
-async fn remove(
-    Allowed { over, .. }: Allowed<scope::Admin, InPath>,
-    State(state): State<AppState>,
-) -> Result<Json<ScheduleAnswer>, Problem> {
+async fn remove(Allowed { over, state, .. }: Allowed<scope::Admin, InPath>) -> Result<Json<ScheduleAnswer>, Problem> {
     change(&state, &id(over), ScheduleChange::Remove).await.map(Json)
 }
 
 async fn pause(
-    Allowed { over, .. }: Allowed<scope::Admin, InPath>,
-    State(state): State<AppState>,
+    Allowed { over, state, .. }: Allowed<scope::Admin, InPath>,
     Document(wire::Nothing {}): Document<wire::Nothing>,
 ) -> Result<Json<ScheduleAnswer>, Problem> {
     change(&state, &id(over), ScheduleChange::Pause).await.map(Json)
 }
 
 async fn resume(
-    Allowed { over, .. }: Allowed<scope::Admin, InPath>,
-    State(state): State<AppState>,
+    Allowed { over, state, .. }: Allowed<scope::Admin, InPath>,
     Document(wire::Nothing {}): Document<wire::Nothing>,
 ) -> Result<Json<ScheduleAnswer>, Problem> {
     change(&state, &id(over), ScheduleChange::Resume).await.map(Json)
 }
 
 async fn run(
-    Allowed { over, .. }: Allowed<scope::Admin, InPath>,
-    State(state): State<AppState>,
+    Allowed { over, state, .. }: Allowed<scope::Admin, InPath>,
     Document(RunSchedule { id: job }): Document<RunSchedule>,
 ) -> Result<Json<ScheduleAnswer>, Problem> {
     let id = id(over);

@@ -1,7 +1,7 @@
 //! What the jobs of a key leave for each other: look at it, delete it.
 
 use axum::Json;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use serde_json::json;
@@ -10,7 +10,6 @@ use crate::auth::allowed::{Allowed, scope};
 use crate::openapi::{Argument, Operation};
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_store::StateDeleted;
@@ -34,8 +33,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn show(
-    Allowed { over: (tenant, topic, key), identity, .. }: Allowed<scope::Read, InPath>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, topic, key), identity, state, .. }: Allowed<scope::Read, InPath>,
 ) -> Result<(HeaderMap, Json<wire::KeyState>), Problem> {
     state.may_see_payloads(&identity, &tenant)?;
     let found = state.store.state(&TopicId { tenant, topic }, &key).await?;
@@ -46,8 +44,7 @@ async fn show(
 }
 
 async fn delete(
-    Allowed { over: (tenant, topic, key), .. }: Allowed<scope::Admin, InPath>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, topic, key), state, .. }: Allowed<scope::Admin, InPath>,
     IfMatch(version): IfMatch,
 ) -> Result<Json<wire::Changed>, Problem> {
     match state.store.delete_state(&TopicId { tenant, topic }, &key, version).await? {

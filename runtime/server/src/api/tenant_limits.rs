@@ -1,12 +1,10 @@
 //! How much a tenant may ask for, and what it has.
 
 use axum::Json;
-use axum::extract::State;
 
 use crate::auth::allowed::{Allowed, scope};
 use crate::problem::Problem;
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire::limits::{TenantLimits, Used};
 use gristmill_core::bill::{Cost, Day};
 use gristmill_core::job::Name;
@@ -17,8 +15,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn limits(
-    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, state, .. }: Allowed<scope::Read, Name>,
 ) -> Result<Json<TenantLimits>, Problem> {
     let today = Day::of(Timestamp::now());
     let (counts, lines) = (state.store.counts(&tenant).await?, state.store.bill(&tenant, &(today..=today)).await?);

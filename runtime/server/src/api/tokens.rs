@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 
 use crate::audit::RequestFacts;
@@ -48,17 +47,11 @@ pub(crate) fn routes() -> Routes {
         .problems(&[Code::TokenUnknown])
 }
 
-async fn list_all(
-    _: Allowed<scope::Admin, AllTenants>,
-    State(state): State<AppState>,
-) -> Result<Json<wire::Tokens>, Problem> {
+async fn list_all(Allowed { state, .. }: Allowed<scope::Admin, AllTenants>) -> Result<Json<wire::Tokens>, Problem> {
     listed(state.store.tokens(None).await)
 }
 
-async fn list(
-    Allowed { over: tenant, .. }: Allowed<scope::Admin, Name>,
-    State(state): State<AppState>,
-) -> Result<Json<wire::Tokens>, Problem> {
+async fn list(Allowed { over: tenant, state, .. }: Allowed<scope::Admin, Name>) -> Result<Json<wire::Tokens>, Problem> {
     listed(state.store.tokens(Some(&tenant)).await)
 }
 
@@ -67,8 +60,7 @@ fn listed(tokens: Result<Vec<Token>, StoreError>) -> Result<Json<wire::Tokens>, 
 }
 
 async fn add_any(
-    Allowed { identity, .. }: Allowed<scope::Admin, AllTenants>,
-    State(state): State<AppState>,
+    Allowed { identity, state, .. }: Allowed<scope::Admin, AllTenants>,
     facts: RequestFacts,
     Document(new): Document<wire::NewToken>,
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
@@ -80,8 +72,7 @@ async fn add_any(
 }
 
 async fn add(
-    Allowed { over: tenant, identity, .. }: Allowed<scope::Admin, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, identity, state, .. }: Allowed<scope::Admin, Name>,
     facts: RequestFacts,
     Document(new): Document<wire::NewToken>,
 ) -> Result<(StatusCode, Json<wire::NewTokenAnswer>), Problem> {
@@ -176,8 +167,7 @@ async fn until_own_end(state: &AppState, identity: &Identity, new: &NewToken) ->
 
 /// Lets requests come without a token again, where there is none.
 async fn lift_requirement(
-    _: Allowed<scope::Admin, AllTenants>,
-    State(state): State<AppState>,
+    Allowed { state, .. }: Allowed<scope::Admin, AllTenants>,
 ) -> Result<Json<wire::RequirementLifted>, Problem> {
     let lifted = state.store.lift_token_requirement().await?;
     state.auth.token_cache.forget_requirement();
@@ -186,16 +176,14 @@ async fn lift_requirement(
 }
 
 async fn revoke_any(
-    Allowed { over: AllTenants(id), .. }: Allowed<scope::Admin, AllTenants<TokenId>>,
-    State(state): State<AppState>,
+    Allowed { over: AllTenants(id), state, .. }: Allowed<scope::Admin, AllTenants<TokenId>>,
 ) -> Result<Json<wire::Revoked>, Problem> {
     let known = state.store.find_token(&id).await?.and_then(|found| found.token.tenant);
     revoke_token(&state, known.as_ref(), &id).await
 }
 
 async fn revoke(
-    Allowed { over: (tenant, id), .. }: Allowed<scope::Admin, (Name, TokenId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), state, .. }: Allowed<scope::Admin, (Name, TokenId)>,
 ) -> Result<Json<wire::Revoked>, Problem> {
     match of_tenant(&state, &tenant, &id).await? {
         true => revoke_token(&state, Some(&tenant), &id).await,
@@ -218,16 +206,14 @@ fn emit(state: &AppState, kind: EventKind, tenant: Option<&Name>, id: &TokenId) 
 }
 
 async fn limit_any(
-    Allowed { over: AllTenants(id), identity, .. }: Allowed<scope::Admin, AllTenants<TokenId>>,
-    State(state): State<AppState>,
+    Allowed { over: AllTenants(id), identity, state, .. }: Allowed<scope::Admin, AllTenants<TokenId>>,
     Document(limits): Document<TokenLimits>,
 ) -> Result<Json<TokenLimits>, Problem> {
     limit_token(&state, &identity, &id, limits).await
 }
 
 async fn limit(
-    Allowed { over: (tenant, id), identity, .. }: Allowed<scope::Admin, (Name, TokenId)>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Admin, (Name, TokenId)>,
     Document(limits): Document<TokenLimits>,
 ) -> Result<Json<TokenLimits>, Problem> {
     match of_tenant(&state, &tenant, &id).await? {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::extract::{Document, Head};
@@ -37,34 +37,22 @@ pub(crate) fn routes() -> Routes {
         .post("/tenants/{tenant}/topics/{topic}/resume", resume, "Resume a topic: its jobs are handed out again")
 }
 
-async fn tenants(
-    _: Allowed<scope::Read, AllTenants>,
-    State(state): State<AppState>,
-) -> Result<Json<wire::Tenants>, Problem> {
+async fn tenants(Allowed { state, .. }: Allowed<scope::Read, AllTenants>) -> Result<Json<wire::Tenants>, Problem> {
     let mut tenants: BTreeSet<Name> = state.store.tenants().await?.into_iter().collect();
     tenants.extend(state.registry().iter().flat_map(|registry| registry.tenants()).cloned());
     Ok(Json(wire::Tenants { tenants: tenants.into_iter().collect() }))
 }
 
-async fn topics(
-    Allowed { over: tenant, .. }: Allowed<scope::Read, Name>,
-    State(state): State<AppState>,
-) -> Result<Json<Topics>, Problem> {
+async fn topics(Allowed { over: tenant, state, .. }: Allowed<scope::Read, Name>) -> Result<Json<Topics>, Problem> {
     Ok(Json(Topics { topics: all(&state, &tenant).await?.into_values().collect() }))
 }
 
-async fn topic(
-    Allowed { over: topic, .. }: Allowed<scope::Read, TopicId>,
-    State(state): State<AppState>,
-) -> Result<Json<Topic>, Problem> {
+async fn topic(Allowed { over: topic, state, .. }: Allowed<scope::Read, TopicId>) -> Result<Json<Topic>, Problem> {
     let unknown = || Problem::new(Code::TopicUnknown, format!("there is no topic `{topic}`, and no job of it"));
     all(&state, &topic.tenant).await?.remove(&topic).map(Json).ok_or_else(unknown)
 }
 
-async fn why(
-    Allowed { over: topic, .. }: Allowed<scope::Read, TopicId>,
-    State(state): State<AppState>,
-) -> Result<Json<TopicWhy>, Problem> {
+async fn why(Allowed { over: topic, state, .. }: Allowed<scope::Read, TopicId>) -> Result<Json<TopicWhy>, Problem> {
     let registry = state.registry().ok();
     let served = Served::of(registry.as_deref(), &topic);
     Ok(Json(topic_why(&*state.store, topic, ProcessRole::Runner, &served).await?))
@@ -100,8 +88,7 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
 
 /// Forgets a topic without jobs; with `?jobs=true` removes its waiting and dead jobs first, a bounded number a request.
 async fn purge(
-    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, state, .. }: Allowed<scope::Admin, TopicId>,
     Head(Query(wire::Purge { jobs })): Head<Query<wire::Purge>>,
 ) -> Result<Json<wire::TopicPurged>, Problem> {
     let counts = state.store.counts(&topic.tenant).await?;
@@ -126,16 +113,14 @@ async fn purge(
 }
 
 async fn pause(
-    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, state, .. }: Allowed<scope::Admin, TopicId>,
     Document(wire::Nothing {}): Document<wire::Nothing>,
 ) -> Result<Json<wire::Changed>, Problem> {
     Ok(Json(wire::Changed { changed: state.store.set_paused(&topic, true).await? }))
 }
 
 async fn resume(
-    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, state, .. }: Allowed<scope::Admin, TopicId>,
     Document(wire::Nothing {}): Document<wire::Nothing>,
 ) -> Result<Json<wire::Changed>, Problem> {
     Ok(Json(wire::Changed { changed: state.store.set_paused(&topic, false).await? }))

@@ -1,12 +1,10 @@
 //! Unique values of a topic: who holds one, and until when; and one that is held for a time set free.
 
 use axum::Json;
-use axum::extract::State;
 
 use crate::auth::allowed::{Allowed, scope};
 use crate::problem::Problem;
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire;
 use gristmill_core::job::{Name, TopicId};
 
@@ -32,8 +30,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn show(
-    Allowed { over: (tenant, topic, value), .. }: Allowed<scope::Read, InPath>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, topic, value), state, .. }: Allowed<scope::Read, InPath>,
 ) -> Result<Json<wire::UniqueHold>, Problem> {
     let hold = state.store.unique_hold(&TopicId { tenant, topic }, &value).await?;
     let until = hold.as_ref().and_then(|hold| hold.until);
@@ -41,16 +38,14 @@ async fn show(
 }
 
 async fn free(
-    Allowed { over: (tenant, topic, value), .. }: Allowed<scope::Admin, InPath>,
-    State(state): State<AppState>,
+    Allowed { over: (tenant, topic, value), state, .. }: Allowed<scope::Admin, InPath>,
 ) -> Result<Json<wire::Changed>, Problem> {
     let changed = state.store.free_unique(&TopicId { tenant, topic }, &value).await?;
     Ok(Json(wire::Changed { changed }))
 }
 
 async fn free_windows(
-    Allowed { over: topic, .. }: Allowed<scope::Admin, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: topic, state, .. }: Allowed<scope::Admin, TopicId>,
 ) -> Result<Json<wire::Freed>, Problem> {
     Ok(Json(wire::Freed { freed: state.store.free_windows(&topic).await? }))
 }

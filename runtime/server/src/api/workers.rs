@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
-use axum::extract::State;
 
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::claims::client_of;
 use crate::problem::Problem;
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire::worker::{Worker, WorkerKind, Workers};
 use gristmill_core::job::WorkerId;
 use gristmill_store::{Inspect, JobState, StateFilter, StoreError};
@@ -23,7 +21,7 @@ pub(crate) fn routes() -> Routes {
     Routes::of("workers").get("/workers", list, "List the runners, and the pull workers that have jobs")
 }
 
-async fn list(_: Allowed<scope::Read, AllTenants>, State(state): State<AppState>) -> Result<Json<Workers>, Problem> {
+async fn list(Allowed { state, .. }: Allowed<scope::Read, AllTenants>) -> Result<Json<Workers>, Problem> {
     Ok(Json(workers(&*state.store).await?))
 }
 

@@ -53,11 +53,12 @@ impl Identity {
     }
 }
 
-/// A request whose token has the scope `S` over `T`, which is read from the path.
+/// A request whose token has the scope `S` over `T`, which is read from the path, and what it is answered from.
 #[derive(Debug)]
 pub(crate) struct Allowed<S, T> {
     pub(crate) over: T,
     pub(crate) identity: Identity,
+    pub(crate) state: AppState,
     scope: PhantomData<S>,
 }
 
@@ -127,15 +128,14 @@ impl<P> Target for AllTenants<P> {
     }
 }
 
-impl<A, S, T> FromRequestParts<A> for Allowed<S, T>
+impl<S, T> FromRequestParts<AppState> for Allowed<S, T>
 where
-    A: Send + Sync,
     S: RequiredScope,
     T: Target + DeserializeOwned + Send,
 {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, state: &A) -> Result<Self, Response> {
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Response> {
         let identity = Identity::from_request_parts(parts, state).await?;
         let path = Path::<T>::from_request_parts(parts, state).await;
         let Path(over) = path.map_err(|rejection| Problem::from(rejection).into_response())?;
@@ -144,7 +144,7 @@ where
             None => identity.may_everywhere(S::SCOPE),
         };
         allowed.map_err(IntoResponse::into_response)?;
-        Ok(Self { over, identity, scope: PhantomData })
+        Ok(Self { over, identity, state: state.clone(), scope: PhantomData })
     }
 }
 

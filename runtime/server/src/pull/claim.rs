@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::{Extension, Json};
 
 use super::{LONGEST_WAIT, lease, lease_length};
@@ -38,8 +37,7 @@ pub(crate) fn waiting_routes() -> Routes {
 }
 
 async fn claim_topic(
-    Allowed { over: TopicId { tenant, topic }, identity, .. }: Allowed<scope::Work, TopicId>,
-    State(state): State<AppState>,
+    Allowed { over: TopicId { tenant, topic }, identity, state, .. }: Allowed<scope::Work, TopicId>,
     Extension(tracker): Extension<DeliveryTracker>,
     _: NoPermit,
     Document(asked): Document<wire::Claim>,
@@ -51,8 +49,7 @@ async fn claim_topic(
 }
 
 async fn claim_topics(
-    Allowed { over: tenant, identity, .. }: Allowed<scope::Work, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, identity, state, .. }: Allowed<scope::Work, Name>,
     Extension(tracker): Extension<DeliveryTracker>,
     _: NoPermit,
     Document(mut asked): Document<wire::Claim>,

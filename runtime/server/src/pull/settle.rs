@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 
 use super::lease::{self, WorkerLease};
 use super::lease_length;
@@ -15,7 +14,6 @@ use crate::extract::Document;
 use crate::limits::Added;
 use crate::problem::{Code, Problem};
 use crate::routes::Routes;
-use crate::state::AppState;
 use crate::wire::{self, Extended};
 use gristmill_core::admission::{FollowUpRules, FollowUps, LONGEST, NoFollowUp, Refused};
 use gristmill_core::job::{Claim, Lease, Name, NewJob};
@@ -39,8 +37,7 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn extend(
-    Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, state, .. }: Allowed<scope::Work, Name>,
     Document(asked): Document<wire::Extend>,
 ) -> Result<Json<wire::ExtendAnswer>, Problem> {
     let by = lease_length(asked.lease_ms)?;
@@ -63,8 +60,7 @@ async fn extend(
 }
 
 async fn checkpoint(
-    Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, state, .. }: Allowed<scope::Work, Name>,
     Document(asked): Document<wire::Checkpoint>,
 ) -> Result<Json<wire::Saved>, Problem> {
     let (lease, bytes) = (lease::read(&tenant, &asked.lease)?.claim.lease, asked.state.0);
@@ -76,8 +72,7 @@ async fn checkpoint(
 
 /// Settles all of them, or none if one of them is refused.
 async fn settle(
-    Allowed { over: tenant, .. }: Allowed<scope::Work, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, state, .. }: Allowed<scope::Work, Name>,
     Document(wire::Settle { settlements }): Document<wire::Settle>,
 ) -> Result<Json<wire::SettleAnswer>, Problem> {
     let topics = state.topics();

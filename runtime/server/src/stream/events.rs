@@ -3,7 +3,7 @@
 use std::task::Poll;
 
 use axum::body::Bytes;
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,8 +63,7 @@ fn kinds() -> String {
 }
 
 async fn everywhere(
-    Allowed { identity, .. }: Allowed<scope::Read, AllTenants>,
-    State(state): State<AppState>,
+    Allowed { identity, state, .. }: Allowed<scope::Read, AllTenants>,
     client: ClientAddress,
     Head(Query(wanted)): Head<Query<EventQuery>>,
 ) -> Result<Events, Problem> {
@@ -72,8 +71,7 @@ async fn everywhere(
 }
 
 async fn of_tenant(
-    Allowed { over: tenant, identity, .. }: Allowed<scope::Read, Name>,
-    State(state): State<AppState>,
+    Allowed { over: tenant, identity, state, .. }: Allowed<scope::Read, Name>,
     client: ClientAddress,
     Head(Query(wanted)): Head<Query<EventQuery>>,
 ) -> Result<Events, Problem> {
