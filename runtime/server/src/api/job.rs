@@ -65,19 +65,15 @@ pub(crate) fn routes() -> Routes {
         .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
         .patch(path, change, "Change when a job is due, or its priority")
         .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
-        .get("/tenants/{tenant}/jobs/{id}/why", why, "Say why a job is not running")
+        .get(&format!("{path}/why"), why, "Say why a job is not running")
         .problems(&[Code::JobUnknown, Code::Busy])
-        .get("/tenants/{tenant}/jobs/{id}/graph", graph, "Show the jobs that wait for each other, around a job")
+        .get(&format!("{path}/graph"), graph, "Show the jobs that wait for each other, around a job")
         .description(GRAPH)
         .problems(&[Code::JobUnknown, Code::Busy])
-        .get("/tenants/{tenant}/jobs/{id}/recording", recording, "Give the recording of a job's last recorded attempt")
+        .get(&format!("{path}/recording"), recording, "Give the recording of a job's last recorded attempt")
         .description(RECORDING)
         .problems(&[Code::JobUnknown, Code::Busy])
-        .get(
-            "/tenants/{tenant}/jobs/{id}/recording/calls",
-            calls,
-            "List what a job's last recorded attempt asked of the host",
-        )
+        .get(&format!("{path}/recording/calls"), calls, "List what a job's last recorded attempt asked of the host")
         .description(CALLS)
         .problems(&[Code::JobUnknown, Code::Busy])
         .get(
@@ -87,13 +83,9 @@ pub(crate) fn routes() -> Routes {
         )
         .description(RECORDED)
         .problems(&[Code::Busy])
-        .get("/tenants/{tenant}/jobs/{id}/links", links, "Say what a job waits for, and what waits for it")
+        .get(&format!("{path}/links"), links, "Say what a job waits for, and what waits for it")
         .problems(&[Code::Busy])
-        .post(
-            "/tenants/{tenant}/jobs/{id}/seal",
-            seal,
-            "Seal a batch: it gets no more members, and starts once they have ended",
-        )
+        .post(&format!("{path}/seal"), seal, "Seal a batch: it gets no more members, and starts once they have ended")
         .problems(&[Code::JobUnknown, Code::TooLate, Code::Busy])
 }
 
@@ -124,46 +116,37 @@ async fn look(
 
 /// By the handlers of this server and, for the forecast, by the minutes that it remembers.
 async fn why(
-    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
-    none: NoPermit,
+    Allowed { over: (tenant, id), state, .. }: Allowed<scope::Read, (Name, JobId)>,
 ) -> Result<Json<Why>, Problem> {
     let registry = state.registry().ok();
     let served = |topic: &TopicId| Served::of(registry.as_deref(), topic);
     let pace = |counts: &TopicCounts| state.minutes.pace(counts, Timestamp::now());
-    let ask = async {
-        let why = why::why(&*state.store, &tenant, &id, ProcessRole::Runner, served, pace).await?;
-        why.ok_or(unknown(&tenant, &id))
-    };
-    Ok(Json(state.request_limiter.within(none, identity.tenant(), ask).await?))
+    let why = why::why(&*state.store, &tenant, &id, ProcessRole::Runner, served, pace).await?;
+    why.map(Json).ok_or_else(|| unknown(&tenant, &id))
 }
 
 async fn recording(
     Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
-    none: NoPermit,
     Head(Query(wire::RecordingOf { topic })): Head<Query<wire::RecordingOf>>,
 ) -> Result<Json<wire::JobRecording>, Problem> {
-    let recording = kept_recording(&state, &identity, (&tenant, &id), topic, none).await?;
+    let recording = kept_recording(&state, &identity, (&tenant, &id), topic).await?;
     Ok(Json(wire::JobRecording { id, recording: recording.map(wire::Base64) }))
 }
 
 async fn recorded(
-    Allowed { over: topic, identity, state, .. }: Allowed<scope::Read, TopicId>,
-    none: NoPermit,
+    Allowed { over: topic, state, .. }: Allowed<scope::Read, TopicId>,
     Head(Query(wire::RecordedPage { after, limit })): Head<Query<wire::RecordedPage>>,
 ) -> Result<Json<wire::RecordedJobs>, Problem> {
     let limit = limit.clamp(1, BATCH);
     let after = after.as_ref().map(|after| &after.0);
-    let ask = async { Ok(state.store.recorded_jobs(&topic, after, limit).await?) };
-    let jobs = state.request_limiter.within(none, identity.tenant(), ask).await?;
-    Ok(Json(wire::RecordedJobs::of(jobs, limit)))
+    Ok(Json(wire::RecordedJobs::of(state.store.recorded_jobs(&topic, after, limit).await?, limit)))
 }
 
 async fn calls(
     Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
-    none: NoPermit,
     Head(Query(wire::RecordingOf { topic })): Head<Query<wire::RecordingOf>>,
 ) -> Result<Json<wire::JobCalls>, Problem> {
-    let recording = kept_recording(&state, &identity, (&tenant, &id), topic, none).await?;
+    let recording = kept_recording(&state, &identity, (&tenant, &id), topic).await?;
     Ok(Json(wire::JobCalls::of(id, recording.as_deref())))
 }
 
@@ -174,77 +157,67 @@ async fn kept_recording(
     identity: &Identity,
     (tenant, id): (&Name, &JobId),
     topic: Option<Name>,
-    none: NoPermit,
 ) -> Result<Option<Vec<u8>>, Problem> {
     state.may_see_payloads(identity, tenant)?;
-    let ask = async {
-        let store = &*state.store;
-        if let Some(topic) = topic {
-            let topic = TopicId { tenant: tenant.clone(), topic };
-            return Ok(store.recording(&topic, id).await?);
+    let store = &*state.store;
+    if let Some(topic) = topic {
+        let topic = TopicId { tenant: tenant.clone(), topic };
+        return Ok(store.recording(&topic, id).await?);
+    }
+    let view = look_up(store, tenant, id).await?;
+    if let Some(topic) = view.as_ref().and_then(JobView::topic) {
+        return Ok(store.recording(topic, id).await?);
+    }
+    let topics = store.counts(tenant).await?;
+    for TopicCounts { topic, .. } in topics.iter().take(TOPICS) {
+        if let Some(recording) = store.recording(topic, id).await? {
+            return Ok(Some(recording));
         }
-        let view = look_up(store, tenant, id).await?;
-        if let Some(topic) = view.as_ref().and_then(JobView::topic) {
-            return Ok(store.recording(topic, id).await?);
-        }
-        let topics = store.counts(tenant).await?;
-        for TopicCounts { topic, .. } in topics.iter().take(TOPICS) {
-            if let Some(recording) = store.recording(topic, id).await? {
-                return Ok(Some(recording));
-            }
-        }
-        if topics.len() > TOPICS {
-            let detail = format!(
-                "the topic of job {id} is not known, and the first {TOPICS} topics of tenant `{tenant}` have no recording of it: name its topic \
-                 with `?topic=`"
-            );
-            return Err(Problem::new(Code::JobUnknown, detail));
-        }
-        view.map(|_| None).ok_or_else(|| unknown(tenant, id))
-    };
-    state.request_limiter.within(none, identity.tenant(), ask).await
+    }
+    if topics.len() > TOPICS {
+        let detail = format!(
+            "the topic of job {id} is not known, and the first {TOPICS} topics of tenant `{tenant}` have no recording of it: name its topic \
+             with `?topic=`"
+        );
+        return Err(Problem::new(Code::JobUnknown, detail));
+    }
+    view.map(|_| None).ok_or_else(|| unknown(tenant, id))
 }
 
 async fn links(
-    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
-    none: NoPermit,
+    Allowed { over: (tenant, id), state, .. }: Allowed<scope::Read, (Name, JobId)>,
     Head(Query(wire::LinksLimit { limit })): Head<Query<wire::LinksLimit>>,
 ) -> Result<Json<wire::JobLinks>, Problem> {
-    let ask = async {
-        let waits_for = state.store.waits_for(&tenant, &id, limit.min(MEMBERS)).await?;
-        Ok(wire::JobLinks { waits_for, waiters: state.store.waiters(&tenant, &id).await? })
-    };
-    Ok(Json(state.request_limiter.within(none, identity.tenant(), ask).await?))
+    let waits_for = state.store.waits_for(&tenant, &id, limit.min(MEMBERS)).await?;
+    Ok(Json(wire::JobLinks { waits_for, waiters: state.store.waiters(&tenant, &id).await? }))
 }
 
 async fn graph(
-    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Read, (Name, JobId)>,
-    none: NoPermit,
+    Allowed { over: (tenant, id), state, .. }: Allowed<scope::Read, (Name, JobId)>,
     Head(Query(wire::GraphWanted { depth, limit })): Head<Query<wire::GraphWanted>>,
 ) -> Result<Json<JobGraph>, Problem> {
-    let ask = async {
-        let graph = job_graph(&*state.store, &tenant, &id, depth.min(NODES), limit.min(NODES)).await?;
-        graph.ok_or_else(|| unknown(&tenant, &id))
-    };
-    Ok(Json(state.request_limiter.within(none, identity.tenant(), ask).await?))
+    let graph = job_graph(&*state.store, &tenant, &id, depth.min(NODES), limit.min(NODES)).await?;
+    graph.map(Json).ok_or_else(|| unknown(&tenant, &id))
 }
 
 async fn seal(
-    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Push, (Name, JobId)>,
-    none: NoPermit,
+    Allowed { over: (tenant, id), state, .. }: Allowed<scope::Push, (Name, JobId)>,
 ) -> Result<Json<wire::SealedOne>, Problem> {
-    let seal = async {
-        let status = state.store.seal(&tenant, &id).await?;
-        if status == BatchSealed::NotWaiting {
-            look_up(&*state.store, &tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
-            return Err(Problem::new(
-                Code::TooLate,
-                format!("job {id} is no batch that waits: there is nothing to seal"),
-            ));
+    match state.store.seal(&tenant, &id).await? {
+        BatchSealed::NotWaiting => {
+            Err(too_late(&state, &tenant, &id, "is no batch that waits: there is nothing to seal").await)
         }
-        Ok(wire::SealedOne { id: id.clone(), status })
-    };
-    Ok(Json(state.request_limiter.within(none, identity.tenant(), seal).await?))
+        status => Ok(Json(wire::SealedOne { id, status })),
+    }
+}
+
+/// Why nothing was done to a job: it is not known, or it is too late.
+async fn too_late(state: &AppState, tenant: &Name, id: &JobId, why: &str) -> Problem {
+    match look_up(&*state.store, tenant, id).await {
+        Ok(Some(_)) => Problem::new(Code::TooLate, format!("job {id} {why}")),
+        Ok(None) => unknown(tenant, id),
+        Err(error) => error.into(),
+    }
 }
 
 fn unknown(tenant: &Name, id: &JobId) -> Problem {
@@ -303,53 +276,32 @@ fn differs(before: &JobView, now: &JobView) -> bool {
 }
 
 async fn cancel(
-    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Admin, (Name, JobId)>,
-    none: NoPermit,
+    Allowed { over: (tenant, id), state, .. }: Allowed<scope::Admin, (Name, JobId)>,
     Head(Query(wire::HowToCancel { kill, tree })): Head<Query<wire::HowToCancel>>,
 ) -> Result<Json<wire::CancelledJob>, Problem> {
-    let too_late = async || {
-        look_up(&*state.store, &tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
-        Err(Problem::new(Code::TooLate, format!("job {id} is over: there is nothing to cancel")))
-    };
-    let cancel = async {
-        let (store, ids) = (&state.store, std::slice::from_ref(&id));
-        if tree {
-            let TreeCancelled { gone, stopping, complete } = cancel_tree(&**store, &tenant, &id, kill).await?;
-            if complete && gone + stopping == 0 {
-                return too_late().await;
-            }
-            return Ok(wire::CancelledJob::Tree(wire::CancelledTree { id: id.clone(), gone, stopping, complete }));
-        }
+    let (store, ids) = (&state.store, std::slice::from_ref(&id));
+    let cancelled = if tree {
+        let TreeCancelled { gone, stopping, complete } = cancel_tree(&**store, &tenant, &id, kill).await?;
+        let tree = wire::CancelledTree { id: id.clone(), gone, stopping, complete };
+        Some(wire::CancelledJob::Tree(tree)).filter(|_| !complete || gone + stopping > 0)
+    } else {
         let cancelled = if kill { store.kill(&tenant, ids).await? } else { store.cancel(&tenant, ids).await? };
-        match cancelled.first() {
-            Some(status @ (Cancelled::Gone | Cancelled::Stopping)) => {
-                Ok(wire::CancelledJob::One(wire::CancelledOne { id: id.clone(), status: *status }))
-            }
-            Some(Cancelled::TooLate) | None => too_late().await,
-        }
+        let status = cancelled.into_iter().find(|cancelled| *cancelled != Cancelled::TooLate);
+        status.map(|status| wire::CancelledJob::One(wire::CancelledOne { id: id.clone(), status }))
     };
-    Ok(Json(state.request_limiter.within(none, identity.tenant(), cancel).await?))
+    match cancelled {
+        Some(cancelled) => Ok(Json(cancelled)),
+        None => Err(too_late(&state, &tenant, &id, "is over: there is nothing to cancel").await),
+    }
 }
 
 async fn change(
-    Allowed { over: (tenant, id), identity, state, .. }: Allowed<scope::Admin, (Name, JobId)>,
-    none: NoPermit,
+    Allowed { over: (tenant, id), state, .. }: Allowed<scope::Admin, (Name, JobId)>,
     Document(change): Document<JobChange>,
 ) -> Result<Json<wire::ChangedOne>, Problem> {
-    let change = jobs::checked(change)?;
-    let change = async {
-        let changed = state.store.change(&tenant, std::slice::from_ref(&id), &change).await?;
-        let status = match changed.first() {
-            Some(status @ (JobChanged::Changed | JobChanged::Unchanged)) => *status,
-            Some(JobChanged::TooLate) | None => {
-                look_up(&*state.store, &tenant, &id).await?.ok_or_else(|| unknown(&tenant, &id))?;
-                return Err(Problem::new(
-                    Code::TooLate,
-                    format!("job {id} runs or is over: only jobs that wait can be changed"),
-                ));
-            }
-        };
-        Ok(wire::ChangedOne { id: id.clone(), status })
-    };
-    Ok(Json(state.request_limiter.within(none, identity.tenant(), change).await?))
+    let changed = state.store.change(&tenant, std::slice::from_ref(&id), &jobs::checked(change)?).await?;
+    match changed.into_iter().find(|changed| *changed != JobChanged::TooLate) {
+        Some(status) => Ok(Json(wire::ChangedOne { id, status })),
+        None => Err(too_late(&state, &tenant, &id, "runs or is over: only jobs that wait can be changed").await),
+    }
 }
