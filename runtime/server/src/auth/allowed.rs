@@ -21,8 +21,7 @@ use crate::openapi::{Argument, Gate, InPath, Operation, Requirement};
 use crate::problem::{Code, Problem};
 use crate::state::AppState;
 use crate::wire::NamesTenants;
-use gristmill_core::job::{JobId, Name, TopicId};
-use gristmill_core::token::TokenId;
+use gristmill_core::job::{Name, TopicId};
 use gristmill_core::trace::TRACEPARENT;
 
 /// The scopes as types.
@@ -82,34 +81,15 @@ impl Target for TopicId {
     }
 }
 
-impl Target for (Name, JobId) {
-    fn tenant(&self) -> Option<&Name> {
-        Some(&self.0)
-    }
-}
-
-impl Target for (Name, TokenId) {
-    fn tenant(&self) -> Option<&Name> {
-        Some(&self.0)
-    }
-}
-
 /// A tenant, and something of it.
-impl Target for (Name, String) {
+impl<A> Target for (Name, A) {
     fn tenant(&self) -> Option<&Name> {
         Some(&self.0)
     }
 }
 
 /// A tenant, a topic, and something of the topic.
-impl Target for (Name, Name, Name) {
-    fn tenant(&self) -> Option<&Name> {
-        Some(&self.0)
-    }
-}
-
-/// A tenant, a topic, and a key of its jobs.
-impl Target for (Name, Name, String) {
+impl<A> Target for (Name, Name, A) {
     fn tenant(&self) -> Option<&Name> {
         Some(&self.0)
     }
