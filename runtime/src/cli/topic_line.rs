@@ -19,7 +19,7 @@ use gristmill_core::topic::{Demands, Topic};
 use gristmill_runner::RunTimes;
 use gristmill_runner::why::{Idle, IdleReason, Runners, Served, idle};
 use gristmill_sandbox::Version;
-use gristmill_server::{RecentByVersion, RecentOfVersion, RemoteStore, TopicSeen, TopicServing};
+use gristmill_server::{RecentByVersion, RecentOfVersion, RemoteStore, TopicSeen};
 use gristmill_store::{Produce, StoreError, TopicCounts};
 
 /// Without a server the list says nothing of runners.
@@ -168,8 +168,8 @@ fn of_files(manifest: &Manifest, files: &Files, counts: Vec<TopicCounts>) -> Vec
 
 impl TopicLine {
     fn seen(topic: TopicSeen, manifest: Option<&Manifest>) -> Self {
-        let TopicSeen { counts, serving, unknown, handler, external, compiling, idle, limits, run, recent } = topic;
-        let TopicServing { version, lacking, refused } = serving;
+        let TopicSeen { counts, unknown, handler, external, version, lacking, .. } = topic;
+        let TopicSeen { refused, compiling, idle, limits, run, recent, .. } = topic;
         let origin = match manifest {
             _ if unknown => Some("store"),
             Some(manifest) if manifest.topics.contains_key(&counts.topic) => Some("manifest"),

@@ -11,7 +11,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
-use crate::wire::topic::{Topic, Topics};
+use crate::wire::topic::{TopicSeen, TopicsSeen};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_runner::why::{ProcessRole, Runners, Served, TopicWhy, idle, topic_why};
 use gristmill_store::{Purged, TopicCounts};
@@ -43,11 +43,11 @@ async fn tenants(Allowed { state, .. }: Allowed<scope::Read, AllTenants>) -> Res
     Ok(Json(wire::Tenants { tenants: tenants.into_iter().collect() }))
 }
 
-async fn topics(Allowed { over: tenant, state, .. }: Allowed<scope::Read, Name>) -> Result<Json<Topics>, Problem> {
-    Ok(Json(Topics { topics: all(&state, &tenant).await?.into_values().collect() }))
+async fn topics(Allowed { over: tenant, state, .. }: Allowed<scope::Read, Name>) -> Result<Json<TopicsSeen>, Problem> {
+    Ok(Json(TopicsSeen { topics: all(&state, &tenant).await?.into_values().collect() }))
 }
 
-async fn topic(Allowed { over: topic, state, .. }: Allowed<scope::Read, TopicId>) -> Result<Json<Topic>, Problem> {
+async fn topic(Allowed { over: topic, state, .. }: Allowed<scope::Read, TopicId>) -> Result<Json<TopicSeen>, Problem> {
     let unknown = || Problem::new(Code::TopicUnknown, format!("there is no topic `{topic}`, and no job of it"));
     all(&state, &topic.tenant).await?.remove(&topic).map(Json).ok_or_else(unknown)
 }
@@ -59,7 +59,7 @@ async fn why(Allowed { over: topic, state, .. }: Allowed<scope::Read, TopicId>) 
 }
 
 /// Every topic of the tenant: those that ever held a job, and those that the manifest or a handler sets up.
-async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>, Problem> {
+async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, TopicSeen>, Problem> {
     let counts = state.store.counts(tenant).await?;
     let of_tenant = counts.iter().map(|counts| counts.running).sum();
     let mut rates = state.rates.of(tenant, &counts);
@@ -80,7 +80,7 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, Topic>
         let unknown = !topics.known_topics().is_known(&id);
         let (rate, run) = (rates.remove(&id), runs.remove(&id.topic));
         let recent = state.metrics.recent(&id).map(Into::into);
-        let topic = Topic::new(counts, unknown, registry.as_deref(), idle, rate, run, recent);
+        let topic = TopicSeen::new(counts, unknown, registry.as_deref(), idle, rate, run, recent);
         (id, topic)
     };
     Ok(lines.into_iter().map(line).collect())

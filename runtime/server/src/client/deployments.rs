@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::exchange::Question;
 use super::store::{RemoteStore, topic_path};
-use crate::problem::{Code, Problem};
+use crate::problem::Code;
 use crate::wire;
 use crate::wire::handler::HandlerSeen;
 use gristmill_core::job::TopicId;
@@ -20,12 +20,8 @@ impl RemoteStore {
     /// # Errors
     /// The server is unavailable, or refuses.
     pub async fn handler_versions(&self, topic: &TopicId) -> Result<Option<HandlerSeen>, StoreError> {
-        const DOING: &str = "ask for the versions of a handler";
-        match self.server.ask_if_known(Question::get(format!("{}/handler", topic_path(topic)), DOING)).await? {
-            Ok(seen) => Ok(Some(seen)),
-            Err(problem) if problem.code == Code::TopicUnknown => Ok(None),
-            Err(problem) => Err(self.server.refused(DOING, &problem)),
-        }
+        let path = format!("{}/handler", topic_path(topic));
+        self.server.ask_about(Question::get(path, "ask for the versions of a handler"), &[Code::TopicUnknown]).await
     }
 
     /// The bytes of a version of the topic's component, by the digits of its SHA-256. `None`: the server has no such topic or
@@ -34,13 +30,10 @@ impl RemoteStore {
     /// # Errors
     /// The server is unavailable, or refuses.
     pub async fn component(&self, topic: &TopicId, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        const DOING: &str = "ask for a component";
-        let question = Question::get(format!("{}/handler/versions/{digest}", topic_path(topic)), DOING);
-        match self.server.ask_if_known::<wire::Component>(question).await? {
-            Ok(found) => Ok(Some(found.component.0)),
-            Err(Problem { code: Code::TopicUnknown | Code::HandlerUnknown | Code::Starting, .. }) => Ok(None),
-            Err(problem) => Err(self.server.refused(DOING, &problem)),
-        }
+        let question = Question::get(format!("{}/handler/versions/{digest}", topic_path(topic)), "ask for a component");
+        let unknown = [Code::TopicUnknown, Code::HandlerUnknown, Code::Starting];
+        let found: Option<wire::Component> = self.server.ask_about(question, &unknown).await?;
+        Ok(found.map(|found| found.component.0))
     }
 
     /// Brings the topic's component, to do this share of its jobs at first, as the API takes it. Returns the version's first digits once it serves.

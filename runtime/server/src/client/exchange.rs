@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use axum::body::Bytes;
-use axum::http::{Method, Request, Response, StatusCode, header};
+use axum::http::{HeaderName, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -64,7 +64,7 @@ pub(super) struct Question {
 
 impl Question {
     pub(super) fn get(path: String, doing: &'static str) -> Self {
-        Self { method: Method::GET, path, body: None, version: None, key: None, patience: ANSWER_TIME, doing }
+        Self::new(Method::GET, path, None, doing)
     }
 
     pub(super) fn post<T: Serialize>(path: String, body: &T, doing: &'static str) -> Self {
@@ -76,26 +76,22 @@ impl Question {
     }
 
     pub(super) fn delete(path: String, doing: &'static str) -> Self {
-        Self {
-            method: Method::DELETE,
-            path,
-            body: Some(Vec::new()),
-            version: None,
-            key: None,
-            patience: ANSWER_TIME,
-            doing,
-        }
+        Self::new(Method::DELETE, path, Some(Vec::new()), doing)
     }
 
     fn bring<T: Serialize>(method: Method, path: String, body: &T, doing: &'static str) -> Self {
         // Every type that is sent can be written as JSON.
         let body = serde_json::to_vec(body).unwrap_or_default();
-        Self { method, path, body: Some(body), version: None, key: None, patience: ANSWER_TIME, doing }
+        Self::new(method, path, Some(body), doing)
+    }
+
+    fn new(method: Method, path: String, body: Option<Vec<u8>>, doing: &'static str) -> Self {
+        Self { method, path, body, version: None, key: None, patience: ANSWER_TIME, doing }
     }
 
     /// One that brings a component, which the server may have to compile.
     pub(super) fn put_component(path: String, wasm: Vec<u8>, patience: Duration, doing: &'static str) -> Self {
-        Self { method: Method::PUT, path, body: Some(wasm), version: None, key: None, patience, doing }
+        Self { patience, ..Self::new(Method::PUT, path, Some(wasm), doing) }
     }
 
     /// The same with this `Idempotency-Key`, if there is one.
@@ -114,6 +110,20 @@ impl Server {
     pub(super) async fn ask<T: DeserializeOwned>(&self, question: Question) -> Result<T, StoreError> {
         let doing = question.doing;
         self.ask_if_known(question).await?.map_err(|problem| self.refused(doing, &problem))
+    }
+
+    /// The same. `None`: the server refuses with one of these codes, since it does not know what is asked about.
+    pub(super) async fn ask_about<T: DeserializeOwned>(
+        &self,
+        question: Question,
+        unknown: &[Code],
+    ) -> Result<Option<T>, StoreError> {
+        let doing = question.doing;
+        match self.ask_if_known(question).await? {
+            Ok(answer) => Ok(Some(answer)),
+            Err(problem) if unknown.contains(&problem.code) => Ok(None),
+            Err(problem) => Err(self.refused(doing, &problem)),
+        }
     }
 
     /// The same, but a refusal with a reason is no error.
@@ -177,26 +187,15 @@ impl Server {
         let Question { method, path, body, version, key, .. } = question;
         let path = format!("{}{path}", self.address.path());
         let request = Request::builder().method(method).uri(path).header(header::HOST, self.address.authority());
-        let request = match &self.token {
-            Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {}", token.as_str())),
-            None => request,
-        };
-        let request = match &self.meant {
-            Some(store) => request.header(MEANT_STORE, store.as_str()),
-            None => request,
-        };
-        let request = match &body {
-            Some(_) => request.header(header::CONTENT_TYPE, "application/json"),
-            None => request,
-        };
-        let request = match version {
-            Some(version) => request.header(header::IF_MATCH, format!("\"{version}\"")),
-            None => request,
-        };
-        let request = match key {
-            Some(key) => request.header("idempotency-key", key),
-            None => request,
-        };
+        let headers = [
+            (header::AUTHORIZATION, self.token.as_ref().map(|token| format!("Bearer {}", token.as_str()))),
+            (MEANT_STORE, self.meant.as_ref().map(StoreId::to_string)),
+            (header::CONTENT_TYPE, body.as_ref().map(|_| "application/json".to_owned())),
+            (header::IF_MATCH, version.map(|version| format!("\"{version}\""))),
+            (HeaderName::from_static("idempotency-key"), key),
+        ];
+        let headers = headers.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let request = headers.fold(request, |request, (name, value)| request.header(name, value));
         request.body(Full::from(body.unwrap_or_default())).context("failed to make a request")
     }
 
@@ -213,15 +212,12 @@ impl Server {
         }
         let problem: Problem = serde_json::from_slice(body)
             .map_err(|_| misread(anyhow!("it answered {status} and no reason: is it a gristmill?")))?;
+        let store = problem.store.clone().unwrap_or_else(|| self.name.clone());
         match problem.code {
             Code::StoreUnavailable | Code::Timeout => {
-                let store = problem.store.unwrap_or_else(|| self.name.clone());
                 Err(StoreError::Unavailable { store, source: anyhow!(problem.detail) })
             }
-            Code::Unconfirmed => {
-                let store = problem.store.unwrap_or_else(|| self.name.clone());
-                Err(StoreError::Unconfirmed { store, source: anyhow!(problem.detail) })
-            }
+            Code::Unconfirmed => Err(StoreError::Unconfirmed { store, source: anyhow!(problem.detail) }),
             _ => Ok(Err(problem)),
         }
     }

@@ -4,6 +4,7 @@ use url::form_urlencoded::Serializer;
 
 use super::exchange::Question;
 use super::store::RemoteStore;
+use crate::problem::Code;
 use crate::wire;
 use crate::wire::attempts::AttemptsSeen;
 use crate::wire::history::History;
@@ -40,9 +41,9 @@ impl RemoteStore {
     /// # Errors
     /// The server is unavailable, or refuses.
     pub async fn recording(&self, tenant: &Name, id: &JobId) -> Result<Option<Vec<u8>>, StoreError> {
-        const DOING: &str = "ask for the recording of a job";
-        let question = Question::get(format!("/v1/tenants/{tenant}/jobs/{id}/recording"), DOING);
-        let found: Option<wire::JobRecording> = self.known_job(question, DOING).await?;
+        let path = format!("/v1/tenants/{tenant}/jobs/{id}/recording");
+        let question = Question::get(path, "ask for the recording of a job");
+        let found: Option<wire::JobRecording> = self.server.ask_about(question, &[Code::JobUnknown]).await?;
         Ok(found.and_then(|found| found.recording).map(|recording| recording.0))
     }
 

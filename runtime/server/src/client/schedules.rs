@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use super::exchange::Question;
 use super::store::RemoteStore;
-use crate::problem::{Code, Problem};
+use crate::problem::Code;
 use crate::wire;
 use crate::wire::schedule::{RunSchedule, Schedule, ScheduleAnswer, Schedules as Listed};
 use gristmill_core::job::Name;
@@ -23,11 +23,9 @@ impl Schedules for RemoteStore {
             let Listed { schedules } = self.server.ask(question).await?;
             return Ok(schedules.into_iter().map(|schedule| schedule.stored).collect());
         };
-        match self.server.ask_if_known::<Schedule>(Question::get(path(id), LIST)).await? {
-            Ok(found) => Ok(vec![found.stored]),
-            Err(Problem { code: Code::ScheduleUnknown, .. }) => Ok(Vec::new()),
-            Err(problem) => Err(self.server.refused(LIST, &problem)),
-        }
+        let question = Question::get(path(id), LIST);
+        let found: Option<Schedule> = self.server.ask_about(question, &[Code::ScheduleUnknown]).await?;
+        Ok(found.into_iter().map(|found| found.stored).collect())
     }
 
     async fn change_schedule(&self, id: &ScheduleId, change: &ScheduleChange) -> Result<ScheduleChanged, StoreError> {

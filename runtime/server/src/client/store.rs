@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use async_trait::async_trait;
-use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use url::form_urlencoded;
 
@@ -18,7 +17,7 @@ use crate::problem::Code;
 use crate::serve::accept::Inside;
 use crate::wire::dead::Groups;
 use crate::wire::push::{Bulk, Job};
-use crate::wire::topic::{TopicSeen, TopicServing, TopicsSeen};
+use crate::wire::topic::{TopicSeen, TopicsSeen};
 use crate::wire::worker::{Worker, WorkerKind, Workers};
 use crate::wire::{self, BATCH};
 use gristmill_core::job::{JobChange, JobId, Name, NewJob, Progress, TopicId, WorkerId};
@@ -138,9 +137,8 @@ impl RemoteStore {
     /// # Errors
     /// The server is unavailable, or refuses.
     pub async fn why(&self, tenant: &Name, id: &JobId) -> Result<Option<Why>, StoreError> {
-        const DOING: &str = "ask why a job is not running";
-        let question = Question::get(format!("/v1/tenants/{tenant}/jobs/{id}/why"), DOING);
-        self.known_job(question, DOING).await
+        let path = format!("/v1/tenants/{tenant}/jobs/{id}/why");
+        self.server.ask_about(Question::get(path, "ask why a job is not running"), &[Code::JobUnknown]).await
     }
 
     /// Why a topic begins no job, by what the server knows.
@@ -163,13 +161,9 @@ impl RemoteStore {
     ///
     /// # Errors
     /// The server is unavailable, or refuses.
-    pub async fn topic_serving(&self, topic: &TopicId) -> Result<Option<TopicServing>, StoreError> {
-        const DOING: &str = "ask which component does a topic's jobs";
-        match self.server.ask_if_known(Question::get(topic_path(topic), DOING)).await? {
-            Ok(serving) => Ok(Some(serving)),
-            Err(problem) if problem.code == Code::TopicUnknown => Ok(None),
-            Err(problem) => Err(self.server.refused(DOING, &problem)),
-        }
+    pub async fn topic_serving(&self, topic: &TopicId) -> Result<Option<TopicSeen>, StoreError> {
+        let question = Question::get(topic_path(topic), "ask which component does a topic's jobs");
+        self.server.ask_about(question, &[Code::TopicUnknown]).await
     }
 
     /// Every topic of a tenant that the server knows, by name: also those that never held a job.
@@ -225,19 +219,6 @@ impl RemoteStore {
         let store = self.server.name.clone();
         let misread = |error| StoreError::Refused { store, doing, source: anyhow::Error::new(error) };
         text.map(|text| text.parse::<C>()).transpose().map_err(misread)
-    }
-
-    /// The answer to a question about a job. `None` if the job is unknown.
-    pub(super) async fn known_job<T: DeserializeOwned>(
-        &self,
-        question: Question,
-        doing: &'static str,
-    ) -> Result<Option<T>, StoreError> {
-        match self.server.ask_if_known(question).await? {
-            Ok(answer) => Ok(Some(answer)),
-            Err(problem) if problem.code == Code::JobUnknown => Ok(None),
-            Err(problem) => Err(self.server.refused(doing, &problem)),
-        }
     }
 
     async fn were_dead(&self, path: &str, ids: &[JobId], doing: &'static str) -> Result<Vec<bool>, StoreError> {
@@ -337,9 +318,8 @@ impl Signals for RemoteStore {
 #[async_trait]
 impl Query for RemoteStore {
     async fn counts(&self, tenant: &Name) -> Result<Vec<TopicCounts>, StoreError> {
-        let question = Question::get(format!("/v1/tenants/{tenant}/topics"), "count jobs");
-        let wire::Topics { topics } = self.server.ask(question).await?;
-        Ok(topics.into_iter().filter(has_held_jobs).collect())
+        let topics = self.topics(tenant).await?;
+        Ok(topics.into_iter().map(|topic| topic.counts).filter(has_held_jobs).collect())
     }
 
     async fn job(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
@@ -432,8 +412,8 @@ impl DeadJobs for RemoteStore {
 
 impl RemoteStore {
     async fn look(&self, tenant: &Name, id: &JobId) -> Result<Option<JobView>, StoreError> {
-        const DOING: &str = "look at a job";
-        self.known_job(Question::get(format!("/v1/tenants/{tenant}/jobs/{id}"), DOING), DOING).await
+        let question = Question::get(format!("/v1/tenants/{tenant}/jobs/{id}"), "look at a job");
+        self.server.ask_about(question, &[Code::JobUnknown]).await
     }
 
     async fn end(&self, tenant: &Name, ids: &[JobId], kill: bool) -> Result<Vec<Cancelled>, StoreError> {

@@ -41,13 +41,9 @@ impl Tokens for RemoteStore {
     }
 
     async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError> {
-        const DOING: &str = "limit a token";
-        let question = Question::put(format!("/v1/tokens/{id}/limits"), &limits, DOING);
-        match self.server.ask_if_known::<TokenLimits>(question).await? {
-            Ok(_) => Ok(true),
-            Err(problem) if problem.code == Code::TokenUnknown => Ok(false),
-            Err(problem) => Err(self.server.refused(DOING, &problem)),
-        }
+        let question = Question::put(format!("/v1/tokens/{id}/limits"), &limits, "limit a token");
+        let limited: Option<TokenLimits> = self.server.ask_about(question, &[Code::TokenUnknown]).await?;
+        Ok(limited.is_some())
     }
 }
 

@@ -21,9 +21,8 @@ impl RemoteStore {
         depth: usize,
         limit: usize,
     ) -> Result<Option<JobGraph>, StoreError> {
-        const DOING: &str = "ask for the jobs around a job";
         let path = format!("/v1/tenants/{tenant}/jobs/{id}/graph?depth={depth}&limit={limit}");
-        self.known_job(Question::get(path, DOING), DOING).await
+        self.server.ask_about(Question::get(path, "ask for the jobs around a job"), &[Code::JobUnknown]).await
     }
 
     /// What [`cancel_tree`](gristmill_store::cancel_tree) does, by the server.
@@ -31,15 +30,12 @@ impl RemoteStore {
     /// # Errors
     /// The server is unavailable, or refuses.
     pub async fn cancel_tree(&self, tenant: &Name, id: &JobId, kill: bool) -> Result<TreeCancelled, StoreError> {
-        const DOING: &str = "cancel a job and its tree";
         let path = format!("/v1/tenants/{tenant}/jobs/{id}?tree=true&kill={kill}");
-        match self.server.ask_if_known(Question::delete(path, DOING)).await? {
-            Ok(wire::CancelledTree { gone, stopping, complete, .. }) => Ok(TreeCancelled { gone, stopping, complete }),
-            Err(problem) if matches!(problem.code, Code::JobUnknown | Code::TooLate) => {
-                Ok(TreeCancelled { gone: 0, stopping: 0, complete: true })
-            }
-            Err(problem) => Err(self.server.refused(DOING, &problem)),
-        }
+        let question = Question::delete(path, "cancel a job and its tree");
+        Ok(match self.server.ask_about(question, &[Code::JobUnknown, Code::TooLate]).await? {
+            Some(wire::CancelledTree { gone, stopping, complete, .. }) => TreeCancelled { gone, stopping, complete },
+            None => TreeCancelled { gone: 0, stopping: 0, complete: true },
+        })
     }
 
     async fn links(&self, tenant: &Name, id: &JobId, limit: usize) -> Result<wire::JobLinks, StoreError> {
@@ -51,13 +47,10 @@ impl RemoteStore {
 #[async_trait]
 impl Workflows for RemoteStore {
     async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError> {
-        const DOING: &str = "seal a batch";
-        let question = Question::post(format!("/v1/tenants/{tenant}/jobs/{id}/seal"), &wire::Nothing {}, DOING);
-        match self.server.ask_if_known::<wire::SealedOne>(question).await? {
-            Ok(sealed) => Ok(sealed.status),
-            Err(problem) if matches!(problem.code, Code::JobUnknown | Code::TooLate) => Ok(BatchSealed::NotWaiting),
-            Err(problem) => Err(self.server.refused(DOING, &problem)),
-        }
+        let path = format!("/v1/tenants/{tenant}/jobs/{id}/seal");
+        let question = Question::post(path, &wire::Nothing {}, "seal a batch");
+        let sealed = self.server.ask_about(question, &[Code::JobUnknown, Code::TooLate]).await?;
+        Ok(sealed.map_or(BatchSealed::NotWaiting, |wire::SealedOne { status, .. }| status))
     }
 
     async fn waits_for(&self, tenant: &Name, id: &JobId, limit: usize) -> Result<Option<WaitsFor>, StoreError> {

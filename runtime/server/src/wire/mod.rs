@@ -18,6 +18,7 @@ pub(super) mod worker;
 
 use std::collections::BTreeSet;
 
+use axum::http::HeaderName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +28,7 @@ use gristmill_core::json::{self, at_most};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{Scope, Token};
 use gristmill_store::TenantPlacement;
-use gristmill_store::{BatchSealed, Cancelled, JobChanged, JobView, Pushed, TopicCounts, WaitsFor};
+use gristmill_store::{BatchSealed, Cancelled, JobChanged, JobView, Pushed, WaitsFor};
 
 pub(super) use pull::{
     Checkpoint, Claim, Claimed, Claims, Extend, ExtendAnswer, Extended, Saved, Settle, SettleAnswer, Settlement,
@@ -45,7 +46,7 @@ pub(super) trait NamesTenants {
 }
 
 /// The header with the id of the store that a request is meant for.
-pub(super) const MEANT_STORE: &str = "gristmill-store";
+pub(super) const MEANT_STORE: HeaderName = HeaderName::from_static("gristmill-store");
 
 /// The server that answers.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -305,12 +306,6 @@ pub(super) struct Served {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct WereDead {
     pub(super) were_dead: Vec<bool>,
-}
-
-/// [`topic::Topics`], of which only the counts are read.
-#[derive(Debug, Deserialize)]
-pub(super) struct Topics {
-    pub(super) topics: Vec<TopicCounts>,
 }
 
 /// Every tenant that has or had jobs, by name.

@@ -15,40 +15,47 @@ use gristmill_runner::{RunTimes, Version};
 use gristmill_store::TopicCounts;
 
 /// Every topic that the manifest or a component makes, or that ever held a job, by name.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Topics {
-    pub(crate) topics: Vec<Topic>,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Topics")]
+pub(crate) struct TopicsSeen {
+    pub(crate) topics: Vec<TopicSeen>,
 }
 
 /// A topic: its jobs, and what does them.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Topic {
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Topic")]
+pub struct TopicSeen {
+    /// Its jobs.
     #[serde(flatten)]
-    counts: TopicCounts,
+    pub counts: TopicCounts,
     /// Neither the manifest nor a component makes it a topic: its jobs wait.
-    unknown: bool,
-    handler: Option<Name>,
+    pub unknown: bool,
+    /// Which handler does its jobs.
+    pub handler: Option<Name>,
     /// Pull workers do its jobs.
-    external: bool,
+    #[serde(default)]
+    pub external: bool,
     /// The version of the component that does the topic's jobs.
-    version: Option<String>,
+    pub version: Option<String>,
     /// What the component in the folder imports and the topic does not grant.
-    lacking: Vec<Capability>,
+    #[schemars(with = "Vec<Capability>")]
+    pub lacking: Vec<String>,
     /// Why the server does not use the component in the folder, or null. Then `version` is the one before, which does the jobs; null if
     /// there is none.
-    refused: Option<String>,
+    pub refused: Option<String>,
     /// The component in the folder waits to be compiled, or is being compiled. Then `version` is also the one before.
-    compiling: bool,
+    #[serde(default)]
+    pub compiling: bool,
     /// Why no further job is begun here. Null if jobs are.
-    idle: Option<Idle>,
+    pub idle: Option<Idle>,
     /// What the manifest allows its jobs. Null if neither the manifest nor a component makes it a topic.
-    limits: Option<TopicLimits>,
+    pub limits: Option<TopicLimits>,
     /// Of the totals, over at most the last minute, between two requests to this server. Null until there were two.
     rates: Option<Rates>,
     /// How long the latest attempts ran that the server's own runner has made. Null: it remembers none.
-    run: Option<RunTimes>,
+    pub run: Option<RunTimes>,
     /// What the attempts of the last minute came to that the server's own runner has made, or pull workers by way of it. Null: none has ended yet.
-    recent: Option<RecentByVersion>,
+    pub recent: Option<RecentByVersion>,
 }
 
 /// Whether the version that serves fails more often than the one before it.
@@ -84,53 +91,6 @@ impl From<gristmill_metrics::RecentByVersion> for RecentByVersion {
     }
 }
 
-/// A topic, as a server shows it.
-#[derive(Debug, Clone, Deserialize)]
-pub struct TopicSeen {
-    /// Its jobs.
-    #[serde(flatten)]
-    pub counts: TopicCounts,
-    /// What does them.
-    #[serde(flatten)]
-    pub serving: TopicServing,
-    /// Neither the manifest nor a component makes it a topic.
-    pub unknown: bool,
-    /// Which handler does its jobs.
-    pub handler: Option<Name>,
-    /// Pull workers do its jobs.
-    #[serde(default)]
-    pub external: bool,
-    /// The component in the folder waits to be compiled, or is being compiled.
-    #[serde(default)]
-    pub compiling: bool,
-    /// Why no further job is begun.
-    pub idle: Option<Idle>,
-    /// What the server's manifest allows its jobs.
-    pub limits: Option<TopicLimits>,
-    /// How long the latest attempts ran.
-    pub run: Option<RunTimes>,
-    /// What the attempts of the last minute came to.
-    #[serde(default)]
-    pub recent: Option<RecentByVersion>,
-}
-
-/// The topics of a tenant, as a server shows them.
-#[derive(Debug, Deserialize)]
-pub(crate) struct TopicsSeen {
-    pub(crate) topics: Vec<TopicSeen>,
-}
-
-/// Of a topic, what a server says of the component that does its jobs.
-#[derive(Debug, Clone, Deserialize)]
-pub struct TopicServing {
-    /// The version that does the jobs. `None`: there is none.
-    pub version: Option<String>,
-    /// What the component in the folder imports and the topic does not grant.
-    pub lacking: Vec<String>,
-    /// Why the server does not use the component in the folder.
-    pub refused: Option<String>,
-}
-
 /// What holds for a job of the topic, from its section, the defaults of the manifest, or those of Gristmill.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TopicLimits {
@@ -164,7 +124,7 @@ pub struct TopicLimits {
     pub ended_retention_ms: u64,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct Rates {
     over_ms: u64,
     per_second: BTreeMap<String, f64>,
@@ -192,7 +152,7 @@ impl TopicLimits {
     }
 }
 
-impl Topic {
+impl TopicSeen {
     /// `registry`: `None` while the handlers are being read.
     pub(crate) fn new(
         counts: TopicCounts,
@@ -206,6 +166,7 @@ impl Topic {
         let id = &counts.topic;
         let entry = registry.and_then(|registry| registry.get(id));
         let of_handler = registry.zip(entry.map(|entry| &entry.topic.handler));
+        let lacking = entry.into_iter().flat_map(|entry| &entry.lacking);
         let rates = rate.map(|Rate { over, per_second }| Rates { over_ms: whole_millis(over), per_second });
         Self {
             unknown,
@@ -215,7 +176,7 @@ impl Topic {
                 .and_then(|entry| entry.handler.as_ref())
                 .and_then(Handler::version)
                 .map(|version| version.to_string()),
-            lacking: entry.map(|entry| entry.lacking.clone()).unwrap_or_default(),
+            lacking: lacking.map(|lacking| lacking.name().to_owned()).collect(),
             refused: registry.zip(entry).and_then(|(registry, entry)| registry.refused_for(entry)).map(str::to_owned),
             compiling: of_handler.is_some_and(|(registry, handler)| registry.is_uncompiled(handler)),
             idle,

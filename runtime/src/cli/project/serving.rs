@@ -8,7 +8,7 @@ use super::super::exit::Exit;
 use super::super::screen;
 use super::super::store::Way;
 use gristmill_core::job::TopicId;
-use gristmill_server::{RemoteStore, TopicServing};
+use gristmill_server::{RemoteStore, TopicSeen};
 use gristmill_store::StoreError;
 
 const PAUSE: Duration = Duration::from_millis(200);
@@ -32,7 +32,7 @@ pub(super) enum Serving {
     Served,
     Refused(String),
     /// The wait is over: what the server says of a topic.
-    NotYet(TopicId, Option<TopicServing>),
+    NotYet(TopicId, Option<Box<TopicSeen>>),
 }
 
 impl LocalServer {
@@ -76,7 +76,7 @@ impl LocalServer {
                     return Ok(Serving::Refused(reason.clone()));
                 }
                 if is_over {
-                    return Ok(Serving::NotYet(topic.clone(), serving));
+                    return Ok(Serving::NotYet(topic.clone(), serving.map(Box::new)));
                 }
                 tokio::time::sleep(PAUSE).await;
             }
