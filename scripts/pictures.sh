@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-UPDATE_PICTURES=1 cargo test --workspace --lib -- top::picture
+UPDATE_PICTURES=1 cargo test --workspace --lib -- picture
 if [ "${1:-}" = top ]; then exit; fi
 
 out=out/pictures

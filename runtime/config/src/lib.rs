@@ -28,8 +28,6 @@ mod stores;
 mod topics;
 
 #[cfg(test)]
-mod schema;
-#[cfg(test)]
 mod tests;
 
 pub use gristmill_core::units;

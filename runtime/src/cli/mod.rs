@@ -13,8 +13,6 @@ mod deploy;
 mod describe;
 mod dev;
 mod document;
-#[cfg(test)]
-mod documented;
 mod exit;
 mod find;
 mod folder;
@@ -47,6 +45,8 @@ mod stats;
 mod store;
 mod table;
 mod tenant;
+#[cfg(test)]
+mod tests;
 mod token;
 #[cfg(feature = "top")]
 mod top;

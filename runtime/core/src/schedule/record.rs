@@ -349,5 +349,5 @@ impl ManifestRecord {
 }
 
 #[cfg(test)]
-#[path = "record_tests.rs"]
+#[path = "tests/record.rs"]
 mod tests;

@@ -400,5 +400,5 @@ fn about_wait(until: Timestamp, now: Timestamp) -> String {
 }
 
 #[cfg(test)]
-#[path = "job_tests.rs"]
+#[path = "tests/job.rs"]
 mod tests;

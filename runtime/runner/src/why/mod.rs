@@ -5,7 +5,7 @@ mod job;
 mod served;
 mod serving;
 #[cfg(test)]
-mod unserved_tests;
+mod tests;
 
 pub use forecast::ExpectedBy;
 pub use job::{Why, WhyReason, unique_holder, why};

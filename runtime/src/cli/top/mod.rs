@@ -4,8 +4,6 @@ mod app;
 mod draw;
 mod events;
 mod list;
-#[cfg(test)]
-mod picture;
 mod source;
 #[cfg(test)]
 mod tests;

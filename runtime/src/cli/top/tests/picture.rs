@@ -6,9 +6,9 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 use serde_json::{Value, json};
 
-use super::app::App;
-use super::draw;
-use super::source::{Seen, TopicRow};
+use crate::cli::top::app::App;
+use crate::cli::top::draw;
+use crate::cli::top::source::{Seen, TopicRow};
 use crate::cli::topic_line::seen_with;
 use gristmill_core::time::Timestamp;
 
