@@ -21,15 +21,8 @@ pub(super) fn with<const N: usize>(mut document: Value, fields: [(&str, Value); 
     document
 }
 
-/// Adds the fields of another object.
-pub(super) fn add(document: &mut Value, more: &impl Serialize) {
-    if let Some(fields) = document.as_object_mut() {
-        fields.extend(object(more));
-    }
-}
-
 /// An object as the HTTP API writes it.
-fn object(value: &impl Serialize) -> Map<String, Value> {
+pub(super) fn object(value: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(value) {
         Ok(Value::Object(fields)) => fields,
         // No type here is written as anything else.

@@ -13,7 +13,7 @@ use gristmill_store::StoreError;
 /// Notes that there is no such topic, if neither manifest, folder, store nor server has it. Prints nothing for a client that may not read.
 pub(super) async fn note_unknown(global: &Global, topic: &TopicId) -> anyhow::Result<()> {
     let Some(known) = known(global, &topic.tenant).await? else { return Ok(()) };
-    let names = known.iter().map(|line| line.counts.topic.topic.as_str());
+    let names = known.iter().map(|line| line.seen.counts.topic.topic.as_str());
     if names.clone().all(|name| name != topic.topic.as_str()) {
         let near = nearest(topic.topic.as_str(), names).map(|near| format!(" (did you mean `{near}`?)"));
         screen::note(&format!("there is no topic `{topic}`{}; see `gristmill topics`", near.unwrap_or_default()));
@@ -24,7 +24,7 @@ pub(super) async fn note_unknown(global: &Global, topic: &TopicId) -> anyhow::Re
 /// Notes how a topic is searched for, if a word of the query that found nothing is the name of one.
 pub(super) async fn note_topics(global: &Global, tenant: &Name, query: &str) -> anyhow::Result<()> {
     let Some(known) = known(global, tenant).await? else { return Ok(()) };
-    let names = known.iter().map(|line| line.counts.topic.topic.as_str());
+    let names = known.iter().map(|line| line.seen.counts.topic.topic.as_str());
     for name in names.filter(|name| query.split_whitespace().any(|word| word == *name)) {
         screen::note(&format!("`topic:{name}` finds the jobs of the topic `{name}`"));
     }

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::global::Global;
@@ -14,12 +13,12 @@ use super::store::Reached;
 use super::{document, folder, screen, stats, why};
 use gristmill_config::{KnownTopics, Manifest, units};
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::time::{Timestamp, millis};
+use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Demands, Topic};
 use gristmill_runner::RunTimes;
-use gristmill_runner::why::{Idle, IdleReason, Runners, Served, idle};
+use gristmill_runner::why::{IdleReason, Runners, Served, idle};
 use gristmill_sandbox::Version;
-use gristmill_server::{RecentByVersion, RecentOfVersion, RemoteStore, TopicSeen};
+use gristmill_server::{RecentByVersion, RecentOfVersion, RemoteStore, TopicLimits, TopicSeen};
 use gristmill_store::{Produce, StoreError, TopicCounts};
 
 /// Without a server the list says nothing of runners.
@@ -31,32 +30,11 @@ type Files = BTreeMap<Name, (Version, Demands)>;
 /// A topic with its jobs and its handler.
 #[derive(Debug, Clone)]
 pub(super) struct TopicLine {
-    pub(super) counts: TopicCounts,
+    pub(super) seen: TopicSeen,
     /// `manifest`, `folder` or `store`. `None`: only the server's manifest knows.
-    pub(super) origin: Option<&'static str>,
-    pub(super) unknown: bool,
-    handler: Option<Name>,
-    external: bool,
+    origin: Option<&'static str>,
     /// A server reported this. Else it is about the files in the folder.
     serves: bool,
-    pub(super) version: Option<String>,
-    lacking: Vec<String>,
-    refused: Option<String>,
-    compiling: bool,
-    pub(super) idle: Option<Idle>,
-    run: Option<RunTimes>,
-    recent: Option<RecentByVersion>,
-    limits: Option<Limits>,
-}
-
-/// What the manifest allows a topic's jobs, as far as it is shown.
-#[derive(Debug, Clone, Default, Serialize)]
-struct Limits {
-    concurrency: Option<u32>,
-    timeout_ms: Option<u64>,
-    fuel: Option<u64>,
-    memory_bytes: Option<u64>,
-    attempts_max: Option<u32>,
 }
 
 /// Where topics are read.
@@ -110,7 +88,7 @@ impl Topics {
                     None => Vec::new(),
                 };
                 let mut lines = of_files(manifest, files, counts);
-                lines.retain(|line| tenants.contains(&line.counts.topic.tenant));
+                lines.retain(|line| tenants.contains(&line.seen.counts.topic.tenant));
                 Ok(lines)
             }
         }
@@ -167,39 +145,14 @@ fn of_files(manifest: &Manifest, files: &Files, counts: Vec<TopicCounts>) -> Vec
 }
 
 impl TopicLine {
-    fn seen(topic: TopicSeen, manifest: Option<&Manifest>) -> Self {
-        let TopicSeen { counts, unknown, handler, external, version, lacking, .. } = topic;
-        let TopicSeen { refused, compiling, idle, limits, run, recent, .. } = topic;
+    fn seen(seen: TopicSeen, manifest: Option<&Manifest>) -> Self {
         let origin = match manifest {
-            _ if unknown => Some("store"),
-            Some(manifest) if manifest.topics.contains_key(&counts.topic) => Some("manifest"),
+            _ if seen.unknown => Some("store"),
+            Some(manifest) if manifest.topics.contains_key(&seen.counts.topic) => Some("manifest"),
             Some(_) => Some("folder"),
             None => None,
         };
-        let limits = limits.map(|limits| Limits {
-            concurrency: Some(limits.concurrency),
-            timeout_ms: Some(limits.timeout_ms),
-            fuel: Some(limits.fuel),
-            memory_bytes: Some(limits.memory_bytes),
-            attempts_max: Some(limits.attempts),
-        });
-        let serves = true;
-        Self {
-            counts,
-            origin,
-            unknown,
-            handler,
-            external,
-            serves,
-            version,
-            lacking,
-            refused,
-            compiling,
-            idle,
-            run,
-            recent,
-            limits,
-        }
+        Self { seen, origin, serves: true }
     }
 
     /// `used_by`: the topic whose section names the file that would make it one.
@@ -215,46 +168,42 @@ impl TopicLine {
         let demands = file.map(|(_, demands)| demands);
         let lacking = demands.map(|demands| topic.lacks(demands)).unwrap_or_default();
         let served = Served { serving: why::by_file(topic, is_made, used_by, demands), limits: topic.fleet };
-        let limits = Limits {
-            concurrency: Some(topic.concurrency),
-            timeout_ms: Some(millis(topic.limits.timeout)),
-            fuel: Some(topic.limits.fuel),
-            memory_bytes: Some(topic.limits.memory_bytes),
-            attempts_max: Some(topic.retry.attempts),
-        };
-        Self {
-            origin: Some(origin),
+        let seen = TopicSeen {
             unknown: !is_made,
             handler: is_made.then(|| topic.handler.clone()),
             external: is_made && topic.external,
-            serves: false,
             version: file.map(|(version, _)| version.to_string()),
             lacking: lacking.iter().map(|lacking| lacking.name().to_owned()).collect(),
             refused: None,
             compiling: false,
             idle: idle(&counts, counts.running, &served, ONE_RUNNER),
+            limits: is_made.then(|| TopicLimits::of(topic)),
+            rates: None,
             run: None,
             recent: None,
-            limits: is_made.then_some(limits),
             counts,
-        }
+        };
+        Self { seen, origin: Some(origin), serves: false }
     }
 
     /// With what a person needs to know of it at once.
     pub(super) fn name(&self) -> String {
-        stats::name(&self.counts.topic, Some(&self.counts)) + if self.unknown { " (unknown)" } else { "" }
+        stats::name(&self.seen.counts.topic, Some(&self.seen.counts))
+            + if self.seen.unknown { " (unknown)" } else { "" }
     }
 
     /// The handler and its version.
     pub(super) fn handler(&self) -> String {
-        match (&self.handler, &self.version) {
+        match (&self.seen.handler, &self.seen.version) {
             (None, _) => "-".into(),
             (Some(handler), Some(version)) => format!("{handler} {version}"),
-            (Some(_), None) if self.external => "pull workers".into(),
-            (Some(handler), None) if self.serves && !self.counts.paused && !self.has_no_handler() => {
+            (Some(_), None) if self.seen.external => "pull workers".into(),
+            (Some(handler), None) if self.serves && !self.seen.counts.paused && !self.has_no_handler() => {
                 format!("{handler} native")
             }
-            (Some(handler), None) if self.idle.as_ref().is_some_and(|idle| idle.reason == IdleReason::NoHandler) => {
+            (Some(handler), None)
+                if self.seen.idle.as_ref().is_some_and(|idle| idle.reason == IdleReason::NoHandler) =>
+            {
                 format!("{handler} missing")
             }
             (Some(handler), None) => format!("{handler} -"),
@@ -264,25 +213,25 @@ impl TopicLine {
     fn has_no_handler(&self) -> bool {
         use IdleReason::{Compiling, LacksGrants, NoHandler, NoHandlerHere, Refused, Starting};
         let without = [Starting, NoHandler, NoHandlerHere, Compiling, Refused, LacksGrants];
-        self.idle.as_ref().is_some_and(|idle| without.contains(&idle.reason))
+        self.seen.idle.as_ref().is_some_and(|idle| without.contains(&idle.reason))
     }
 
     /// How long the oldest ready job has been ready.
     pub(super) fn oldest(&self, now: Timestamp) -> String {
-        self.counts.oldest_ready.map(|since| units::about_duration(now.since(since))).unwrap_or_default()
+        self.seen.counts.oldest_ready.map(|since| units::about_duration(now.since(since))).unwrap_or_default()
     }
 
     /// How long half of the attempts run, and all but one of a hundred.
     pub(super) fn run_times(&self) -> [String; 2] {
         let about = |of: fn(&RunTimes) -> u64| {
-            self.run.as_ref().map_or_else(|| "-".into(), |run| about_duration(Duration::from_micros(of(run))))
+            self.seen.run.as_ref().map_or_else(|| "-".into(), |run| about_duration(Duration::from_micros(of(run))))
         };
         [about(|run| run.p50_us), about(|run| run.p99_us)]
     }
 
     /// In words, why no further job is begun, or what is wrong although jobs are.
     pub(super) fn state(&self) -> String {
-        let idle = self.idle.as_ref().filter(|idle| idle.reason != IdleReason::Empty);
+        let idle = self.seen.idle.as_ref().filter(|idle| idle.reason != IdleReason::Empty);
         let idle = idle.map(|idle| format!("{}: {}", <&str>::from(idle.reason), idle.detail));
         let mut said = self.failing().map(about_failing).into_iter().chain(idle).collect::<Vec<_>>().join("; ");
         let mut add = |text: String| {
@@ -294,11 +243,11 @@ impl TopicLine {
         if self.has_no_handler() {
             return said;
         }
-        if let Some(refused) = &self.refused {
+        if let Some(refused) = &self.seen.refused {
             add(format!("serves the version before: the file was refused: {refused}"));
-        } else if !self.lacking.is_empty() {
-            add(format!("serves the version before: the file lacks {}", self.lacking.join(", ")));
-        } else if self.compiling {
+        } else if !self.seen.lacking.is_empty() {
+            add(format!("serves the version before: the file lacks {}", self.seen.lacking.join(", ")));
+        } else if self.seen.compiling {
             add("serves the version before: the file is being compiled".into());
         }
         said
@@ -307,51 +256,48 @@ impl TopicLine {
     /// How long an attempt may run. `None`: a pull worker decides, or it is not known.
     #[cfg(feature = "top")]
     pub(super) fn timeout(&self) -> Option<Duration> {
-        let limits = self.limits.as_ref().filter(|_| !self.external);
-        limits?.timeout_ms.map(Duration::from_millis)
+        let limits = self.seen.limits.as_ref().filter(|_| !self.seen.external);
+        Some(Duration::from_millis(limits?.timeout_ms))
     }
 
     /// What its attempts came to, if too many of them fail.
     fn failing(&self) -> Option<&RecentByVersion> {
-        self.recent.as_ref().filter(|recent| recent.failing)
+        self.seen.recent.as_ref().filter(|recent| recent.failing)
     }
 
     /// Jobs wait and only a person can have them begun, attempts fail, or a file was refused.
     #[cfg(feature = "top")]
     pub(super) fn needs_a_person(&self) -> bool {
-        let waits = self.counts.ready > 0 && (self.has_no_handler() || self.counts.paused);
-        waits || self.failing().is_some() || self.refused.is_some() || !self.lacking.is_empty()
+        let waits = self.seen.counts.ready > 0 && (self.has_no_handler() || self.seen.counts.paused);
+        waits || self.failing().is_some() || self.seen.refused.is_some() || !self.seen.lacking.is_empty()
     }
 
     /// How much it asks to be looked at: how bad it is, and how many jobs that is about.
     #[cfg(feature = "top")]
     pub(super) fn attention(&self) -> (u8, u64) {
-        let TopicCounts { ready, dead, .. } = self.counts;
+        let TopicCounts { ready, dead, .. } = self.seen.counts;
         let failed = self.failing().map_or(0, |recent| recent.serving.failed);
         if self.needs_a_person() { (2, ready.max(failed)) } else { (u8::from(dead > 0), dead) }
     }
 
     pub(super) fn document(&self) -> Value {
-        let Self { counts, origin, unknown, handler, external, serves, version, lacking, .. } = self;
-        let mut fields = document::counts(counts);
+        let TopicSeen { counts, handler, external, limits, .. } = &self.seen;
+        let mut fields = document::object(&self.seen);
+        fields.retain(|name, _| !["limits", "rates"].contains(&name.as_str()));
+        let limits = limits.as_ref();
         let rest = json!({
-            "origin": origin,
-            "unknown": unknown,
-            "handler": handler,
+            "origin": self.origin,
             "external": handler.as_ref().map(|_| external),
-            "serves": serves,
-            "version": version,
-            "lacking": lacking,
-            "refused": self.refused,
-            "compiling": self.compiling,
-            "idle": self.idle,
-            "run": self.run,
-            "recent": self.recent,
+            "serves": self.serves,
             "limited": counts.limited,
+            "concurrency": limits.map(|limits| limits.concurrency),
+            "timeout_ms": limits.map(|limits| limits.timeout_ms),
+            "fuel": limits.map(|limits| limits.fuel),
+            "memory_bytes": limits.map(|limits| limits.memory_bytes),
+            "attempts_max": limits.map(|limits| limits.attempts),
         });
-        document::add(&mut fields, &rest);
-        document::add(&mut fields, &self.limits.clone().unwrap_or_default());
-        fields
+        fields.extend(document::object(&rest));
+        fields.into()
     }
 }
 
@@ -376,12 +322,12 @@ fn about_duration(duration: Duration) -> String {
 /// A topic as a server shows it, for tests: `mail` with these fields besides.
 #[cfg(test)]
 pub(super) fn seen_with(fields: &Value) -> TopicLine {
-    let mut whole = document::counts(&TopicCounts::none("mail".parse().unwrap()));
+    let mut whole = document::object(&TopicCounts::none("mail".parse().unwrap()));
     let usual =
         json!({ "unknown": false, "handler": "mail", "version": "9f2c", "lacking": [], "refused": null, "idle": null });
-    document::add(&mut whole, &usual);
-    document::add(&mut whole, fields);
-    TopicLine::seen(serde_json::from_value(whole).unwrap(), None)
+    whole.extend(document::object(&usual));
+    whole.extend(document::object(fields));
+    TopicLine::seen(serde_json::from_value(whole.into()).unwrap(), None)
 }
 
 #[cfg(test)]
@@ -401,8 +347,10 @@ mod tests {
         let files = BTreeMap::from([file("echo"), file("mail")]);
         let counts = |topic: &str| TopicCounts { ready: 1, ..TopicCounts::none(topic.parse().unwrap()) };
         let lines = of_files(&manifest, &files, vec![counts("a"), counts("stray")]);
-        let seen: Vec<_> =
-            lines.iter().map(|line| (line.counts.topic.to_string(), line.origin, line.version.is_some())).collect();
+        let seen: Vec<_> = lines
+            .iter()
+            .map(|line| (line.seen.counts.topic.to_string(), line.origin, line.seen.version.is_some()))
+            .collect();
         let expected = [("a", "manifest", true), ("mail", "folder", true), ("stray", "store", false)];
         assert_eq!(seen, expected.map(|(id, origin, version)| (id.to_owned(), Some(origin), version)));
     }

@@ -76,7 +76,7 @@ fn table(lines: &[TopicLine]) -> Table {
         ["TOPIC", "HANDLER", ">READY", ">DELAYED", ">RUNNING", ">DEAD", ">OLDEST", ">RUN50", ">RUN99", "STATE"];
     let (mut table, now) = (Table::new(&titles).last_below(), Timestamp::now());
     for line in lines {
-        let TopicCounts { ready, delayed, running, dead, .. } = line.counts;
+        let TopicCounts { ready, delayed, running, dead, .. } = line.seen.counts;
         let mut row = vec![line.name(), line.handler()];
         row.extend([ready, delayed, running, dead].map(units::grouped));
         row.push(line.oldest(now));

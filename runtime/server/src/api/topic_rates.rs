@@ -6,7 +6,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::wire::topic::TopicRates;
 use gristmill_core::job::{Name, TopicId};
+use gristmill_core::time::whole_millis;
 use gristmill_store::TopicCounts;
 
 /// What rates are about.
@@ -32,20 +34,13 @@ struct Sample {
     totals: HashMap<TopicId, Totals>,
 }
 
-/// Per second, by the names of the totals.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Rate {
-    pub(crate) over: Duration,
-    pub(crate) per_second: BTreeMap<String, f64>,
-}
-
 impl Rates {
     /// What became of these totals since the earliest sample of the last minute; empty if there is none.
-    pub(crate) fn of(&self, tenant: &Name, counts: &[TopicCounts]) -> HashMap<TopicId, Rate> {
+    pub(crate) fn of(&self, tenant: &Name, counts: &[TopicCounts]) -> HashMap<TopicId, TopicRates> {
         self.at(Instant::now(), tenant, counts)
     }
 
-    fn at(&self, now: Instant, tenant: &Name, counts: &[TopicCounts]) -> HashMap<TopicId, Rate> {
+    fn at(&self, now: Instant, tenant: &Name, counts: &[TopicCounts]) -> HashMap<TopicId, TopicRates> {
         let mut samples = self.samples.lock();
         if !samples.contains_key(tenant) {
             samples.retain(|_, samples| samples.back().is_some_and(|last| now.duration_since(last.at) <= MINUTE));
@@ -70,14 +65,14 @@ impl Rates {
     }
 }
 
-fn rate(before: &Sample, counts: &TopicCounts, over: Duration) -> Rate {
+fn rate(before: &Sample, counts: &TopicCounts, over: Duration) -> TopicRates {
     let earlier =
         |name: &str| before.totals.get(&counts.topic).and_then(|totals| totals.get(name)).copied().unwrap_or(0);
     // To the thousandth: more would only look exact.
     let per_second = |count: u64| (count as f64 / over.as_secs_f64() * 1000.0).round() / 1000.0;
     let grown =
         counts.totals.iter().map(|(name, total)| (name.clone(), per_second(total.saturating_sub(earlier(name)))));
-    Rate { over, per_second: grown.collect() }
+    TopicRates { over_ms: whole_millis(over), per_second: grown.collect() }
 }
 
 #[cfg(test)]
@@ -108,7 +103,7 @@ mod tests {
         let (rates, tenant, begin) = (Rates::default(), "acme".parse().unwrap(), Instant::now());
         let ask = |after_s, pushed| {
             let rates = rates.at(begin + Duration::from_secs(after_s), &tenant, &counts(pushed));
-            rates.into_values().next().map(|rate| (rate.over.as_secs(), rate.per_second["pushed"]))
+            rates.into_values().next().map(|rate| (rate.over_ms / 1000, rate.per_second["pushed"]))
         };
         assert_eq!(ask(0, 100), None);
         assert_eq!(ask(0, 100), None, "no time has passed");

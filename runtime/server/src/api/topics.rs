@@ -78,9 +78,9 @@ async fn all(state: &AppState, tenant: &Name) -> Result<BTreeMap<TopicId, TopicS
     let line = |(id, counts): (TopicId, TopicCounts)| {
         let idle = served.get(&id).and_then(|served| idle(&counts, of_tenant, served, runners));
         let unknown = !topics.known_topics().is_known(&id);
-        let (rate, run) = (rates.remove(&id), runs.remove(&id.topic));
+        let (rates, run) = (rates.remove(&id), runs.remove(&id.topic));
         let recent = state.metrics.recent(&id).map(Into::into);
-        let topic = TopicSeen::new(counts, unknown, registry.as_deref(), idle, rate, run, recent);
+        let topic = TopicSeen::new(counts, unknown, registry.as_deref(), idle, rates, run, recent);
         (id, topic)
     };
     Ok(lines.into_iter().map(line).collect())

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::topic_rates::Rate;
 use gristmill_core::capability::Capability;
 use gristmill_core::job::Name;
 use gristmill_core::time::whole_millis;
@@ -51,7 +50,7 @@ pub struct TopicSeen {
     /// What the manifest allows its jobs. Null if neither the manifest nor a component makes it a topic.
     pub limits: Option<TopicLimits>,
     /// Of the totals, over at most the last minute, between two requests to this server. Null until there were two.
-    rates: Option<Rates>,
+    pub rates: Option<TopicRates>,
     /// How long the latest attempts ran that the server's own runner has made. Null: it remembers none.
     pub run: Option<RunTimes>,
     /// What the attempts of the last minute came to that the server's own runner has made, or pull workers by way of it. Null: none has ended yet.
@@ -124,14 +123,19 @@ pub struct TopicLimits {
     pub ended_retention_ms: u64,
 }
 
+/// How much the totals grew.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-struct Rates {
-    over_ms: u64,
-    per_second: BTreeMap<String, f64>,
+#[schemars(rename = "Rates")]
+pub struct TopicRates {
+    /// Within this time.
+    pub over_ms: u64,
+    /// Of each total, in a second.
+    pub per_second: BTreeMap<String, f64>,
 }
 
 impl TopicLimits {
-    fn of(topic: &gristmill_core::topic::Topic) -> Self {
+    /// Those of this topic.
+    pub fn of(topic: &gristmill_core::topic::Topic) -> Self {
         let (limits, retry) = (&topic.limits, &topic.retry);
         Self {
             concurrency: topic.concurrency,
@@ -159,7 +163,7 @@ impl TopicSeen {
         unknown: bool,
         registry: Option<&HandlerRegistry>,
         idle: Option<Idle>,
-        rate: Option<Rate>,
+        rates: Option<TopicRates>,
         run: Option<RunTimes>,
         recent: Option<RecentByVersion>,
     ) -> Self {
@@ -167,7 +171,6 @@ impl TopicSeen {
         let entry = registry.and_then(|registry| registry.get(id));
         let of_handler = registry.zip(entry.map(|entry| &entry.topic.handler));
         let lacking = entry.into_iter().flat_map(|entry| &entry.lacking);
-        let rates = rate.map(|Rate { over, per_second }| Rates { over_ms: whole_millis(over), per_second });
         Self {
             unknown,
             handler: entry.map(|entry| entry.topic.handler.clone()),

@@ -46,10 +46,10 @@ fn sums_of(app: &App) -> Line<'static> {
     let done: f64 = topics.iter().filter_map(|topic| topic.done_per_second).sum();
     Line::from(format!(
         "gristmill  {} ready  {} delayed  {} running  {} dead  {done:.1}/s done{}{}",
-        sum(|topic| topic.line.counts.ready),
-        sum(|topic| topic.line.counts.delayed),
-        sum(|topic| topic.line.counts.running),
-        sum(|topic| topic.line.counts.dead),
+        sum(|topic| topic.line.seen.counts.ready),
+        sum(|topic| topic.line.seen.counts.delayed),
+        sum(|topic| topic.line.seen.counts.running),
+        sum(|topic| topic.line.seen.counts.dead),
         if app.is_read_only() { "  read-only" } else { "" },
         if app.is_frozen() { "  frozen" } else { "" },
     ))
@@ -59,11 +59,11 @@ fn sums_of(app: &App) -> Line<'static> {
 fn warnings_of(app: &App) -> Line<'static> {
     let mut topics: Vec<_> =
         app.seen().topics.iter().map(|row| &row.line).filter(|line| line.needs_a_person()).collect();
-    topics.sort_by_key(|line| std::cmp::Reverse(line.counts.ready));
+    topics.sort_by_key(|line| std::cmp::Reverse(line.seen.counts.ready));
     let about = |line: &&TopicLine| {
-        let ready = line.counts.ready;
+        let ready = line.seen.counts.ready;
         let waits = if ready > 0 { format!("{} ready, ", units::grouped(ready)) } else { String::new() };
-        screen::clean(&format!("! {}: {waits}{}", line.counts.topic, line.state()))
+        screen::clean(&format!("! {}: {waits}{}", line.seen.counts.topic, line.state()))
     };
     let texts: Vec<_> = topics.iter().take(WARNINGS).map(about).collect();
     let more = topics.len().saturating_sub(WARNINGS);

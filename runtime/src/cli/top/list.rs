@@ -134,7 +134,7 @@ const TOPICS: [&str; 12] = [
 ];
 
 fn topic(TopicRow { line, done_per_second, failed_per_second }: &TopicRow, seen: &Seen) -> (Vec<String>, Row) {
-    let counts = &line.counts;
+    let counts = &line.seen.counts;
     let rate = |rate: &Option<f64>| rate.map_or_else(|| "-".into(), |rate| format!("{rate:.1}"));
     let mut cells = vec![line.name()];
     cells.extend([counts.ready, counts.delayed, counts.running, counts.dead].map(units::grouped));
@@ -164,7 +164,7 @@ fn one_job(view: &JobView, seen: &Seen) -> (Vec<String>, Row) {
 fn runs_for(line: &RunningLine, seen: &Seen) -> String {
     let Some(claimed_at) = line.claimed_at_ms else { return String::new() };
     let ran = seen.at.since(claimed_at);
-    let of_topic = |row: &&TopicRow| row.line.counts.topic == line.topic;
+    let of_topic = |row: &&TopicRow| row.line.seen.counts.topic == line.topic;
     match seen.topics.iter().find(of_topic).and_then(|row| row.line.timeout()) {
         Some(timeout) => format!("{} of {}", units::about_duration(ran), units::about_duration(timeout)),
         None => units::about_duration(ran),

@@ -217,13 +217,13 @@ impl Source {
             let dead = counts.totals.iter().filter(|(name, _)| name.starts_with("dead-")).map(|(_, n)| n).sum::<u64>();
             (total("acked"), total("retried") + dead)
         };
-        let totals = lines.iter().map(|line| (line.counts.topic.clone(), ends(&line.counts))).collect();
+        let totals = lines.iter().map(|line| (line.seen.counts.topic.clone(), ends(&line.seen.counts))).collect();
         let before = self.before.replace((now, totals));
         let before = before.filter(|(at, _)| now.duration_since(*at) >= LEAST);
         let row = |line: TopicLine| {
-            let (done, failed) = ends(&line.counts);
+            let (done, failed) = ends(&line.seen.counts);
             let rates = before.as_ref().map(|(at, totals)| {
-                let (done_before, failed_before) = totals.get(&line.counts.topic).copied().unwrap_or_default();
+                let (done_before, failed_before) = totals.get(&line.seen.counts.topic).copied().unwrap_or_default();
                 let over = now.duration_since(*at);
                 (per_second(done, done_before, over), per_second(failed, failed_before, over))
             });
