@@ -4,8 +4,9 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::document::with;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::screen;
@@ -135,11 +136,7 @@ impl Create {
 /// The text alone on standard output, so that it can be piped to where it is to be kept.
 fn show(global: &Global, text: &TokenText, token: &Token) -> anyhow::Result<Exit> {
     if global.json {
-        let mut document = document(token);
-        if let Some(document) = document.as_object_mut() {
-            document.insert("text".into(), text.as_str().into());
-        }
-        screen::document(&document)?;
+        screen::document(&with(json!(token), [("text", text.as_str().into())]))?;
         return Ok(Exit::Done);
     }
     screen::line(text.as_str())?;
@@ -154,7 +151,7 @@ async fn list(global: &Global, store: &dyn Produce, tenant: Option<&Name>) -> an
     let mut table = Table::new(&["ID", "TENANT", "SCOPES", "MADE", "EXPIRES", ">PER SECOND", "MADE BY", "DESCRIPTION"]);
     for token in store.tokens(tenant).await? {
         if global.json {
-            screen::document(&document(&token))?;
+            screen::document(&json!(token))?;
         } else {
             table.row(row(&token, now));
         }
@@ -184,19 +181,6 @@ fn row(token: &Token, now: Timestamp) -> [String; 8] {
         token.made_by.as_ref().map_or_else(|| "-".into(), ToString::to_string),
         token.description.clone(),
     ]
-}
-
-fn document(token: &Token) -> Value {
-    json!({
-        "id": token.id,
-        "tenant": token.tenant,
-        "scopes": token.scopes,
-        "description": token.description,
-        "created_at_ms": token.created_at,
-        "expires_at_ms": token.expires_at,
-        "limits": token.limits,
-        "made_by": token.made_by,
-    })
 }
 
 async fn revoke(global: &Global, store: &dyn Produce, id: &TokenId) -> anyhow::Result<Exit> {
