@@ -341,12 +341,9 @@ pub(super) fn confirmed(action: BulkAction, matched: u64) -> anyhow::Result<bool
 /// Says how it ended.
 fn ended(global: &Global, bulk: &Bulk) -> anyhow::Result<Exit> {
     let Bulk { state, action, changed, skipped, error, .. } = bulk;
-    if global.json {
-        screen::document(&serde_json::to_value(bulk)?)?;
-    } else {
-        let jobs = if *changed == 1 { "job" } else { "jobs" };
-        screen::line(&format!("{} {changed} {jobs}{}", past(*action), but(skipped)))?;
-    }
+    let jobs = if *changed == 1 { "job" } else { "jobs" };
+    let words = format!("{} {changed} {jobs}{}", past(*action), but(skipped));
+    global.say(&serde_json::to_value(bulk)?, true, &words)?;
     if *action == BulkAction::Erase && !global.json {
         if skipped.contains_key("still-running") {
             screen::note("some jobs still run and were asked to stop: erase again once they have ended");
@@ -410,10 +407,6 @@ fn list(global: &Global, bulks: &[Bulk]) -> anyhow::Result<Exit> {
 }
 
 fn show(global: &Global, bulk: &Bulk) -> anyhow::Result<Exit> {
-    if global.json {
-        screen::document(&serde_json::to_value(bulk)?)?;
-        return Ok(Exit::Done);
-    }
     let now = Timestamp::now();
     let mut about = vec![
         ("id", bulk.id.clone()),
@@ -427,6 +420,6 @@ fn show(global: &Global, bulk: &Bulk) -> anyhow::Result<Exit> {
     about.push(("counted", bulk.matched.to_string()));
     about.push(("changed", format!("{}{}", bulk.changed, but(&bulk.skipped))));
     about.extend(bulk.error.clone().map(|error| ("error", error)));
-    screen::line(&facts(&about))?;
+    global.say(&serde_json::to_value(bulk)?, true, &facts(&about))?;
     Ok(Exit::Done)
 }

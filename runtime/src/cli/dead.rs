@@ -132,10 +132,6 @@ async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId)
     let view = look_up(store, &topic.tenant, id).await?.filter(|view| view.topic() == Some(topic));
     let dead = view.and_then(|view| if let JobState::Dead { since } = view.state { Some((view, since)) } else { None });
     let Some((view, since)) = dead else { bail!(why_not(store, topic, id).await?.1) };
-    if global.json {
-        screen::document(&document::view(&view))?;
-        return Ok(Exit::Done);
-    }
     let now = Timestamp::now();
     let mut about = vec![
         ("id", id.to_string()),
@@ -148,7 +144,7 @@ async fn show(global: &Global, store: &dyn Inspect, topic: &TopicId, id: &JobId)
         about.push(("context", describe::payload(context)));
     }
     about.extend(view.job.iter().flat_map(|of| describe::job(of, now)));
-    screen::line(&facts(&about))?;
+    global.say(&document::view(&view), true, &facts(&about))?;
     Ok(Exit::Done)
 }
 

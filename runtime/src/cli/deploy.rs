@@ -165,11 +165,7 @@ async fn server(global: &Global) -> anyhow::Result<RemoteStore> {
 }
 
 fn say(global: &Global, topic: &TopicId, version: &str) -> anyhow::Result<Exit> {
-    if global.json {
-        let (tenant, topic) = (topic.tenant.as_str(), topic.topic.as_str());
-        screen::document(&json!({ "tenant": tenant, "topic": topic, "version": version }))?;
-    } else {
-        screen::line(&format!("`{topic}` is done by version {version}"))?;
-    }
+    let document = json!({ "tenant": topic.tenant, "topic": topic.topic, "version": version });
+    global.say(&document, true, &format!("`{topic}` is done by version {version}"))?;
     Ok(Exit::Done)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use serde_json::Value;
 
 use super::exit::Usage;
 use super::screen;
@@ -259,6 +260,18 @@ impl Global {
                 Ok(None)
             }
             reached => reached.map(Some),
+        }
+    }
+
+    /// Says what a command has found or done: a document where JSON is wanted, else words, on standard error if it was nothing.
+    pub(super) fn say(&self, document: &Value, is_done: bool, words: &str) -> anyhow::Result<()> {
+        match (self.json, is_done) {
+            (true, _) => screen::document(document),
+            (false, true) => screen::line(words),
+            (false, false) => {
+                screen::note(words);
+                Ok(())
+            }
         }
     }
 

@@ -5,7 +5,6 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::global::Global;
-use super::screen;
 use gristmill_server::health;
 
 /// Ask whether the server lives
@@ -28,10 +27,6 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let nowhere = "the manifest's server does not listen at a known address: name it with --server";
     let address = way.server_address().ok_or_else(|| anyhow!(nowhere))?;
     let said = health(address, args.ready).await?;
-    if global.json {
-        screen::document(&json!({ "healthy": true, "said": said.trim_end() }))?;
-    } else {
-        screen::line(said.trim_end())?;
-    }
+    global.say(&json!({ "healthy": true, "said": said.trim_end() }), true, said.trim_end())?;
     Ok(Exit::Done)
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::table::facts;
-use super::{describe, document, find, push, screen, tree, why};
+use super::{describe, document, find, push, tree, why};
 use gristmill_config::units;
 use gristmill_core::admission::check_due;
 use gristmill_core::job::{Due, JobChange, JobId, Name, Priority};
@@ -153,11 +153,7 @@ async fn show(global: &Global, store: &dyn Inspect, tenant: &Name, id: &JobId) -
     let Some(view) = look_up(store, tenant, id).await? else {
         bail!("job {id} is not known to tenant `{tenant}`: {}", describe::UNKNOWN);
     };
-    if global.json {
-        screen::document(&document::view(&view))?;
-    } else {
-        screen::line(&facts(&describe::view(&view, Timestamp::now())))?;
-    }
+    global.say(&document::view(&view), true, &facts(&describe::view(&view, Timestamp::now())))?;
     Ok(Exit::Done)
 }
 
@@ -168,11 +164,8 @@ async fn seal(global: &Global, store: &dyn Workflows, tenant: &Name, id: &JobId)
         BatchSealed::Before => "was sealed before: nothing was changed",
         BatchSealed::NotWaiting => "is no batch that waits: nothing was changed",
     };
-    if global.json {
-        screen::document(&json!({ "id": id.as_str(), "tenant": tenant.as_str(), "status": sealed }))?;
-    } else {
-        screen::line(&format!("job {id} {words}"))?;
-    }
+    let document = json!({ "id": id.as_str(), "tenant": tenant.as_str(), "status": sealed });
+    global.say(&document, true, &format!("job {id} {words}"))?;
     Ok(if sealed == BatchSealed::NotWaiting { Exit::Failed } else { Exit::Done })
 }
 
@@ -190,13 +183,8 @@ async fn change(
             JobChanged::Unchanged => "was so before: nothing was changed",
             JobChanged::TooLate => "is running, dead, over or unknown: nothing was changed",
         };
-        if global.json {
-            screen::document(&json!({ "id": id.as_str(), "tenant": tenant.as_str(), "status": changed }))?;
-        } else if *changed == JobChanged::TooLate {
-            screen::note(&format!("job {id} {words}"));
-        } else {
-            screen::line(&format!("job {id} {words}"))?;
-        }
+        let document = json!({ "id": id.as_str(), "tenant": tenant.as_str(), "status": changed });
+        global.say(&document, *changed != JobChanged::TooLate, &format!("job {id} {words}"))?;
     }
     Ok(if changed.contains(&JobChanged::TooLate) { Exit::Failed } else { Exit::Done })
 }
@@ -216,13 +204,8 @@ async fn cancel(
             Cancelled::Stopping => ("stopping", "running: its handler can see it, and its deadline stops it"),
             Cancelled::TooLate => ("too-late", "dead, over or unknown: nothing was changed"),
         };
-        if global.json {
-            screen::document(&json!({ "id": id.as_str(), "tenant": tenant.as_str(), "status": status }))?;
-        } else if *cancelled == Cancelled::TooLate {
-            screen::note(&format!("job {id} is {words}"));
-        } else {
-            screen::line(&format!("job {id} is {words}"))?;
-        }
+        let document = json!({ "id": id.as_str(), "tenant": tenant.as_str(), "status": status });
+        global.say(&document, *cancelled != Cancelled::TooLate, &format!("job {id} is {words}"))?;
     }
     Ok(if cancelled.contains(&Cancelled::TooLate) { Exit::Failed } else { Exit::Done })
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::global::{Global, TopicArg};
-use super::{known, screen};
+use super::known;
 use gristmill_core::job::TopicId;
 
 /// Stop handing out a topic's jobs, in every runner
@@ -38,12 +38,8 @@ async fn set(global: &Global, topic: &TopicId, paused: bool) -> anyhow::Result<E
     // Before it is paused: the store knows it from then on.
     known::note_unknown(global, topic).await?;
     let changed = global.store(&manifest).await?.set_paused(topic, paused).await?;
-    if global.json {
-        let (tenant, topic) = (topic.tenant.as_str(), topic.topic.as_str());
-        screen::document(&json!({ "tenant": tenant, "topic": topic, "paused": paused, "changed": changed }))?;
-        return Ok(Exit::Done);
-    }
-    let already = if changed { "" } else { " already" };
-    screen::line(&format!("`{topic}` is{already} {}", if paused { "paused" } else { "running" }))?;
+    let document = json!({ "tenant": topic.tenant, "topic": topic.topic, "paused": paused, "changed": changed });
+    let (already, now) = (if changed { "" } else { " already" }, if paused { "paused" } else { "running" });
+    global.say(&document, true, &format!("`{topic}` is{already} {now}"))?;
     Ok(Exit::Done)
 }

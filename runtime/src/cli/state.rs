@@ -50,26 +50,23 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let Which { topic, key } = which;
     let topic = &topic.id()?;
     let (tenant, name) = (topic.tenant.as_str(), topic.topic.as_str());
-    let none = || screen::note(&format!("there is no state of the key `{}` in `{topic}`", screen::clean(key)));
+    let none = format!("there is no state of the key `{}` in `{topic}`", screen::clean(key));
     if let Command::Delete { version, .. } = args.command {
         let done = store.delete_state(topic, key, version).await?;
         let deleted = done == StateDeleted::Deleted;
         let of_key = format!("the state of the key `{}` in `{topic}`", screen::clean(key));
-        if global.json {
-            let is_other = done == StateDeleted::OtherVersion;
-            let document =
-                json!({ "tenant": tenant, "topic": name, "key": key, "deleted": deleted, "other_version": is_other });
-            screen::document(&document)?;
-        } else {
-            match done {
-                StateDeleted::Deleted => screen::line(&format!("deleted {of_key}"))?,
-                StateDeleted::Missing => none(),
-                StateDeleted::OtherVersion => screen::note(&format!(
-                    "{of_key} has another version than {}, so it was not deleted: `gristmill state show` says which",
-                    version.unwrap_or_default()
-                )),
-            }
-        }
+        let is_other = done == StateDeleted::OtherVersion;
+        let document =
+            json!({ "tenant": tenant, "topic": name, "key": key, "deleted": deleted, "other_version": is_other });
+        let words = match done {
+            StateDeleted::Deleted => format!("deleted {of_key}"),
+            StateDeleted::Missing => none,
+            StateDeleted::OtherVersion => format!(
+                "{of_key} has another version than {}, so it was not deleted: `gristmill state show` says which",
+                version.unwrap_or_default()
+            ),
+        };
+        global.say(&document, deleted, &words)?;
         return Ok(if deleted { Exit::Done } else { Exit::Failed });
     }
     let state = store.state(topic, key).await?;
@@ -85,7 +82,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
             screen::note(&format!("version {}", state.version));
         }
     } else {
-        none();
+        screen::note(&none);
     }
     Ok(if state.is_some() { Exit::Done } else { Exit::Failed })
 }

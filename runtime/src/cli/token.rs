@@ -185,13 +185,11 @@ fn row(token: &Token, now: Timestamp) -> [String; 8] {
 
 async fn revoke(global: &Global, store: &dyn Produce, id: &TokenId) -> anyhow::Result<Exit> {
     let revoked = store.revoke_token(id).await?;
-    if global.json {
-        screen::document(&json!({ "id": id, "revoked": revoked }))?;
-    } else if revoked {
-        screen::line(&format!("token {id} is revoked"))?;
-    } else {
-        screen::note(&format!("there is no token {id}; see `gristmill token list`"));
-    }
+    let words = match revoked {
+        true => format!("token {id} is revoked"),
+        false => format!("there is no token {id}; see `gristmill token list`"),
+    };
+    global.say(&json!({ "id": id, "revoked": revoked }), revoked, &words)?;
     // A command that may not list tokens any more has not revoked the last one.
     if revoked && store.tokens(None).await.is_ok_and(|remaining| remaining.is_empty()) {
         screen::note(
@@ -204,16 +202,14 @@ async fn revoke(global: &Global, store: &dyn Produce, id: &TokenId) -> anyhow::R
 
 async fn disable(global: &Global, store: &dyn Produce) -> anyhow::Result<Exit> {
     let lifted = store.lift_token_requirement().await?;
-    if global.json {
-        screen::document(&json!({ "lifted": lifted }))?;
-    } else if lifted {
-        screen::line(
+    let words = match lifted {
+        true => {
             "the store requires no tokens any more, until `gristmill token create` makes one: a server on loopback, or with `insecure = true`, \
-             answers requests without",
-        )?;
-    } else {
-        screen::note("there are tokens: revoke them first; see `gristmill token list`");
-    }
+             answers requests without"
+        }
+        false => "there are tokens: revoke them first; see `gristmill token list`",
+    };
+    global.say(&json!({ "lifted": lifted }), lifted, words)?;
     Ok(if lifted { Exit::Done } else { Exit::Failed })
 }
 

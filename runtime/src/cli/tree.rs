@@ -56,16 +56,16 @@ pub(super) async fn cancel(global: &Global, tenant: &Name, ids: &[JobId], kill: 
             }
         };
         let TreeCancelled { stopping, complete, .. } = last;
-        if global.json {
-            let counts = json!({ "id": id, "tenant": tenant, "gone": all, "stopping": stopping, "complete": complete });
-            screen::document(&counts)?;
-        } else if all + stopping == 0 && complete {
-            screen::note(&format!("job {id} is dead, over or unknown, and no job waits for it: nothing was changed"));
-        } else {
-            let running =
-                if stopping > 0 { format!("; {stopping} are running, and are to stop") } else { String::new() };
-            screen::line(&format!("job {id}: {all} cancelled{running}"))?;
-        }
+        let counts = json!({ "id": id, "tenant": tenant, "gone": all, "stopping": stopping, "complete": complete });
+        let nothing = all + stopping == 0 && complete;
+        let words = match stopping {
+            _ if nothing => {
+                format!("job {id} is dead, over or unknown, and no job waits for it: nothing was changed")
+            }
+            0 => format!("job {id}: {all} cancelled"),
+            _ => format!("job {id}: {all} cancelled; {stopping} are running, and are to stop"),
+        };
+        global.say(&counts, !nothing, &words)?;
         if !complete {
             screen::note(&format!("job {id}: more is left behind the jobs that run. Repeat this when they have ended"));
         }

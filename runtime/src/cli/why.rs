@@ -84,11 +84,7 @@ async fn answerer(global: &Global, manifest: &Manifest) -> anyhow::Result<Answer
 }
 
 fn show(global: &Global, answer: &impl Serialize, detail: &str) -> anyhow::Result<Exit> {
-    if global.json {
-        screen::document(&serde_json::to_value(answer)?)?;
-    } else {
-        screen::line(&screen::clean(detail))?;
-    }
+    global.say(&serde_json::to_value(answer)?, true, &screen::clean(detail))?;
     Ok(Exit::Done)
 }
 
