@@ -379,14 +379,10 @@ pub(super) const fn past(action: BulkAction) -> &'static str {
 }
 
 fn list(global: &Global, bulks: &[Bulk]) -> anyhow::Result<Exit> {
-    if global.json {
-        bulks.iter().try_for_each(|bulk| screen::document(&serde_json::to_value(bulk)?))?;
-        return Ok(Exit::Done);
-    }
     let titles = ["ID", "ACTION", "STATE", ">COUNTED", ">CHANGED", ">SKIPPED", "MADE", "BY", "QUERY"];
-    let (mut table, now) = (Table::new(&titles), Timestamp::now());
-    for bulk in bulks {
-        table.row([
+    let now = Timestamp::now();
+    let row = |bulk: &Bulk| {
+        [
             bulk.id.clone(),
             bulk.action.as_str().into(),
             bulk.state.as_str().into(),
@@ -396,13 +392,9 @@ fn list(global: &Global, bulks: &[Bulk]) -> anyhow::Result<Exit> {
             describe::distance(bulk.created_at, now),
             bulk.actor.clone(),
             bulk.q.clone(),
-        ]);
-    }
-    if table.is_empty() {
-        screen::note("the server has no bulk action of this tenant");
-        return Ok(Exit::Done);
-    }
-    table.print()?;
+        ]
+    };
+    global.list(bulks, Table::new(&titles), row, "the server has no bulk action of this tenant")?;
     Ok(Exit::Done)
 }
 

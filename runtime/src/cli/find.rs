@@ -184,13 +184,10 @@ impl Listing {
 
 async fn show_groups(global: &Global, finder: &Finder) -> anyhow::Result<()> {
     let groups = finder.dead_groups().await?;
-    if global.json {
-        return groups.iter().try_for_each(|group| screen::document(&serde_json::to_value(group)?));
-    }
     let titles = [">JOBS", "TOPIC", "REASON", "CODE", "LAST", "QUERY", "MESSAGE"];
-    let (mut table, now) = (Table::new(&titles).last_below(), Timestamp::now());
-    for group in &groups {
-        table.row([
+    let now = Timestamp::now();
+    let row = |group: &DeadGroup| {
+        [
             units::grouped(group.count as u64),
             group.topic.topic.to_string(),
             group.reason.map(|reason| reason.to_string()).unwrap_or_default(),
@@ -198,14 +195,9 @@ async fn show_groups(global: &Global, finder: &Finder) -> anyhow::Result<()> {
             describe::distance(group.last, now),
             group.q.split(' ').next_back().unwrap_or_default().to_owned(),
             group.message.clone(),
-        ]);
-    }
-    if groups.is_empty() {
-        screen::note("no job is dead, or none fits");
-    } else {
-        table.print()?;
-    }
-    Ok(())
+        ]
+    };
+    global.list(&groups, Table::new(&titles).last_below(), row, "no job is dead, or none fits")
 }
 
 /// How far a search came.

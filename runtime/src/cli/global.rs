@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::exit::Usage;
 use super::screen;
 use super::store::{NoStoreYet, Reached, Way};
+use super::table::Table;
 use gristmill_config::{Manifest, ManifestError, StoreAddress, unseen, warn_if_exposed};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::token::TokenText;
@@ -273,6 +275,25 @@ impl Global {
                 Ok(())
             }
         }
+    }
+
+    /// Says what a command lists: a document for each where JSON is wanted, else a row of the table for each, or that there is `none`.
+    pub(super) fn list<T: Serialize, R: IntoIterator<Item = String>>(
+        &self,
+        items: &[T],
+        mut table: Table,
+        row: impl Fn(&T) -> R,
+        none: &str,
+    ) -> anyhow::Result<()> {
+        if self.json {
+            return items.iter().try_for_each(|item| screen::document(&serde_json::to_value(item)?));
+        }
+        items.iter().for_each(|item| table.row(row(item)));
+        if table.is_empty() {
+            screen::note(none);
+            return Ok(());
+        }
+        table.print()
     }
 
     /// The store, for a command that needs nothing else from the manifest.

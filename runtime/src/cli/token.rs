@@ -147,20 +147,9 @@ fn show(global: &Global, text: &TokenText, token: &Token) -> anyhow::Result<Exit
 }
 
 async fn list(global: &Global, store: &dyn Produce, tenant: Option<&Name>) -> anyhow::Result<Exit> {
-    let now = Timestamp::now();
-    let mut table = Table::new(&["ID", "TENANT", "SCOPES", "MADE", "EXPIRES", ">PER SECOND", "MADE BY", "DESCRIPTION"]);
-    for token in store.tokens(tenant).await? {
-        if global.json {
-            screen::document(&json!(token))?;
-        } else {
-            table.row(row(&token, now));
-        }
-    }
-    if !global.json && table.is_empty() {
-        screen::note("there are no tokens");
-    } else if !global.json {
-        table.print()?;
-    }
+    let table = Table::new(&["ID", "TENANT", "SCOPES", "MADE", "EXPIRES", ">PER SECOND", "MADE BY", "DESCRIPTION"]);
+    let (tokens, now) = (store.tokens(tenant).await?, Timestamp::now());
+    global.list(&tokens, table, |token| row(token, now), "there are no tokens")?;
     Ok(Exit::Done)
 }
 

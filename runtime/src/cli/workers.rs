@@ -1,7 +1,5 @@
 //! `gristmill workers`: which runners live, and what they and the pull workers run.
 
-use serde_json::json;
-
 use super::exit::Exit;
 use super::global::Global;
 use super::store::Reached;
@@ -28,15 +26,8 @@ pub(super) async fn run(global: &Global, Args {}: Args) -> anyhow::Result<Exit> 
     let manifest = global.manifest_without_secrets()?;
     let Some(reached) = global.reach_if_any(&manifest).await? else { return Ok(Exit::Done) };
     let Workers { workers, complete } = read(&reached).await?;
-    if global.json {
-        for worker in workers {
-            screen::document(&json!(worker))?;
-        }
-    } else if workers.is_empty() {
-        screen::note("no worker sent a heartbeat within the last hour");
-    } else {
-        table(&workers).print()?;
-    }
+    let (now, none) = (Timestamp::now(), "no worker sent a heartbeat within the last hour");
+    global.list(&workers, Table::new(&COLUMNS), |worker| row(worker, now), none)?;
     if !complete {
         screen::note("note: more jobs run than were looked at: numbers are too small, and pull workers may be missing");
     }
@@ -52,12 +43,6 @@ pub(super) async fn read(reached: &Reached) -> Result<Workers, StoreError> {
 }
 
 pub(super) const COLUMNS: [&str; 5] = ["WORKER", "KIND", "HEARTBEAT", ">RUNNING", "TOPICS"];
-
-fn table(workers: &[Worker]) -> Table {
-    let (mut table, now) = (Table::new(&COLUMNS), Timestamp::now());
-    workers.iter().for_each(|worker| table.row(row(worker, now)));
-    table
-}
 
 pub(super) fn row(Worker { worker, kind, heartbeat_at_ms, running, topics }: &Worker, now: Timestamp) -> Vec<String> {
     let kind = match kind {
