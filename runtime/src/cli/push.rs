@@ -140,63 +140,136 @@ impl From<Options> for JobOptions {
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let known_topics = global.has_manifest().then(|| folder::known_topics(&manifest));
-    let way = global.way(&manifest)?;
+    let pusher = Pusher { global, way: global.way(&manifest)?, known_topics };
     if let Some(id) = &args.from_job {
-        return push_from(global, &way, known_topics.as_ref(), id, &args).await;
+        return pusher.push_from(id, &args).await;
     }
     let topic = named(args.topic.clone())?.of(args.tenant.as_ref())?;
     if let Some(path) = &args.jsonl {
-        return push_lines::push(global, &way, known_topics.as_ref(), &topic, path).await;
+        return push_lines::push(&pusher, &topic, path).await;
     }
     let (plan, waiting) = plan(args, topic)?;
     match waiting {
-        None => push_all(global, &way.reach_or_make().await?, known_topics.as_ref(), &plan).await,
-        Some(patience) => push_and_wait(global, &way, known_topics.as_ref(), &plan, patience).await,
+        None => pusher.push_all(&plan).await,
+        Some(patience) => pusher.push_and_wait(&plan, patience).await,
     }
 }
 
-/// A job like another one.
-async fn push_from(
-    global: &Global,
-    way: &Way,
-    known_topics: Option<&KnownTopics>,
-    id: &JobId,
-    args: &Args,
-) -> anyhow::Result<Exit> {
-    let target = args.topic.as_ref().map(|target| target.of(args.tenant.as_ref())).transpose()?;
-    let tenant = tenant_of(target.as_ref().map(|target| &target.tenant).or(args.tenant.as_ref()));
-    let Some(mut draft) = push_from::draft(way, global, (&tenant, id), target, args.edit).await? else {
-        return Ok(Exit::Failed);
-    };
-    let NewJob { spec, due } = draft.job.clone();
-    let mut plan = Plan { spec, due, count: 1, own_id: true };
-    let pushed = if args.wait {
-        plan.spec.options.keep_result = Some(args.wait_timeout + ANSWER_GRACE).max(plan.spec.options.keep_result);
-        push_and_wait(global, way, known_topics, &plan, args.wait_timeout).await
-    } else {
-        push_one(global, way, known_topics, &plan, &mut draft).await
-    };
-    pushed.map_err(|error| match draft.keep() {
-        Some(kept) => error.context(kept),
-        None => error,
-    })
+/// Where jobs are pushed to.
+pub(super) struct Pusher<'a> {
+    pub(super) global: &'a Global,
+    pub(super) way: Way,
+    /// `None` without a manifest: nothing is known of the topics.
+    known_topics: Option<KnownTopics>,
 }
 
-async fn push_one(
-    global: &Global,
-    way: &Way,
-    known_topics: Option<&KnownTopics>,
-    plan: &Plan,
-    draft: &mut push_from::Draft,
-) -> anyhow::Result<Exit> {
-    let reached = way.reach_or_make().await?;
-    let stored = store(&reached, known_topics, plan.jobs(1)).await?;
-    stored.warn(global, &reached).await;
-    stored.show(global)?;
-    if stored.pushed.iter().any(|pushed| matches!(pushed, Pushed::Duplicate(_))) {
-        draft.keep().iter().for_each(|kept| screen::note(kept));
+impl Pusher<'_> {
+    /// A job like another one.
+    async fn push_from(&self, id: &JobId, args: &Args) -> anyhow::Result<Exit> {
+        let target = args.topic.as_ref().map(|target| target.of(args.tenant.as_ref())).transpose()?;
+        let tenant = tenant_of(target.as_ref().map(|target| &target.tenant).or(args.tenant.as_ref()));
+        let draft = push_from::draft(&self.way, self.global, (&tenant, id), target, args.edit).await?;
+        let Some(mut draft) = draft else { return Ok(Exit::Failed) };
+        let NewJob { spec, due } = draft.job.clone();
+        let mut plan = Plan { spec, due, count: 1, own_id: true };
+        let pushed = if args.wait {
+            plan.spec.options.keep_result = Some(args.wait_timeout + ANSWER_GRACE).max(plan.spec.options.keep_result);
+            self.push_and_wait(&plan, args.wait_timeout).await
+        } else {
+            self.push_one(&plan, &mut draft).await
+        };
+        pushed.map_err(|error| match draft.keep() {
+            Some(kept) => error.context(kept),
+            None => error,
+        })
     }
-    Ok(Exit::Done)
+
+    async fn push_one(&self, plan: &Plan, draft: &mut push_from::Draft) -> anyhow::Result<Exit> {
+        let reached = self.way.reach_or_make().await?;
+        let stored = self.store(&reached, plan.jobs(1)).await?;
+        stored.warn(self.global, &reached).await;
+        stored.show(self.global)?;
+        if stored.pushed.iter().any(|pushed| matches!(pushed, Pushed::Duplicate(_))) {
+            draft.keep().iter().for_each(|kept| screen::note(kept));
+        }
+        Ok(Exit::Done)
+    }
+
+    async fn push_all(&self, plan: &Plan) -> anyhow::Result<Exit> {
+        let (reached, mut remaining) = (self.way.reach_or_make().await?, plan.count);
+        while remaining > 0 {
+            let stored = self.store(&reached, plan.jobs(remaining.min(CHUNK))).await?;
+            if remaining == plan.count {
+                stored.warn(self.global, &reached).await;
+            }
+            stored.show(self.global)?;
+            remaining -= remaining.min(CHUNK);
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Admits jobs and stores them. A server admits them by its own manifest.
+    pub(super) async fn store(&self, reached: &Reached, jobs: Vec<NewJob>) -> anyhow::Result<PushedJobs> {
+        let (mut admitted, mut warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
+        if let Some(server) = &reached.server {
+            let (pushed, warnings) = server.push_with_warnings(&jobs).await.map_err(as_without_server)?;
+            return Ok(PushedJobs { jobs, pushed, warnings });
+        }
+        for job in jobs {
+            let known = match &self.known_topics {
+                Some(known_topics) => known_topics.admit(job),
+                None => Rules::ANY.admit(job).map(|job| (job, None)),
+            };
+            let (job, unknown) = known.map_err(|refused| Usage(refused.to_string()))?;
+            warnings.extend(unknown.map(|unknown| unknown.to_string()));
+            admitted.push(job);
+        }
+        let pushed = reached.store.push(&admitted).await?;
+        Ok(PushedJobs { jobs: admitted, pushed, warnings })
+    }
+
+    async fn push_and_wait(&self, plan: &Plan, patience: Duration) -> anyhow::Result<Exit> {
+        let Self { global, way, .. } = self;
+        let topic = &plan.spec.topic;
+        let reached = way.reach_or_make().await?;
+        // Before the push, or the end of a quick job is missed.
+        let signals = match (reached.store.signals(std::slice::from_ref(&topic.tenant)).await, &reached.server) {
+            // A token that may push, and not read.
+            (Err(StoreError::Refused { .. }), Some(server)) => {
+                let (is_named, jobs) = (plan.own_id || plan.spec.options.unique.is_some(), plan.jobs(1));
+                let Some(job) = jobs.first() else { return Ok(Exit::Failed) };
+                let (id, view) = server.push_and_wait(job, is_named, patience).await.map_err(as_without_server)?;
+                let end = view
+                    .map_or(wait::WaitResult::Gone, |view| wait::end_of(view).unwrap_or(wait::WaitResult::TimedOut));
+                return wait::show(global, topic, &id, &end);
+            }
+            (signals, _) => signals?,
+        };
+        let stored = self.store(&reached, plan.jobs(1)).await?;
+        stored.warn(global, &reached).await;
+        let Some((job, pushed)) = stored.jobs.first().zip(stored.pushed.first()) else { return Ok(Exit::Failed) };
+        if let Pushed::Refused(no) = pushed {
+            anyhow::bail!("failed to push job {}: {no}", job.spec.id);
+        }
+        let (id, _) = known_as(job, pushed);
+        if screen::is_watched() && !global.quiet {
+            screen::note(&format!("job {id} is pushed; waiting for its end"));
+        }
+        let (until, mut attempts) = (Instant::now() + patience, Attempts::new(global));
+        let end = if reached.is_ours_alone {
+            // No other process can work on it as long as this one owns the store.
+            drop((signals, reached));
+            wait::for_end_by_any_way(way, &topic.tenant, id, until, &mut attempts).await?
+        } else {
+            match wait::for_end(&*reached.store, &topic.tenant, id, signals, patience, &mut attempts).await {
+                Err(error) if error.is_unavailable() && way.changes_hands() => {
+                    wait::for_end_by_any_way(way, &topic.tenant, id, until, &mut attempts).await?
+                }
+                end => end?,
+            }
+        };
+        wait::show(global, topic, id, &end)
+    }
 }
 
 /// The grammar asks for a topic unless another job has one.
@@ -241,31 +314,6 @@ impl Plan {
     }
 }
 
-/// Admits jobs and stores them. A server admits them by its own manifest.
-pub(super) async fn store(
-    reached: &Reached,
-    known_topics: Option<&KnownTopics>,
-    jobs: Vec<NewJob>,
-) -> anyhow::Result<PushedJobs> {
-    let (mut admitted, mut warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
-    if let Some(server) = &reached.server {
-        let (pushed, warnings) = server.push_with_warnings(&jobs).await.map_err(as_without_server)?;
-        return Ok(PushedJobs { jobs, pushed, warnings });
-    }
-    for job in jobs {
-        let known = match known_topics {
-            Some(known_topics) => known_topics.admit(job),
-            // Without a manifest nothing is known of the topics.
-            None => Rules::ANY.admit(job).map(|job| (job, None)),
-        };
-        let (job, unknown) = known.map_err(|refused| Usage(refused.to_string()))?;
-        warnings.extend(unknown.map(|unknown| unknown.to_string()));
-        admitted.push(job);
-    }
-    let pushed = reached.store.push(&admitted).await?;
-    Ok(PushedJobs { jobs: admitted, pushed, warnings })
-}
-
 /// A job that the server refuses is refused in the words, and with the exit code, that it has without a server.
 fn as_without_server(error: StoreError) -> anyhow::Error {
     match error {
@@ -294,24 +342,6 @@ impl PushedJobs {
     pub(super) fn show(&self, global: &Global) -> anyhow::Result<()> {
         self.jobs.iter().zip(&self.pushed).try_for_each(|(job, pushed)| show(global, job, pushed))
     }
-}
-
-async fn push_all(
-    global: &Global,
-    reached: &Reached,
-    known_topics: Option<&KnownTopics>,
-    plan: &Plan,
-) -> anyhow::Result<Exit> {
-    let mut remaining = plan.count;
-    while remaining > 0 {
-        let stored = store(reached, known_topics, plan.jobs(remaining.min(CHUNK))).await?;
-        if remaining == plan.count {
-            stored.warn(global, reached).await;
-        }
-        stored.show(global)?;
-        remaining -= remaining.min(CHUNK);
-    }
-    Ok(Exit::Done)
 }
 
 /// Prints the id under which the job is known.
@@ -346,54 +376,6 @@ fn known_as<'a>(job: &'a NewJob, pushed: &'a Pushed) -> (&'a JobId, &'static str
         Pushed::Duplicate(other) => (other, "duplicate"),
         Pushed::Refused(_) => (&job.spec.id, "refused"),
     }
-}
-
-async fn push_and_wait(
-    global: &Global,
-    way: &Way,
-    known_topics: Option<&KnownTopics>,
-    plan: &Plan,
-    patience: Duration,
-) -> anyhow::Result<Exit> {
-    let topic = &plan.spec.topic;
-    let reached = way.reach_or_make().await?;
-    // Before the push, or the end of a quick job is missed.
-    let signals = match (reached.store.signals(std::slice::from_ref(&topic.tenant)).await, &reached.server) {
-        // A token that may push, and not read.
-        (Err(StoreError::Refused { .. }), Some(server)) => {
-            let (is_named, jobs) = (plan.own_id || plan.spec.options.unique.is_some(), plan.jobs(1));
-            let Some(job) = jobs.first() else { return Ok(Exit::Failed) };
-            let (id, view) = server.push_and_wait(job, is_named, patience).await.map_err(as_without_server)?;
-            let end =
-                view.map_or(wait::WaitResult::Gone, |view| wait::end_of(view).unwrap_or(wait::WaitResult::TimedOut));
-            return wait::show(global, topic, &id, &end);
-        }
-        (signals, _) => signals?,
-    };
-    let stored = store(&reached, known_topics, plan.jobs(1)).await?;
-    stored.warn(global, &reached).await;
-    let Some((job, pushed)) = stored.jobs.first().zip(stored.pushed.first()) else { return Ok(Exit::Failed) };
-    if let Pushed::Refused(no) = pushed {
-        anyhow::bail!("failed to push job {}: {no}", job.spec.id);
-    }
-    let (id, _) = known_as(job, pushed);
-    if screen::is_watched() && !global.quiet {
-        screen::note(&format!("job {id} is pushed; waiting for its end"));
-    }
-    let (until, mut attempts) = (Instant::now() + patience, Attempts::new(global));
-    let end = if reached.is_ours_alone {
-        // No other process can work on it as long as this one owns the store.
-        drop((signals, reached));
-        wait::for_end_by_any_way(way, &topic.tenant, id, until, &mut attempts).await?
-    } else {
-        match wait::for_end(&*reached.store, &topic.tenant, id, signals, patience, &mut attempts).await {
-            Err(error) if error.is_unavailable() && way.changes_hands() => {
-                wait::for_end_by_any_way(way, &topic.tenant, id, until, &mut attempts).await?
-            }
-            end => end?,
-        }
-    };
-    wait::show(global, topic, id, &end)
 }
 
 #[cfg(test)]

@@ -6,10 +6,8 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::exit::{Exit, Usage};
-use super::global::Global;
-use super::push::{CHUNK, store};
-use super::store::{Reached, Way};
-use gristmill_config::KnownTopics;
+use super::push::{CHUNK, Pusher};
+use super::store::Reached;
 use gristmill_core::job::{NewJob, TopicId};
 use gristmill_server::new_job;
 
@@ -22,15 +20,9 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Pushes the jobs in their order, many at once, and prints an id for each. Stops at the first line that is no job, or whose job is
 /// refused: the lines before it are pushed, it and those behind it are not.
-pub(super) async fn push(
-    global: &Global,
-    way: &Way,
-    known_topics: Option<&KnownTopics>,
-    topic: &TopicId,
-    path: &Path,
-) -> anyhow::Result<Exit> {
+pub(super) async fn push(pusher: &Pusher<'_>, topic: &TopicId, path: &Path) -> anyhow::Result<Exit> {
     let mut reader = LineReader::open(path)?;
-    let mut pushing = Pushing { global, way, known_topics, name: reader.name.clone(), reached: None, pushed: 0 };
+    let mut pushing = Pushing { pusher, name: reader.name.clone(), reached: None, pushed: 0 };
     loop {
         let Chunk { jobs, behind } = reader.chunk(topic);
         if !jobs.is_empty() {
@@ -46,9 +38,7 @@ pub(super) async fn push(
 
 /// Where jobs are pushed to, and how far.
 struct Pushing<'a> {
-    global: &'a Global,
-    way: &'a Way,
-    known_topics: Option<&'a KnownTopics>,
+    pusher: &'a Pusher<'a>,
     /// Of the file.
     name: String,
     reached: Option<Reached>,
@@ -60,7 +50,7 @@ impl Pushing<'_> {
     async fn push(&mut self, jobs: Vec<(u64, NewJob)>) -> anyhow::Result<()> {
         let reached = match self.reached.take() {
             Some(reached) => reached,
-            None => self.way.reach_or_make().await?,
+            None => self.pusher.way.reach_or_make().await?,
         };
         let (numbers, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         let (first, last) = (numbers.first().copied().unwrap_or_default(), numbers.last().copied().unwrap_or_default());
@@ -86,12 +76,12 @@ impl Pushing<'_> {
 
     /// `last` is the line of the last job.
     async fn store(&mut self, reached: &Reached, jobs: Vec<NewJob>, last: u64) -> anyhow::Result<()> {
-        let stored = store(reached, self.known_topics, jobs).await?;
+        let stored = self.pusher.store(reached, jobs).await?;
         if self.pushed == 0 {
-            stored.warn(self.global, reached).await;
+            stored.warn(self.pusher.global, reached).await;
         }
         self.pushed = last;
-        stored.show(self.global)
+        stored.show(self.pusher.global)
     }
 
     /// What was not pushed, and what was.
