@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::address::{ServerAddress, Stream};
 use crate::problem::{Code, Problem};
-use crate::serve::accept::Inside;
+use crate::serve::accept::HttpService;
 use crate::wire::MEANT_STORE;
 use gristmill_core::token::TokenText;
 use gristmill_store::{StoreError, StoreId};
@@ -37,7 +37,7 @@ pub(super) struct Server {
     /// The store that every request is meant for, once it is known.
     pub(super) meant: Option<StoreId>,
     /// It is in this process, and at no address.
-    pub(super) inside: Option<Arc<Inside>>,
+    pub(super) inside: Option<Arc<HttpService>>,
 }
 
 /// What was asked for makes no sense, or is larger than allowed: the source of a [`StoreError::Refused`]. No repetition helps, and nothing is

@@ -14,7 +14,7 @@ use super::address::ServerAddress;
 use super::exchange::{Question, Server};
 use super::stream;
 use crate::problem::Code;
-use crate::serve::accept::Inside;
+use crate::serve::accept::HttpService;
 use crate::wire::dead::Groups;
 use crate::wire::push::{Bulk, Job};
 use crate::wire::topic::{TopicSeen, TopicsSeen};
@@ -64,7 +64,7 @@ impl RemoteStore {
     }
 
     /// That of a server in this process, which knows this token.
-    pub(crate) async fn inside(inside: Inside, token: TokenText) -> Result<Self, StoreError> {
+    pub(crate) async fn inside(inside: HttpService, token: TokenText) -> Result<Self, StoreError> {
         let address = ServerAddress::from(SocketAddr::from(([127, 0, 0, 1], 0)));
         let name = "this command".to_owned();
         Self::of(Server { address, name, token: Some(token), meant: None, inside: Some(Arc::new(inside)) }).await

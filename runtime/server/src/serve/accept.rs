@@ -51,61 +51,56 @@ const PIPE_BYTES: usize = 64 << 10;
 /// How long to leave the system alone that has no connection to give, or no file for it.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// Serves until `stop`, and then until the requests that have begun are answered. Dropped, it cuts them off.
-pub(crate) async fn run(
-    listener: TcpListener,
+/// What answers on connections, and what these share.
+#[derive(Clone)]
+pub(crate) struct HttpService {
     router: Router,
     limits: HttpLimits,
-    tls: Option<Arc<Tls>>,
-    metrics: Arc<Metrics>,
+    limiter: ConnectionLimiter,
     pacer: Pacer,
     stop: CancellationToken,
-) {
-    let limiter = ConnectionLimiter::new(limits.connections);
-    let mut connections = JoinSet::new();
-    loop {
-        let (stream, peer) = tokio::select! {
-            () = stop.cancelled() => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = accept(&listener, &limiter) => accepted,
-        };
-        let connection = tokio::select! {
-            () = stop.cancelled() => break,
-            connection = limiter.connection(peer.ip()) => connection,
-        };
-        // The address has as many as it may: its client sees that the connection is closed.
-        let Some(connection) = connection else { continue };
-        let counted = metrics.requests().connect();
-        let pace = pacer.connection(peer.ip());
-        let peer = Peer { address: peer, pace: pace.clone() };
-        let connection = serve(stream, peer, router.clone(), limits, tls.clone(), connection, stop.clone());
-        connections.spawn(async move {
-            pace.run(connection).await;
-            drop(counted);
-        });
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
 }
 
-/// A server without a listener: only this process reaches it.
-#[derive(Clone)]
-pub(crate) struct Inside {
-    pub(crate) router: Router,
-    pub(crate) limits: HttpLimits,
-    pub(crate) limiter: ConnectionLimiter,
-    pub(crate) pacer: Pacer,
-    pub(crate) stop: CancellationToken,
-}
-
-impl std::fmt::Debug for Inside {
+impl std::fmt::Debug for HttpService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inside").finish_non_exhaustive()
+        f.debug_struct("HttpService").finish_non_exhaustive()
     }
 }
 
-impl Inside {
-    /// A connection, as from loopback.
+impl HttpService {
+    pub(crate) fn new(router: Router, limits: HttpLimits, pacer: Pacer, stop: CancellationToken) -> Self {
+        Self { router, limits, limiter: ConnectionLimiter::new(limits.connections), pacer, stop }
+    }
+
+    /// Serves until `stop`, and then until the requests that have begun are answered. Dropped, it cuts them off.
+    pub(crate) async fn listen(self, listener: TcpListener, tls: Option<Arc<Tls>>, metrics: Arc<Metrics>) {
+        let mut connections = JoinSet::new();
+        loop {
+            let (stream, peer) = tokio::select! {
+                () = self.stop.cancelled() => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = accept(&listener, &self.limiter) => accepted,
+            };
+            let connection = tokio::select! {
+                () = self.stop.cancelled() => break,
+                connection = self.limiter.connection(peer.ip()) => connection,
+            };
+            // The address has as many as it may: its client sees that the connection is closed.
+            let Some(connection) = connection else { continue };
+            let counted = metrics.requests().connect();
+            let pace = self.pacer.connection(peer.ip());
+            let peer = Peer { address: peer, pace: pace.clone() };
+            let connection = serve(stream, peer, self.clone(), tls.clone(), connection);
+            connections.spawn(async move {
+                pace.run(connection).await;
+                drop(counted);
+            });
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    /// A connection of this process, as from loopback, without a listener.
     ///
     /// # Errors
     /// There are as many as there may be.
@@ -113,11 +108,10 @@ impl Inside {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let connection = self.limiter.connection(address.ip()).await;
         let connection = connection.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))?;
-        let Self { router, limits, pacer, stop, .. } = self.clone();
-        let pace = pacer.connection(address.ip());
+        let (service, pace) = (self.clone(), self.pacer.connection(address.ip()));
         let (here, there) = tokio::io::duplex(PIPE_BYTES);
         let peer = Peer { address, pace: pace.clone() };
-        tokio::spawn(async move { pace.run(speak_http(there, peer, router, limits, connection, stop)).await });
+        tokio::spawn(async move { pace.run(speak_http(there, peer, service, connection)).await });
         Ok(here)
     }
 }
@@ -158,23 +152,21 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 async fn serve(
     stream: TcpStream,
     peer: Peer,
-    router: Router,
-    limits: HttpLimits,
+    service: HttpService,
     tls: Option<Arc<Tls>>,
     connection: Arc<Connection>,
-    stop: CancellationToken,
 ) {
     // Answers are written whole; to hold back their ends is of no use. Best effort.
     stream.set_nodelay(true).ok();
-    detect_dead_clients(&stream, limits.write_time).ok();
-    let Some(tls) = tls else { return speak_http(stream, peer, router, limits, connection, stop).await };
+    detect_dead_clients(&stream, service.limits.write_time).ok();
+    let Some(tls) = tls else { return speak_http(stream, peer, service, connection).await };
     let spoken = tokio::select! {
         spoken = tls.accept(stream) => spoken,
-        () = stop.cancelled() => return,
+        () = service.stop.cancelled() => return,
         () = connection.asked_to_leave() => return,
     };
     match spoken {
-        Ok(stream) => speak_http(stream, peer, router, limits, connection, stop).await,
+        Ok(stream) => speak_http(stream, peer, service, connection).await,
         Err(error) => tracing::debug!(peer = %peer.address, %error, "no TLS"),
     }
 }
@@ -186,16 +178,8 @@ fn detect_dead_clients(stream: &TcpStream, write_time: Duration) -> io::Result<(
     socket.set_tcp_user_timeout(Some(write_time))
 }
 
-async fn speak_http<S>(
-    stream: S,
-    peer: Peer,
-    router: Router,
-    limits: HttpLimits,
-    client: Arc<Connection>,
-    stop: CancellationToken,
-) where
-    S: ClientStream,
-{
+async fn speak_http<S: ClientStream>(stream: S, peer: Peer, service: HttpService, client: Arc<Connection>) {
+    let HttpService { router, limits, stop, .. } = service;
     let (stream, delivery_tracker) = TrackedStream::new(stream, limits.write_time);
     let (router, at) = (TowerToHyperService::new(router), Arc::clone(&client));
     let service = service_fn(move |mut request: Request<Incoming>| {

@@ -16,7 +16,6 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 
-use super::accept;
 use super::authenticate::authenticate;
 use super::known_paths::KnownPaths;
 use super::measure::measure;
@@ -31,8 +30,7 @@ use crate::limits::HttpLimits;
 use crate::limits::requests::in_time;
 use crate::openapi::Route;
 use crate::routes::Routes;
-use crate::serve::accept::Inside;
-use crate::serve::connections::ConnectionLimiter;
+use crate::serve::accept::HttpService;
 use crate::serve::tls::Tls;
 use crate::settings::HttpServerSettings;
 use crate::state::AppState;
@@ -135,10 +133,7 @@ impl HttpServer {
     ) -> Result<(Self, RemoteStore), OpenError> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let (server, router, _) = Self::begin(nowhere, store, store_name, settings).await?;
-        let (limits, stop, pacer) = (settings.limits, server.state.stop.clone(), server.state.pacer.clone());
-        let limiter = ConnectionLimiter::new(limits.connections);
-        let inside = Inside { router, limits, limiter, pacer, stop };
-        let client = RemoteStore::inside(inside, server.secret.clone()).await?;
+        let client = RemoteStore::inside(server.service(router, settings.limits), server.secret.clone()).await?;
         Ok((server, client))
     }
 
@@ -169,9 +164,12 @@ impl HttpServer {
     }
 
     fn serve(&mut self, listener: TcpListener, router: Router, limits: HttpLimits, tls: Option<Arc<Tls>>) {
-        let (metrics, stop) = (self.state.metrics.clone(), self.state.stop.clone());
-        self.serving
-            .spawn("accept", accept::run(listener, router, limits, tls, metrics, self.state.pacer.clone(), stop));
+        let (service, metrics) = (self.service(router, limits), self.state.metrics.clone());
+        self.serving.spawn("accept", service.listen(listener, tls, metrics));
+    }
+
+    fn service(&self, router: Router, limits: HttpLimits) -> HttpService {
+        HttpService::new(router, limits, self.state.pacer.clone(), self.state.stop.clone())
     }
 
     /// Where it listens, with the port that was chosen.
