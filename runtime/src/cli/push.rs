@@ -12,7 +12,7 @@ use super::exit::{Exit, Usage};
 use super::global::{Global, TopicName, tenant_of};
 use super::input::{Body, pair};
 use super::store::{Reached, Way};
-use super::wait::Attempts;
+use super::wait::Wait;
 use super::{folder, known, push_from, push_lines, screen, wait};
 use gristmill_config::{KnownTopics, units};
 use gristmill_core::admission::Rules;
@@ -255,15 +255,15 @@ impl Pusher<'_> {
         if screen::is_watched() && !global.quiet {
             screen::note(&format!("job {id} is pushed; waiting for its end"));
         }
-        let (until, mut attempts) = (Instant::now() + patience, Attempts::new(global));
+        let (until, mut wait) = (Instant::now() + patience, Wait::new(global, &topic.tenant, id));
         let end = if reached.is_ours_alone {
             // No other process can work on it as long as this one owns the store.
             drop((signals, reached));
-            wait::for_end_by_any_way(way, &topic.tenant, id, until, &mut attempts).await?
+            wait.for_end_by_any_way(way, until).await?
         } else {
-            match wait::for_end(&*reached.store, &topic.tenant, id, signals, patience, &mut attempts).await {
+            match wait.for_end(&*reached.store, signals, patience).await {
                 Err(error) if error.is_unavailable() && way.changes_hands() => {
-                    wait::for_end_by_any_way(way, &topic.tenant, id, until, &mut attempts).await?
+                    wait.for_end_by_any_way(way, until).await?
                 }
                 end => end?,
             }

@@ -39,17 +39,19 @@ pub(super) enum WaitResult {
     TimedOut,
 }
 
-/// The notes that were printed on attempts that failed.
+/// A wait for the end of a job, and how many of its attempts are known to have failed.
 #[derive(Debug)]
-pub(super) struct Attempts {
+pub(super) struct Wait {
+    tenant: Name,
+    id: JobId,
     said: u32,
     is_silent: bool,
 }
 
-impl Attempts {
-    /// None was printed yet, and none will be if programs read the output, or only errors are wanted.
-    pub(super) fn new(global: &Global) -> Self {
-        Self { said: 0, is_silent: global.json || global.quiet }
+impl Wait {
+    /// No attempt was spoken of yet, and none will be if programs read the output, or only errors are wanted.
+    pub(super) fn new(global: &Global, tenant: &Name, id: &JobId) -> Self {
+        Self { tenant: tenant.clone(), id: id.clone(), said: 0, is_silent: global.json || global.quiet }
     }
 
     /// Says once of each failed attempt why it failed and when the next one begins, if the job was read in between.
@@ -77,99 +79,80 @@ impl Attempts {
         let why = why.lines().next().unwrap_or_default();
         Some(format!("attempt {failed} of job {}: {why}; {next}", view.id))
     }
-}
 
-/// Waits at most `patience`. `signals` must have been asked for before the job was pushed.
-pub(super) async fn for_end(
-    store: &dyn Query,
-    tenant: &Name,
-    id: &JobId,
-    signals: Receiver<Signal>,
-    patience: Duration,
-    attempts: &mut Attempts,
-) -> Result<WaitResult, StoreError> {
-    match tokio::time::timeout(patience, end(store, tenant, id, signals, attempts)).await {
-        Ok(end) => end,
-        // The very last chance: the signal may have been lost a moment ago.
-        Err(_) => Ok(look(store, tenant, id, attempts).await?.unwrap_or(WaitResult::TimedOut)),
+    /// Waits at most `patience`. `signals` must have been asked for before the job was pushed.
+    pub(super) async fn for_end(
+        &mut self,
+        store: &dyn Query,
+        signals: Receiver<Signal>,
+        patience: Duration,
+    ) -> Result<WaitResult, StoreError> {
+        match tokio::time::timeout(patience, self.end(store, signals)).await {
+            Ok(end) => end,
+            // The very last chance: the signal may have been lost a moment ago.
+            Err(_) => Ok(self.look(store).await?.unwrap_or(WaitResult::TimedOut)),
+        }
     }
-}
 
-/// Waits on while the store changes hands: with its server as long as there is one. While there is none this process could
-/// have the store to itself, and then no runner would do the job, so it only reads the job now and then.
-pub(super) async fn for_end_by_any_way(
-    way: &Way,
-    tenant: &Name,
-    id: &JobId,
-    until: Instant,
-    attempts: &mut Attempts,
-) -> anyhow::Result<WaitResult> {
-    loop {
-        let Reached { store, is_ours_alone, .. } = way.reach().await?;
-        let remaining = until.saturating_duration_since(Instant::now());
-        let answer = if is_ours_alone {
-            look(&*store, tenant, id, attempts).await
-        } else {
-            let signals = store.signals(std::slice::from_ref(tenant)).await;
-            match signals {
-                Ok(signals) => for_end(&*store, tenant, id, signals, remaining, attempts).await.map(Some),
-                Err(error) => Err(error),
+    /// Waits on while the store changes hands: with its server as long as there is one. While there is none this process could
+    /// have the store to itself, and then no runner would do the job, so it only reads the job now and then.
+    pub(super) async fn for_end_by_any_way(&mut self, way: &Way, until: Instant) -> anyhow::Result<WaitResult> {
+        loop {
+            let Reached { store, is_ours_alone, .. } = way.reach().await?;
+            let remaining = until.saturating_duration_since(Instant::now());
+            let answer = if is_ours_alone {
+                self.look(&*store).await
+            } else {
+                let signals = store.signals(std::slice::from_ref(&self.tenant)).await;
+                match signals {
+                    Ok(signals) => self.for_end(&*store, signals, remaining).await.map(Some),
+                    Err(error) => Err(error),
+                }
+            };
+            drop(store);
+            match answer {
+                Ok(Some(end)) => return Ok(end),
+                Ok(None) if remaining.is_zero() => return Ok(WaitResult::TimedOut),
+                Err(error) if remaining.is_zero() || !error.is_unavailable() => return Err(error.into()),
+                // Not over yet, or the server has just ended.
+                Ok(None) | Err(_) => tokio::time::sleep(remaining.min(LOOK_FROM_OUTSIDE)).await,
             }
-        };
-        drop(store);
-        match answer {
-            Ok(Some(end)) => return Ok(end),
-            Ok(None) if remaining.is_zero() => return Ok(WaitResult::TimedOut),
-            Err(error) if remaining.is_zero() || !error.is_unavailable() => return Err(error.into()),
-            // Not over yet, or the server has just ended.
-            Ok(None) | Err(_) => tokio::time::sleep(remaining.min(LOOK_FROM_OUTSIDE)).await,
         }
     }
-}
 
-async fn end(
-    store: &dyn Query,
-    tenant: &Name,
-    id: &JobId,
-    mut signals: Receiver<Signal>,
-    attempts: &mut Attempts,
-) -> Result<WaitResult, StoreError> {
-    let mut pause = LOOK_FIRST;
-    loop {
-        let said = attempts.said;
-        if let Some(end) = look(store, tenant, id, attempts).await? {
-            return Ok(end);
-        }
-        pause = if attempts.said == said { (2 * pause).min(LOOK_EVERY) } else { LOOK_FIRST };
-        let signalled = async { while signals.recv().await.is_some_and(|signal| !is_about(&signal, tenant, id)) {} };
-        if tokio::time::timeout(pause, signalled).await.is_ok() && signals.is_closed() {
-            // No more signals will come.
-            tokio::time::sleep(LOOK_EVERY).await;
+    async fn end(&mut self, store: &dyn Query, mut signals: Receiver<Signal>) -> Result<WaitResult, StoreError> {
+        let mut pause = LOOK_FIRST;
+        loop {
+            let said = self.said;
+            if let Some(end) = self.look(store).await? {
+                return Ok(end);
+            }
+            pause = if self.said == said { (2 * pause).min(LOOK_EVERY) } else { LOOK_FIRST };
+            let signalled = async { while signals.recv().await.is_some_and(|signal| !self.is_about(&signal)) {} };
+            if tokio::time::timeout(pause, signalled).await.is_ok() && signals.is_closed() {
+                // No more signals will come.
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
         }
     }
-}
 
-fn is_about(signal: &Signal, tenant: &Name, id: &JobId) -> bool {
-    match signal {
-        Signal::Finished { tenant: whose, id: which } => whose == tenant && which == id,
-        Signal::Lost => true,
-        Signal::Ready(_)
-        | Signal::Deployed(_)
-        | Signal::Due { .. }
-        | Signal::Cancelled { .. }
-        | Signal::Killed { .. } => false,
+    fn is_about(&self, signal: &Signal) -> bool {
+        match signal {
+            Signal::Finished { tenant, id } => (tenant, id) == (&self.tenant, &self.id),
+            Signal::Lost => true,
+            Signal::Ready(_)
+            | Signal::Deployed(_)
+            | Signal::Due { .. }
+            | Signal::Cancelled { .. }
+            | Signal::Killed { .. } => false,
+        }
     }
-}
 
-async fn look(
-    store: &dyn Query,
-    tenant: &Name,
-    id: &JobId,
-    attempts: &mut Attempts,
-) -> Result<Option<WaitResult>, StoreError> {
-    let Some(view) = store.job(tenant, id).await? else { return Ok(Some(WaitResult::Gone)) };
-    attempts.note(&view);
-    Ok(end_of(view))
+    async fn look(&mut self, store: &dyn Query) -> Result<Option<WaitResult>, StoreError> {
+        let Some(view) = store.job(&self.tenant, &self.id).await? else { return Ok(Some(WaitResult::Gone)) };
+        self.note(&view);
+        Ok(end_of(view))
+    }
 }
 
 /// How a job ended; `None` if it is not over.
@@ -344,8 +327,8 @@ mod tests {
             sender.send(signal.clone()).await.unwrap();
         }
         let store = KnownJob(parking_lot::Mutex::new(views));
-        let mut attempts = Attempts { said: 0, is_silent: true };
-        let end = for_end(&store, &tenant(), &id(), receiver, patience, &mut attempts).await.unwrap();
+        let mut wait = Wait { tenant: tenant(), id: id(), said: 0, is_silent: true };
+        let end = wait.for_end(&store, receiver, patience).await.unwrap();
         drop(sender);
         end
     }
@@ -373,9 +356,9 @@ mod tests {
         let done = view(JobState::Finished, Some(ResultView::Complete(None)));
         let store = KnownJob(parking_lot::Mutex::new(vec![Some(fresh.clone()), Some(fresh), delayed, done]));
         let (_sender, signals) = mpsc::channel(1);
-        let (begun, mut attempts) = (Instant::now(), Attempts { said: 0, is_silent: true });
-        let end = for_end(&store, &tenant(), &id(), signals, LONG, &mut attempts).await.unwrap();
-        assert_eq!((end, attempts.said), (WaitResult::Complete(None), 1));
+        let (begun, mut wait) = (Instant::now(), Wait { tenant: tenant(), id: id(), said: 0, is_silent: true });
+        let end = wait.for_end(&store, signals, LONG).await.unwrap();
+        assert_eq!((end, wait.said), (WaitResult::Complete(None), 1));
         assert!(
             begun.elapsed() < Duration::from_secs(1),
             "each look came {:?} after the one before",
@@ -404,10 +387,10 @@ mod tests {
         let at = Timestamp::from_millis;
         let running =
             |lease_until| JobState::Running { worker: "w".into(), delivery: 1, lease_until, cancelled: false };
-        let mut attempts = Attempts { said: 0, is_silent: false };
+        let mut wait = Wait { tenant: tenant(), id: id(), said: 0, is_silent: false };
         let mut news = |attempt, state, has_failed: bool| {
             let last_failure = has_failed.then(failure);
-            attempts.news(&JobView { attempts: attempt, last_failure, ..view(state, None).unwrap() }, at(1000))
+            wait.news(&JobView { attempts: attempt, last_failure, ..view(state, None).unwrap() }, at(1000))
         };
         assert_eq!(news(0, JobState::Ready, false), None);
         assert_eq!(news(1, running(at(9000)), false), None);
