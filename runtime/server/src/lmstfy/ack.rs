@@ -59,14 +59,14 @@ pub(super) async fn end(api: &Api, context: &RequestContext) -> Result<(), Refus
         }
         if !may_end_job(context, &view) {
             // A client that had the job acks late. The job will run again.
-            let had = api.holders().had(&topic.tenant, &id, context.client.name());
+            let had = api.holders.had(&topic.tenant, &id, context.client.name());
             return if had { Ok(()) } else { Err(NOT_HELD) };
         }
         if end_once(api, topic, view).await? {
             break;
         }
     }
-    api.holders().forget(&topic.tenant, &id);
+    api.holders.forget(&topic.tenant, &id);
     Ok(())
 }
 
@@ -76,7 +76,7 @@ fn is_late(api: &Api, context: &RequestContext, view: &JobView) -> bool {
     let (worker, client, tenant) = (WorkerId::new(worker), context.client.name(), &context.queue.topic.tenant);
     worker.is_pull()
         && claims::client_of(&worker) != Some(client)
-        && api.holders().is_late(tenant, &view.id, *delivery, client)
+        && api.holders.is_late(tenant, &view.id, *delivery, client)
 }
 
 /// The scope `work` is enough for a job that a client with the token holds. To end another one is to cancel or delete it.

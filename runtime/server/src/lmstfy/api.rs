@@ -1,6 +1,7 @@
 //! What every route of lmstfy's API can reach.
 
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -16,54 +17,44 @@ const WARNED: usize = 1000;
 
 /// lmstfy's API, and what it remembers. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Api {
-    pub(super) state: AppState,
-    shared: Arc<Shared>,
-}
+pub(crate) struct Api(Arc<Shared>);
 
 #[derive(Debug)]
-struct Shared {
-    enabled: bool,
-    access_log: AtomicBool,
-    holders: Holders,
-    throttles: Throttles,
+pub(crate) struct Shared {
+    pub(super) state: AppState,
+    /// Whether the settings want this API.
+    pub(super) enabled: bool,
+    /// Whether each request is written to the log.
+    pub(super) access_log: AtomicBool,
+    /// The clients that had jobs.
+    pub(super) holders: Holders,
+    pub(super) throttles: Throttles,
     warned: Mutex<HashSet<TopicId>>,
+}
+
+impl Deref for Api {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 impl Api {
     pub(crate) fn new(state: AppState, enabled: bool) -> Self {
-        let shared = Shared {
+        Self(Arc::new(Shared {
+            state,
             enabled,
             access_log: AtomicBool::new(false),
             holders: Holders::default(),
             throttles: Throttles::default(),
             warned: Mutex::default(),
-        };
-        Self { state, shared: Arc::new(shared) }
-    }
-
-    /// Whether the settings want this API.
-    pub(super) fn is_enabled(&self) -> bool {
-        self.shared.enabled
-    }
-
-    /// Whether each request is written to the log.
-    pub(super) fn access_log(&self) -> &AtomicBool {
-        &self.shared.access_log
-    }
-
-    /// The clients that had jobs.
-    pub(super) fn holders(&self) -> &Holders {
-        &self.shared.holders
-    }
-
-    pub(super) fn throttles(&self) -> &Throttles {
-        &self.shared.throttles
+        }))
     }
 
     /// Whether to log a warning about the topic: once, since clients publish to it again and again.
     pub(super) fn should_warn(&self, topic: &TopicId) -> bool {
-        let mut warned = self.shared.warned.lock();
+        let mut warned = self.warned.lock();
         warned.len() < WARNED && warned.insert(topic.clone())
     }
 }

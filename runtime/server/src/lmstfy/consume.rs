@@ -26,7 +26,7 @@ const QUEUES: usize = 128;
 
 pub(super) async fn consume(State(api): State<Api>, context: QueuesContext) -> Result<Response, Refusal> {
     context.client.may(Scope::Work)?;
-    let counted = api.throttles().count(context.client.throttles(), Action::Consume, Instant::now())?;
+    let counted = api.throttles.count(context.client.throttles(), Action::Consume, Instant::now())?;
     let (request, count) = request(&context)?;
     let (tenant, lease) = (&context.tenant, request.lease);
     let claimed = context.client.while_valid(&api, claims::claim(&api.state, request)).await??;
@@ -34,7 +34,7 @@ pub(super) async fn consume(State(api): State<Api>, context: QueuesContext) -> R
         return Err(Refusal::NoJob);
     }
     for Claim { lease, .. } in &claimed.claims {
-        api.holders().note(tenant, &lease.job, lease.delivery, context.client.name());
+        api.holders.note(tenant, &lease.job, lease.delivery, context.client.name());
     }
     api.state.tenants.note_lease(tenant, lease);
     counted.succeed();

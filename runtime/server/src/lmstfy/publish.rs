@@ -118,7 +118,7 @@ impl Publication {
 
     /// Counts the publish against the limits of the token.
     fn count(&self, api: &Api) -> Result<Counted, Refusal> {
-        api.throttles().count(self.context.client.throttles(), Action::Produce, Instant::now())
+        api.throttles.count(self.context.client.throttles(), Action::Produce, Instant::now())
     }
 
     /// Reads the parameters and a body of at most this many bytes, and then waits for a permit: a client that sends slowly

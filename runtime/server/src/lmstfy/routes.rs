@@ -65,7 +65,7 @@ async fn receive(State(api): State<Api>, request: Request, next: Next) -> Respon
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
-    if api.access_log().load(Ordering::Relaxed) {
+    if api.access_log.load(Ordering::Relaxed) {
         let (code, latency_ms) = (response.status().as_u16(), begun.elapsed().as_millis());
         // Not the query, which may hold a token.
         tracing::info!(target: "gristmill::access", %method, path, code, latency_ms, ?ip, id);
@@ -78,7 +78,7 @@ async fn receive(State(api): State<Api>, request: Request, next: Next) -> Respon
 /// There is no such API, a page could have sent the request, or its `Host` is not a name of this machine where only local
 /// requests are allowed.
 async fn check(api: &Api, page: Result<(), Refusal>, host: Result<(), Problem>) -> Result<(), Refusal> {
-    if !api.is_enabled() {
+    if !api.enabled {
         return Err(Refusal::NO_API);
     }
     page?;

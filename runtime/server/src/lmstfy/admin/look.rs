@@ -38,7 +38,7 @@ pub(super) async fn version() -> Json<Value> {
 }
 
 pub(super) async fn access_log(State(api): State<Api>) -> Json<Value> {
-    status(api.access_log().load(Ordering::Relaxed))
+    status(api.access_log.load(Ordering::Relaxed))
 }
 
 pub(super) async fn set_access_log(State(api): State<Api>, RawQuery(query): RawQuery) -> Result<Json<Value>, Refusal> {
@@ -47,7 +47,7 @@ pub(super) async fn set_access_log(State(api): State<Api>, RawQuery(query): RawQ
         Some("disable") => false,
         _ => return Err(Refusal::bad("invalid status")),
     };
-    api.access_log().store(enabled, Ordering::Relaxed);
+    api.access_log.store(enabled, Ordering::Relaxed);
     Ok(status(enabled))
 }
 
