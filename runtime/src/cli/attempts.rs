@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::exit::{Exit, Usage};
+use super::exit::{Exit, NoServer};
 use super::global::{Global, TopicName, whose};
 use super::{describe, screen};
 use gristmill_config::units;
@@ -73,7 +73,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let Some(server) = global.server(&global.manifest_without_secrets()?).await? else {
         let problem = "recent attempts are in the memory of a runner, which shows them by its server: name the server with --server URL. \
             If no runner is running, read the journal, the file that [journal] in the manifest names";
-        return Err(Usage(problem.into()).into());
+        return Err(NoServer(problem).into());
     };
     let seen = server.attempts(&RecentWanted { tenant, topic, job, failed, limit }).await?;
     if global.json {

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::exit::{Exit, Usage};
+use super::exit::{Exit, NoServer, Usage};
 use super::find;
 use super::global::Global;
 use super::store::Served;
@@ -191,10 +191,7 @@ pub(super) async fn erase(global: &Global, args: EraseArgs) -> anyhow::Result<Ex
 }
 
 async fn server(global: &Global) -> anyhow::Result<RemoteStore> {
-    match find_server(global).await? {
-        Some(server) => Ok(server),
-        None => bail!(NO_SERVER),
-    }
+    find_server(global).await?.ok_or_else(|| NoServer(NO_SERVER).into())
 }
 
 async fn find_server(global: &Global) -> anyhow::Result<Option<RemoteStore>> {

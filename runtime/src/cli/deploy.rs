@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use serde_json::json;
 
-use super::exit::{Exit, Usage};
+use super::exit::{Exit, NoServer};
 use super::global::{Global, TopicArg};
 use super::table::facts;
 use super::{replay, sandbox, screen};
@@ -160,8 +160,7 @@ async fn replayed(
 
 async fn server(global: &Global) -> anyhow::Result<RemoteStore> {
     let problem = "a server knows the versions of handlers, and none is running here: name one with --server URL";
-    let server = global.way(&global.manifest_without_secrets()?)?.find_server().await?;
-    server.ok_or_else(|| Usage(problem.into()).into())
+    global.way(&global.manifest_without_secrets()?)?.find_server().await?.ok_or_else(|| NoServer(problem).into())
 }
 
 fn say(global: &Global, topic: &TopicId, version: &str) -> anyhow::Result<Exit> {

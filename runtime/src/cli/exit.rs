@@ -13,7 +13,7 @@ Exit codes:
   0  done
   1  failed, or `check`, `build` or `fsck` found a problem
   2  the command line or the manifest makes no sense
-  3  the store is unavailable
+  3  the store, or a server that the command needs, is unavailable
   4  the job was not completed: it is dead or expired
   5  waited long enough: the job is still on its way, or `build`'s component is
      not served yet";
@@ -34,6 +34,11 @@ pub enum Exit {
 #[error("{0}")]
 pub(super) struct Usage(pub(super) String);
 
+/// Only a server can answer, and none is running here. Says why, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoServer(pub(super) &'static str);
+
 impl Exit {
     /// The code that an error ends with.
     pub(super) fn of(error: &anyhow::Error) -> Self {
@@ -48,6 +53,9 @@ impl Exit {
             }
             if cause.is::<Usage>() || cause.is::<ManifestError>() {
                 return Self::Usage;
+            }
+            if cause.is::<NoServer>() {
+                return Self::StoreUnavailable;
             }
             // The reader has seen enough, as in `gristmill stats | head -1`.
             if cause.is::<Closed>() {
@@ -112,6 +120,7 @@ mod tests {
             (anyhow::Error::new(refused("connect")), Exit::StoreUnavailable),
             (anyhow::Error::new(refused("push jobs")), Exit::Failed),
             (Err::<(), _>(usage()).context("failed to push").unwrap_err(), Exit::Usage),
+            (NoServer("start one").into(), Exit::StoreUnavailable),
             (anyhow!("something else"), Exit::Failed),
             (Closed.into(), Exit::Done),
         ];
