@@ -196,7 +196,7 @@ local function carry_ends(at)
   end
   for _, job in ipairs(noted_ends) do
     local letter = end_of[job] or 'D'
-    local n = members('ZLEXCOUNT', 'j ' .. job .. ' ')
+    local n = known_waiters[job] and #known_waiters[job] or members('ZLEXCOUNT', 'j ' .. job .. ' ')
     if letter == 'D' and links_unfinished(job) then redis.call('ZREM', links, 'e ' .. job .. ' d') end
     if n == 0 then
       -- No job waits for it.
