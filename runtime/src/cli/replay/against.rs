@@ -56,13 +56,13 @@ pub(super) async fn run(
     path: Option<&Path>,
 ) -> anyhow::Result<Exit> {
     let sandbox = sandbox::small(manifest, sandbox::compiler(manifest)?)?;
-    let mut by = match path {
+    let by = match path {
         Some(path) => By::Another(load(&sandbox, path).await?),
         None => By::Recorded(sandbox, BTreeMap::new()),
     };
     let server = global.way(&global.manifest_without_secrets()?)?.served().await?;
     let most = if let Which::Recorded(_, most) = which { most } else { usize::MAX };
-    let judged = judge_by(&mut by, &server, manifest, which, |judged| judged.len() >= most).await;
+    let judged = Judge { by, server: &server, manifest }.all(which, |judged| judged.len() >= most).await;
     server.end().await;
     let judged = judged?;
     if global.json {
@@ -104,7 +104,8 @@ pub(in crate::cli) async fn judge_last(
         replayed >= most || judged.len() >= most.saturating_mul(LOOKED_AT)
     };
     let which = Which::Recorded(topic.clone(), most);
-    let mut judged = judge_by(&mut By::Another(component.clone()), server, manifest, which, is_enough).await?;
+    let by = By::Another(component.clone());
+    let mut judged = Judge { by, server, manifest }.all(which, is_enough).await?;
     judged.retain(|(_, verdict, _)| *verdict != NOT_REPLAYED);
     if judged.is_empty() {
         return Ok("no recorded job that can be replayed".into());
@@ -121,30 +122,11 @@ enum By {
     Recorded(Sandbox, BTreeMap<Version, Component>),
 }
 
-async fn judge_by(
-    by: &mut By,
-    server: &Served,
-    manifest: &Manifest,
-    which: Which,
-    is_enough: impl Fn(&[Judged]) -> bool,
-) -> anyhow::Result<Vec<Judged>> {
-    let (mut judged, mut pages) = (Vec::new(), Pages::of(which));
-    loop {
-        let (ids, is_last) = pages.next(server).await?;
-        for id in ids {
-            if is_enough(&judged) {
-                return Ok(judged);
-            }
-            let (verdict, detail) = match by.judge(server, manifest, &pages, &id).await {
-                Ok(known) => known,
-                Err(error) => (NOT_REPLAYED, format!("{error:#}")),
-            };
-            judged.push((id, verdict, detail));
-        }
-        if is_last {
-            return Ok(judged);
-        }
-    }
+/// Does jobs again, and says what becomes of them.
+struct Judge<'a> {
+    by: By,
+    server: &'a Served,
+    manifest: &'a Manifest,
 }
 
 /// Jobs, page by page: after this place comes the next one.
@@ -185,36 +167,45 @@ impl Pages {
     }
 }
 
-impl By {
-    async fn judge(
-        &mut self,
-        server: &Served,
-        manifest: &Manifest,
-        pages: &Pages,
-        id: &JobId,
-    ) -> anyhow::Result<(&'static str, String)> {
-        let recorded = pages.fetch(server, id).await?.recorded()?;
-        let is_another = matches!(self, Self::Another(_));
-        let component = self.component(server, manifest, &recorded).await?;
-        let (replayed, _) = recorded.replay(&component, manifest, &recorded.topic()?).await?;
+impl Judge<'_> {
+    async fn all(&mut self, which: Which, is_enough: impl Fn(&[Judged]) -> bool) -> anyhow::Result<Vec<Judged>> {
+        let (mut judged, mut pages) = (Vec::new(), Pages::of(which));
+        loop {
+            let (ids, is_last) = pages.next(self.server).await?;
+            for id in ids {
+                if is_enough(&judged) {
+                    return Ok(judged);
+                }
+                let (verdict, detail) = match self.one(&pages, &id).await {
+                    Ok(known) => known,
+                    Err(error) => (NOT_REPLAYED, format!("{error:#}")),
+                };
+                judged.push((id, verdict, detail));
+            }
+            if is_last {
+                return Ok(judged);
+            }
+        }
+    }
+
+    async fn one(&mut self, pages: &Pages, id: &JobId) -> anyhow::Result<(&'static str, String)> {
+        let recorded = pages.fetch(self.server, id).await?.recorded()?;
+        let is_another = matches!(self.by, By::Another(_));
+        let component = self.component(&recorded).await?;
+        let (replayed, _) = recorded.replay(&component, self.manifest, &recorded.topic()?).await?;
         Ok(if is_another { by_another(&recorded, &replayed) } else { as_before(&replayed) })
     }
 
-    async fn component(
-        &mut self,
-        server: &Served,
-        manifest: &Manifest,
-        recorded: &Recorded,
-    ) -> anyhow::Result<Component> {
-        let (sandbox, loaded) = match self {
-            Self::Another(component) => return Ok(component.clone()),
-            Self::Recorded(sandbox, loaded) => (sandbox, loaded),
+    async fn component(&mut self, recorded: &Recorded) -> anyhow::Result<Component> {
+        let (sandbox, loaded) = match &mut self.by {
+            By::Another(component) => return Ok(component.clone()),
+            By::Recorded(sandbox, loaded) => (sandbox, loaded),
         };
         let version = recorded.version();
         if let Some(component) = loaded.get(&version) {
             return Ok(component.clone());
         }
-        let wasm = kept_component(server, manifest, recorded).await?;
+        let wasm = kept_component(self.server, self.manifest, recorded).await?;
         let wasm = wasm.ok_or_else(|| anyhow!("version {version} is neither here nor on the server"))?;
         let component = sandbox.load(&wasm).await?;
         loaded.insert(version, component.clone());
