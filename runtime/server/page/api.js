@@ -14,6 +14,13 @@ export function keepToken(text) {
   else sessionStorage.removeItem(TOKEN_KEY)
 }
 
+/** Begins where another token begins: the place of the one before may be of a tenant that this one does not see. */
+export function startAnew(text) {
+  keepToken(text)
+  history.replaceState(null, '', location.pathname + location.search)
+  location.reload()
+}
+
 /** The token of `#token=…`, which is removed from the address at once. */
 export function takeToken() {
   const found = /^#token=(.+)$/.exec(location.hash)

@@ -1,7 +1,7 @@
 // @ts-check
 // Begins the page: who asks, which tenants there are, and then the place that the address names.
 import { ask } from './actions.js'
-import { get, keepToken, takeToken, token } from './api.js'
+import { get, keepToken, startAnew, takeToken, token } from './api.js'
 import { Dialog, Login } from './dialog.js'
 import { Frame, titleNow } from './frame.js'
 import { html } from './html.js'
@@ -58,11 +58,7 @@ function useLink() {
   offered = takeToken() ?? offered
   const found = offered
   if (!found || found === token()) return
-  const run = async () => {
-    keepToken(found)
-    location.reload()
-    return 'Loading …'
-  }
+  const run = async () => (startAnew(found), 'Loading …')
   if (state.me) {
     offered = null
     ask({ title: 'Use the token of the link?', text: 'Everything that is done in this tab is then done with that token. Use only a link from a person whom you trust.', verb: 'Use it', run })
@@ -76,6 +72,7 @@ function go() {
   if (!location.hash.startsWith('#/')) history.replaceState(null, '', to('t', tenantNow()))
   const before = state.place?.path
   state.place = placeOf(location.hash)
+  state.tenant = state.place?.params.tenant ?? state.tenant
   if (state.place?.path === before && before !== undefined) return redraw()
   state.menu = false
   if (state.notice && Date.now() - state.notice.at > OLD) state.notice = null

@@ -1,15 +1,15 @@
 // @ts-check
 // What is around every page: the name of the server, the tenants, the search, the links, and what was said last.
-import { get, inTenant, keepToken } from './api.js'
+import { get, inTenant, startAnew } from './api.js'
 import { cut, span } from './format.js'
 import { html } from './html.js'
 import { Icon } from './icons.js'
 import { links, tenantNow } from './keys.js'
 import { refresh, setLive, showNewer } from './live.js'
 import { pages } from './pages/all.js'
-import { Banner, Button, State, Words } from './parts.js'
+import { Banner, Button, Field, Form, State, Words } from './parts.js'
 import { to, toFind, toJob, toTopic } from './route.js'
-import { draw, state } from './state.js'
+import { draw, may, mayOpen, scopeOf, state } from './state.js'
 import { inkOn, nextTheme, theme } from './theme.js'
 
 /** The page of the place. */
@@ -52,10 +52,7 @@ function Badge() {
   return name && html`<span class="badge" style=${colour && { background: colour, color: inkOn(colour) }}>${name}</span>`
 }
 
-function leave() {
-  keepToken(null)
-  location.reload()
-}
+const leave = () => startAnew(null)
 
 function showMenu() {
   state.menu = !state.menu
@@ -68,7 +65,7 @@ const Top = () => html`
     <a class="brand" href=${to('t', tenantNow())}><${Icon} name="mill" />Gristmill</a><${Badge} />
     <label class="tenant"><span class="unseen">Tenant</span>
       <select onChange=${pickTenant}>${[...new Set([...state.tenants, tenantNow()])].map((name) => html`<option value=${name} selected=${name === tenantNow()}>${cut(name)}</option>`)}</select></label>
-    <form role="search" onSubmit=${search}><label class="unseen" for="search">Topic, job id or query</label><input id="search" type="search" placeholder="Topic, id or query" autocomplete="off" /></form>
+    ${(!state.me || may('read')) && html`<form role="search" onSubmit=${search}><label class="unseen" for="search">Topic, job id or query</label><input id="search" type="search" placeholder="Topic, id or query" autocomplete="off" /></form>`}
     <span class="grow" />
     <${Button} run=${() => setLive(!state.live)} label=${state.live ? 'live: pause' : 'paused: go on'}><${Icon} name=${state.live ? 'live' : 'paused'} />${state.live ? 'live' : 'paused'}<//>
     <${Button} run=${nextTheme} label=${`${theme()}: change the colours`}>${theme()}<//>
@@ -82,6 +79,14 @@ const Trouble = ({ problem }) => html`
     <strong>${TROUBLES[problem.status] ?? 'The server did not answer as wanted.'}</strong> <span class="text"><${Words} of=${problem.message} /></span>
     ${state.data && html` What is below is ${span(Date.now() - state.loadedAt)} old.`}<//>`
 
+/** What stands in place of a page that the token does not allow: what it allows, and the way to the one thing that needs no look. */
+const Denied = ({ page }) => html`
+  <${Banner} kind="warn"><strong>${TROUBLES[403]}</strong> <${Words} of=${`This page needs \`${scopeOf(page)}\`; your token allows ${state.me.scopes.map((scope) => `\`${scope}\``).join(', ') || 'nothing'}.`} /><//>
+  ${may('push') && html`<h2>Push a job</h2>
+    <${Form} run=${(form) => (location.hash = toTopic({ tenant: tenantNow(), topic: String(form.get('topic')).trim() }, 'push'))} verb="Write it">
+      <${Field} label="Topic"><input name="topic" required /><//>
+    <//>`}`
+
 const LOADING = html`<p class="empty">Loading …</p>`
 
 /** The way back, from the far to the near. */
@@ -91,6 +96,7 @@ function Main() {
   if (!state.me) return html`<main id="main"><h1>Gristmill</h1>${state.problem ? html`<${Trouble} problem=${state.problem} />` : LOADING}</main>`
   const page = pageNow()
   if (!page || !state.place) return html`<main id="main" tabindex="-1"><h1>There is no such page</h1><p><a href=${to('t', tenantNow())}>Overview</a></p></main>`
+  if (!mayOpen(state.place.page)) return html`<main id="main" tabindex="-1" aria-busy="false"><div class="head"><h1 tabindex="-1">${page.title(state.place)}</h1></div><${Denied} page=${state.place.page} /></main>`
   const ready = !page.load || state.data
   const [icon, word, title] = statusNow() ?? []
   return html`

@@ -2,7 +2,7 @@
 // The keyboard: every page and every row can be reached without a pointer.
 import { refresh, setLive, showNewer } from './live.js'
 import { to } from './route.js'
-import { isOperator, may, state } from './state.js'
+import { isOperator, mayOpen, state } from './state.js'
 import { nextTheme } from './theme.js'
 
 /** The pages that have a link, in groups, and the key after `g` of each. */
@@ -16,7 +16,7 @@ const LINKS = {
 export function links() {
   const all = Object.entries(LINKS).flatMap(([group, pages]) => Object.entries(pages).map(([words, key]) => ({ group, words, key, page: words.toLowerCase() })))
   return all
-    .filter(({ key }) => (!'ka'.includes(key) || may('admin')) && (!'wn'.includes(key) || isOperator()))
+    .filter(({ page, group }) => mayOpen(page) && (group !== 'Server' || page === 'help' || isOperator()))
     .map((link) => ({ ...link, href: link.group === 'Server' ? to(link.page) : to('t', tenantNow(), ...(link.key === 'o' ? [] : [link.page])) }))
 }
 
@@ -34,8 +34,8 @@ export const KEYS = [
   ['Esc', 'Close, leave a field, or go up'],
 ]
 
-/** The tenant of this place, else of the one before, else the token's own, else `default`. */
-export const tenantNow = () => (state.tenant = state.place?.params.tenant ?? state.tenant ?? state.me?.tenant ?? 'default')
+/** The tenant of this place, else of the one before, else the token's own, else `default`. Before `/v1/me` has answered it may be another one. */
+export const tenantNow = () => state.place?.params.tenant ?? state.tenant ?? state.me?.tenant ?? 'default'
 
 /** Whether `g` was pressed just before. */
 let going = false

@@ -1,7 +1,7 @@
 // @ts-check
 // Loads what the place shows, and again every two seconds while the page can be seen.
 import { pages } from './pages/all.js'
-import { draw, state } from './state.js'
+import { draw, mayOpen, state } from './state.js'
 
 const EVERY = 2000
 /** After a failure the page asks less and less often. */
@@ -20,10 +20,13 @@ export function arrive(same = false) {
   Object.assign(state, { data: same ? state.data : null, newer: null, problem: null })
   state.chosen.clear()
   failures = 0
-  const page = state.place && pages[state.place.page]
-  page?.arrive?.(state.place, visit.signal)
+  const page = pageOf(state.place)
+  if (state.place) page?.arrive?.(state.place, visit.signal)
   return load(false)
 }
+
+/** The page of a place, if the token allows it. */
+const pageOf = (place) => (place && mayOpen(place.page) ? pages[place.page] : undefined)
 
 /** Loads now, and shows what comes. */
 export const refresh = () => load(false)
@@ -38,7 +41,7 @@ async function load(unasked) {
   clearTimeout(timer)
   const { place } = state
   const { signal } = visit
-  const page = place && pages[place.page]
+  const page = pageOf(place)
   if (!place || !page?.load) return draw()
   try {
     const data = await page.load(place, signal)

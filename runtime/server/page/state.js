@@ -9,7 +9,7 @@ export const state = {
   me: null,
   /** The names of the tenants that the token may see. @type {string[]} */
   tenants: [],
-  /** The tenant that was looked at last. @type {string | null} */
+  /** The tenant that was looked at last, by the address. @type {string | null} */
   tenant: null,
   /** Whether a narrow screen shows the links. */
   menu: false,
@@ -65,6 +65,15 @@ export function say(text, bad = false) {
 
 /** Whether the token allows this in the tenant that is looked at. The server checks each request anyway. */
 export const may = (scope) => !!state.me?.scopes.includes(scope)
+
+/** The scopes of pages for which it is not enough that the token reads. @type {Record<string, string | null>} */
+const NEEDED = { push: 'push', tokens: 'admin', audit: 'admin', help: null }
+
+/** The scope without which a page shows nothing, or null. @param {string} page */
+export const scopeOf = (page) => (page in NEEDED ? NEEDED[page] : 'read')
+
+/** Whether the token allows what a page shows. @param {string} page */
+export const mayOpen = (page) => scopeOf(page) === null || may(scopeOf(page))
 
 /** Whether the token is for all tenants. */
 export const isOperator = () => !!state.me && state.me.tenant === null

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use gristmill::token::Scope::{Push, Read};
 use gristmill_tests::browser::Browser;
+use gristmill_tests::test_runner::On;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -61,6 +62,46 @@ async fn a_token_that_only_reads_sees_a_page_that_only_reads() {
     browser.open(&link).await;
     press(&browser, "Use it").await;
     browser.until_text("Your token does not allow this.").await;
+    assert_eq!(browser.errors().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_a_tenant_opens_that_tenant_and_one_that_only_pushes_says_so_and_pushes() {
+    let (runner, browser) = (crate::tokens::runner(On::Memory).await, Browser::start().await);
+    let both = token(&*runner.store, Some("acme"), &[Push, Read]).await;
+    let pushes = token(&*runner.store, Some("acme"), &[Push]).await;
+    let link = |text: &str| format!("http://{}/#token={text}", runner.client().address);
+    browser.open(&link(&both)).await;
+    browser.until("location.hash === '#/t/acme'").await;
+    loaded(&browser).await;
+    browser.until("document.querySelector('main table')?.innerText.includes('mail')").await;
+    browser.until("document.querySelector('header select').innerText === 'acme'").await;
+    // By the form, at the address alone, and after another place.
+    browser.run("location.hash = '/t/default/topics'").await;
+    browser.until_text("Your token does not allow this.").await;
+    browser
+        .run("[...document.querySelectorAll('header button')].find(one => one.innerText === 'Log out').click()")
+        .await;
+    browser.fill("[type=password]", &both).await;
+    browser.click("button.main").await;
+    browser.until("location.hash === '#/t/acme'").await;
+    browser.until("document.querySelector('main table')?.innerText.includes('mail')").await;
+
+    browser.open(&link(&pushes)).await;
+    press(&browser, "Use it").await;
+    browser.until_text("This page needs read; your token allows push.").await;
+    browser.until("location.hash === '#/t/acme'").await;
+    browser.until("[...document.querySelectorAll('nav a')].map(one => one.innerText).join() === 'Help'").await;
+    browser.until("!document.querySelector('#search')").await;
+    assert_eq!(browser.accessibility().await, Vec::<String>::new());
+    browser.fill("[name=topic]", "mail").await;
+    browser.click("main .main").await;
+    browser.until("location.hash === '#/t/acme/topics/mail/push'").await;
+    browser.click("main .main").await;
+    browser.until_text("is pushed.").await;
+    browser.until("location.hash === '#/t/acme/topics/mail/push'").await;
+    let topic = runner.client().with_token(&both).get("/v1/tenants/acme/topics/mail").await.json();
+    assert_eq!(topic["ready"], 1, "{topic}");
     assert_eq!(browser.errors().await, Vec::<String>::new());
 }
 

@@ -5,7 +5,7 @@ import { asJson, asText, bytesOf } from '../bytes.js'
 import { html } from '../html.js'
 import { Choice, Field, Form, JobLink, PRIORITIES } from '../parts.js'
 import { toJob, trailOf } from '../route.js'
-import { draw, say } from '../state.js'
+import { draw, mayOpen, say } from '../state.js'
 
 /** What a form begins with. */
 const BLANK = { kind: 'json', body: '{}', type: '', metadata: [], priority: 'normal', key: '', attempts: '' }
@@ -55,7 +55,7 @@ async function submit(form, { tenant, topic }) {
     const text = written(form)
     const { id, status, warnings = [] } = await post(inTenant(tenant, 'topics', topic, 'jobs'), text)
     const words = status === 'stored' ? `${id} is pushed.` : `Nothing is stored: ${id} ${status === 'exists' ? 'exists already' : 'holds the unique value'}.`
-    location.hash = toJob(tenant, id)
+    if (mayOpen('job')) location.hash = toJob(tenant, id)
     say([words, ...warnings].join(' '), status !== 'stored')
   } catch (error) {
     say(error instanceof SyntaxError ? `The body is no JSON: ${error.message}` : error.message, true)
