@@ -119,6 +119,9 @@ async fn a_share_is_of_the_same_jobs_and_keys_and_can_be_promoted() {
     assert_eq!(bad.status, 400, "{}", bad.text());
     let put = upload(&runner, 1, "30").await;
     assert_eq!(put.status, 200, "{}", put.text());
+    let topic = runner.client().get("/v1/tenants/default/topics/puppet").await.json();
+    assert_eq!((&topic["version"], &topic["trial"]["version"]), (&json!(old), &json!(new)));
+    assert_eq!(topic["trial"]["share"], "30%");
     let mut jobs = Vec::new();
     for number in 0..30 {
         let mut job = spec("puppet", &script(End::Complete));
@@ -139,6 +142,7 @@ async fn a_share_is_of_the_same_jobs_and_keys_and_can_be_promoted() {
     assert_eq!(done_by(&runner).await, new);
     let nothing = runner.client().post(&format!("{HANDLER}/promote"), &json!({})).await;
     assert_eq!(nothing.status, 404);
+    assert!(runner.client().get("/v1/tenants/default/topics/puppet").await.json()["trial"].is_null());
 }
 
 /// Pushes jobs until the handler's deployment is like this, and returns it with how many were pushed.

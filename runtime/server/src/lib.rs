@@ -62,5 +62,5 @@ pub use wire::bulk::{Bulk, BulkAction, BulkSample, BulkState, NewBulk};
 pub use wire::handler::{HandlerSeen, VersionSeen};
 pub use wire::history::{History, HistoryDay, Minute};
 pub use wire::push::{edited_form, new_job};
-pub use wire::topic::{RecentByVersion, RecentOfVersion, TopicLimits, TopicRates, TopicSeen};
+pub use wire::topic::{RecentByVersion, RecentOfVersion, TopicLimits, TopicRates, TopicSeen, TopicTrial};
 pub use wire::worker::{Worker, WorkerKind, Workers};

@@ -18,7 +18,7 @@ use gristmill_core::topic::{Demands, Topic};
 use gristmill_runner::RunTimes;
 use gristmill_runner::why::{IdleReason, Runners, Served, idle};
 use gristmill_sandbox::Version;
-use gristmill_server::{RecentByVersion, RecentOfVersion, RemoteStore, TopicLimits, TopicSeen};
+use gristmill_server::{RecentByVersion, RecentOfVersion, RemoteStore, TopicLimits, TopicSeen, TopicTrial};
 use gristmill_store::{Produce, StoreError, TopicCounts};
 
 /// Without a server the list says nothing of runners.
@@ -179,6 +179,7 @@ impl TopicLine {
             idle: idle(&counts, counts.running, &served, ONE_RUNNER),
             limits: is_made.then(|| TopicLimits::of(topic)),
             rates: None,
+            trial: None,
             run: None,
             recent: None,
             counts,
@@ -242,6 +243,9 @@ impl TopicLine {
         };
         if self.has_no_handler() {
             return said;
+        }
+        if let Some(TopicTrial { version, share, .. }) = &self.seen.trial {
+            add(format!("tries {version} on {share} of the jobs"));
         }
         if let Some(refused) = &self.seen.refused {
             add(format!("serves the version before: the file was refused: {refused}"));
@@ -380,6 +384,19 @@ mod tests {
         let said =
             "failing: 97 % of 120 attempts in the last minute, version abc; version before 0.2 %; paused: resume it";
         assert_eq!((failing(true).as_str(), failing(false).as_str()), (said, "paused: resume it"));
+    }
+
+    #[test]
+    fn a_version_that_is_tried_is_named_beside_what_fails() {
+        let trial = json!({ "version": "abc", "share": "5%", "since_ms": 1 });
+        let tried = line(json!({ "trial": trial }));
+        assert_eq!((tried.handler().as_str(), tried.state().as_str()), ("mail 9f2c", "tries abc on 5% of the jobs"));
+        assert_eq!(tried.document()["trial"], trial);
+        let serving = json!({ "version": "abc", "attempts": 4, "failed": 4 });
+        let fails =
+            line(json!({ "trial": trial, "recent": { "failing": true, "serving": serving, "before": null } })).state();
+        let expected = "failing: 100 % of 4 attempts in the last minute, version abc; tries abc on 5% of the jobs";
+        assert_eq!(fails, expected);
     }
 
     #[test]

@@ -19,7 +19,8 @@ store has held jobs of it; an unknown topic is only in the store. HANDLER is
 what serves, if a server answers; else it is the file in the handlers folder.
 OLDEST is how long a ready job has waited, RUN50 and RUN99 how long the middle
 one of the latest attempts ran, and all but one of a hundred. STATE says why no
-further job is begun, or why the version before serves.
+further job is begun, why the version before serves, or which version is
+tried on a share of the jobs.
 
 Examples:
   gristmill topics

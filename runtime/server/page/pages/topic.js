@@ -59,10 +59,10 @@ function Fails({ version, latest }) {
   return of.length > 0 && html`<${State} name=${failed ? 'dead' : 'finished'} word=${`${failed} of ${of.length}`} />`
 }
 
-const Versions = ({ of, latest }) => of?.versions.length > 0 && html`
+const Versions = ({ of, trial, latest }) => of?.versions.length > 0 && html`
   <${Table} label="Versions" heads=${['Version', 'First seen', 'Failed lately', 'Imports', '*It needs']} rows=${of.versions.map((one, n) => [
     one.version,
-    html`<span class="id" title=${one.digest}>${one.version}</span> ${one.version === of.served && html`<${State} name="good" word="serves" />`}`,
+    html`<span class="id" title=${one.digest}>${one.version}</span> ${one.version === of.served && html`<${State} name="good" word="serves" />`}${one.version === trial?.version && html`<${State} name="running" word=${`tried on ${trial.share}`} />`}`,
     html`<${Time} at=${one.since_ms} whole />`,
     html`<${Fails} version=${one.version} latest=${latest} />`,
     html`<${Imports} imports=${one.imports} before=${of.versions[n + 1]} />`,
@@ -93,7 +93,7 @@ export const topic = {
     <${History} of=${history} />
     <h2>Handler</h2>
     <p><${Handler} topic=${topic} /> <a href=${to('t', topic.tenant, 'handlers')}>All handlers</a></p>
-    <${Versions} of=${versions} latest=${latest} />
+    <${Versions} of=${versions} trial=${topic.trial} latest=${latest} />
     <${Attempts} head="Recent failures" of=${attempts} name none=${topic.dead > 0 && html`What was given up before: <a href=${toTopic(topic, 'dead')}>${counted(topic.dead, 'dead job')}</a>.`} />
     <${Limits} topic=${topic} />
     <${Totals} topic=${topic} />`,

@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gristmill_core::capability::Capability;
+use gristmill_core::deployment::{Deployment, Other, show_share};
 use gristmill_core::job::Name;
-use gristmill_core::time::whole_millis;
+use gristmill_core::time::{Timestamp, whole_millis};
 use gristmill_runner::handlers::{Handler, HandlerRegistry};
 use gristmill_runner::why::Idle;
 use gristmill_runner::{RunTimes, Version};
@@ -36,6 +37,8 @@ pub struct TopicSeen {
     pub external: bool,
     /// The version of the component that does the topic's jobs.
     pub version: Option<String>,
+    /// The version that is being tried on a share of the jobs, of which `version` does the others. Null: none is.
+    pub trial: Option<TopicTrial>,
     /// What the component in the folder imports and the topic does not grant.
     #[schemars(with = "Vec<Capability>")]
     pub lacking: Vec<String>,
@@ -55,6 +58,23 @@ pub struct TopicSeen {
     pub run: Option<RunTimes>,
     /// What the attempts of the last minute came to that the server's own runner has made, or pull workers by way of it. Null: none has ended yet.
     pub recent: Option<RecentByVersion>,
+}
+
+/// A version that is being tried.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct TopicTrial {
+    /// Its first digits.
+    pub version: String,
+    /// How many of the jobs it does, such as `5%`.
+    pub share: String,
+    /// Since when, by the clock of the host that decided it.
+    pub since_ms: Timestamp,
+}
+
+impl From<&Other> for TopicTrial {
+    fn from(Other { version, share, since_ms, .. }: &Other) -> Self {
+        Self { version: version.to_string(), share: show_share(*share), since_ms: *since_ms }
+    }
 }
 
 /// Whether the version that serves fails more often than the one before it.
@@ -179,6 +199,10 @@ impl TopicSeen {
                 .and_then(|entry| entry.handler.as_ref())
                 .and_then(Handler::version)
                 .map(|version| version.to_string()),
+            trial: entry
+                .and_then(|entry| entry.deployment.as_ref())
+                .and_then(Deployment::candidate)
+                .map(TopicTrial::from),
             lacking: lacking.map(|lacking| lacking.name().to_owned()).collect(),
             refused: registry.zip(entry).and_then(|(registry, entry)| registry.refused_for(entry)).map(str::to_owned),
             compiling: of_handler.is_some_and(|(registry, handler)| registry.is_uncompiled(handler)),
