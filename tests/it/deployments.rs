@@ -9,6 +9,7 @@ use gristmill::job::{Due, JobId};
 use gristmill::runner::AttemptRecord;
 use gristmill_tests::guests;
 use gristmill_tests::http_client::Answer;
+use gristmill_tests::test_project::TestProject;
 use gristmill_tests::test_runner::{On, TestRunner, spec};
 use gristmill_tests::wait::{SOON, until};
 use hyper::Request;
@@ -196,4 +197,42 @@ async fn a_version_that_is_no_worse_is_promoted_after_a_hundred_attempts() {
     let (seen, pushed) = push_until(&runner, |seen| seen["deployment"]["other"].is_null()).await;
     assert_eq!(seen["served"], json!(version(&puppet(1))));
     assert!(pushed >= 100, "after {pushed} jobs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deploy_says_first_what_becomes_of_a_trial() {
+    let project = TestProject::new(PLAIN, &[("puppet", guests::PUPPET)]).await;
+    let _server = project.serve().await;
+    let file = |number: u64| {
+        let file = project.manifest().with_file_name(format!("{number}.wasm"));
+        std::fs::write(&file, puppet(number)).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let deploy = |number: u64, share: &str| {
+        let said =
+            project.run(&["deploy", "puppet", &file(number), "--share", share, "--replay", "0", "--yes"]);
+        (said.ended(0).err.clone(), said.text())
+    };
+    let [old, new, third] = [0, 1, 2].map(|number| version(&puppet(number)));
+    let (before, after) = deploy(0, "20%");
+    assert!(before.contains(&format!("{old}, which serves already")) && before.contains("100%"), "{before}");
+    assert!(after.contains(&format!("`puppet` is done by version {old}")), "{after}");
+
+    let (before, after) = deploy(1, "30%");
+    assert!(before.contains(&format!("{new}, in place of {old}")) && !before.contains("trial"), "{before}");
+    assert!(after.contains(&format!("version {new} does 30% of `puppet`")), "{after}");
+    let listed = project.run(&["topics"]).ended(0).text();
+    assert!(listed.contains(&format!("puppet {old}")), "{listed}");
+    assert!(listed.contains(&format!("tries {new} on 30% of the jobs")), "{listed}");
+    assert_eq!(project.run(&["topics", "--json"]).ended(0).document()["trial"]["version"], json!(new));
+    let (before, _) = deploy(1, "40%");
+    assert!(before.contains(&format!("{new}, which is tried on 30% of the jobs already, in place of {old}")), "{before}");
+    let (before, after) = deploy(2, "10%");
+    assert!(before.contains(&format!("ends the trial of {new} on 40% of the jobs")), "{before}");
+    assert!(after.contains(&format!("version {third} does 10%")), "{after}");
+    let (before, after) = deploy(0, "20%");
+    assert!(before.contains("which serves already") && before.contains("100%"), "{before}");
+    assert!(before.contains(&format!("ends the trial of {third} on 10% of the jobs")), "{before}");
+    assert!(after.contains(&format!("`puppet` is done by version {old}")), "{after}");
+    assert!(project.run(&["topics", "--json"]).ended(0).document()["trial"].is_null());
 }

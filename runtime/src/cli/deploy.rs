@@ -13,7 +13,7 @@ use gristmill_config::Manifest;
 use gristmill_core::deployment::{self, WHOLE};
 use gristmill_core::job::TopicId;
 use gristmill_sandbox::Component;
-use gristmill_server::RemoteStore;
+use gristmill_server::{HandlerSeen, RemoteStore};
 
 /// Bring a new version of a topic's handler, with a look at what it changes
 ///
@@ -95,7 +95,10 @@ pub(super) async fn deploy(global: &Global, args: DeployArgs) -> anyhow::Result<
     let component = replay::load(&sandbox::small(&manifest, sandbox::compiler(&manifest)?)?, &file).await?;
     component.try_out().await.map_err(|reason| anyhow!("{} fails its self-test: {reason}", file.display()))?;
     let server = server(global).await?;
-    let mut about = changes(&server, &topic, &component, share).await?;
+    let seen = server.handler_versions(&topic).await?;
+    let now = Now::of(&component, seen.as_ref());
+    let share = now.share_of(share);
+    let mut about = changes(&topic, &component, &now, share);
     if replay > 0 {
         about.push(("replayed", replayed(global, &manifest, &topic, &component, replay).await?));
     }
@@ -118,31 +121,76 @@ pub(super) async fn deploy(global: &Global, args: DeployArgs) -> anyhow::Result<
     Ok(Exit::Done)
 }
 
+/// What a new version finds.
+#[derive(Debug)]
+struct Now<'a> {
+    /// The new version.
+    version: String,
+    /// The version that does the jobs, or all but a share of them.
+    served: Option<&'a str>,
+    /// The version that is being tried, and on which share.
+    tried: Option<(String, u16)>,
+    /// What the one that serves imports.
+    imports: &'a [String],
+}
+
+impl<'a> Now<'a> {
+    fn of(component: &Component, seen: Option<&'a HandlerSeen>) -> Self {
+        let served = seen.and_then(|seen| seen.served.as_deref());
+        let tried = seen.and_then(|seen| seen.deployment.as_ref()?.candidate());
+        let before = seen.iter().flat_map(|seen| &seen.versions).find(|seen| Some(seen.version.as_str()) == served);
+        Self {
+            version: component.version().to_string(),
+            served,
+            tried: tried.map(|tried| (tried.version.to_string(), tried.share)),
+            imports: before.map(|seen| seen.imports.as_slice()).unwrap_or_default(),
+        }
+    }
+
+    fn serves(&self) -> bool {
+        self.served == Some(self.version.as_str())
+    }
+
+    /// The share that the new version does if this is asked for: what serves already, and what there is nothing to compare with, does all jobs.
+    fn share_of(&self, asked: u16) -> u16 {
+        if self.serves() || self.served.is_none() { WHOLE } else { asked }
+    }
+
+    /// The new version, and what becomes of the others.
+    fn about(&self) -> String {
+        let Self { version, served, tried, .. } = self;
+        let of_jobs = |share: u16| format!("{} of the jobs", deployment::show_share(share));
+        match (served, tried) {
+            (_, None) if self.serves() => format!("{version}, which serves already"),
+            (_, Some((other, share))) if self.serves() => {
+                format!("{version}, which serves already\nends the trial of {other} on {}", of_jobs(*share))
+            }
+            (Some(served), Some((tried, share))) if tried == version => {
+                format!("{version}, which is tried on {} already, in place of {served}", of_jobs(*share))
+            }
+            (Some(served), Some((other, share))) => {
+                format!("{version}, in place of {served}\nends the trial of {other} on {}", of_jobs(*share))
+            }
+            (served, _) => format!("{version}, in place of {}", served.unwrap_or("none")),
+        }
+    }
+}
+
 /// What differs from the version that serves.
-async fn changes(
-    server: &RemoteStore,
-    topic: &TopicId,
-    component: &Component,
-    share: u16,
-) -> anyhow::Result<Vec<(&'static str, String)>> {
-    let seen = server.handler_versions(topic).await?;
-    let served = seen.as_ref().and_then(|seen| seen.served.as_deref());
-    let version = component.version().to_string();
-    let before = seen.iter().flat_map(|seen| &seen.versions).find(|seen| Some(seen.version.as_str()) == served);
+fn changes(topic: &TopicId, component: &Component, now: &Now<'_>, share: u16) -> Vec<(&'static str, String)> {
     let imports = |of: &[String], without: &[String], sign: char| -> Vec<String> {
         of.iter().filter(|import| !without.contains(import)).map(|import| format!("{sign} {import}")).collect()
     };
-    let before = before.map(|seen| seen.imports.as_slice()).unwrap_or_default();
-    let differ = [imports(component.imports(), before, '+'), imports(before, component.imports(), '-')].concat();
+    let differ =
+        [imports(component.imports(), now.imports, '+'), imports(now.imports, component.imports(), '-')].concat();
     let needs: Vec<_> = component.demands().grants.iter().map(|needed| needed.name()).collect();
-    let or_none = |list: &[_], join: &str| if list.is_empty() { "none".to_owned() } else { list.join(join) };
-    Ok(vec![
+    vec![
         ("topic", topic.to_string()),
-        ("version", format!("{version}, in place of {}", served.unwrap_or("none"))),
+        ("version", now.about()),
         ("imports", if differ.is_empty() { "the same".into() } else { differ.join("\n") }),
-        ("needs", or_none(&needs.iter().map(|need| (*need).to_owned()).collect::<Vec<_>>(), ", ")),
+        ("needs", if needs.is_empty() { "none".into() } else { needs.join(", ") }),
         ("share", deployment::show_share(share)),
-    ])
+    ]
 }
 
 async fn replayed(

@@ -30,7 +30,8 @@ const TAKE_IN_WITHIN: Duration = Duration::from_secs(180);
 
 const UPLOAD: &str = "The component passes the checks of a file that is dropped into the handlers folder, is written there, \
     and serves when the answer comes: all jobs, or this `share` of them, such as `5%`, until it has shown itself no worse, or is rolled back. \
-    What fails a check changes nothing.";
+    The version that does the jobs, or all but a share of them, does all of them: that ends the trial of another one. So does a third version, which is then tried in \
+    its place. What fails a check changes nothing.";
 
 const VERSIONS: &str = "What each imports, and whether the topic grants it. Versions from before the process of this server began are not \
     known, nor are files that failed a check.";

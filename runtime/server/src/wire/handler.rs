@@ -34,6 +34,8 @@ pub(crate) struct HandlerVersions {
 pub struct HandlerSeen {
     /// The version that does the topic's jobs, by its first digits.
     pub served: Option<String>,
+    /// What was decided about versions, such as which one is tried.
+    pub deployment: Option<Deployment>,
     /// The last ones that passed every check, the latest first.
     pub versions: Vec<VersionSeen>,
 }
