@@ -1,6 +1,6 @@
 //! Which topics there are, and what rules their new jobs keep.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::limits::TenantLimits;
@@ -16,6 +16,8 @@ use gristmill_core::units::nearest;
 pub struct KnownTopics {
     /// By tenant, every topic that the manifest or a component makes.
     targets: HashMap<Name, Arc<Targets>>,
+    /// The tenants that the manifest names.
+    tenants: BTreeSet<Name>,
     /// The rules of every other topic: those of `[defaults]`.
     others: Rules,
     limits: Arc<BTreeMap<Name, TenantLimits>>,
@@ -46,6 +48,7 @@ impl KnownTopics {
         Self {
             named: named.map(|topic| (topic.handler.clone(), topic.id.clone())).collect(),
             targets: targets.into_iter().map(|(tenant, targets)| (tenant, Arc::new(targets))).collect(),
+            tenants: manifest.tenants.clone(),
             others: Rules::of(&manifest.template, TenantRules::default()),
             limits: Arc::clone(&manifest.limits),
             largest: largest(manifest),
@@ -69,11 +72,7 @@ impl KnownTopics {
     /// The first rule that the job breaks.
     pub fn admit_without_hint(&self, job: NewJob) -> Result<(NewJob, Option<UnknownTopic>), Refused> {
         let topic = &job.spec.topic;
-        let unknown = (!self.is_known(topic)).then(|| UnknownTopic {
-            topic: topic.clone(),
-            near: None,
-            used_by: self.used_by(topic).cloned(),
-        });
+        let unknown = (!self.is_known(topic)).then(|| self.without_hint(topic));
         match unknown {
             Some(unknown) if self.unknown == UnknownTopics::Refuse => Err(unknown.into()),
             unknown => Ok((self.rules(&job.spec.topic).admit(job)?, unknown)),
@@ -126,7 +125,21 @@ impl KnownTopics {
             topics.map(|topic| TopicId { tenant: id.tenant.clone(), topic: topic.clone() }.to_string()).collect();
         topics.sort();
         let near = nearest(&id.to_string(), topics.iter().map(String::as_str)).map(str::to_owned);
-        Some(UnknownTopic { topic: id.clone(), near, used_by: self.used_by(id).cloned() })
+        Some(UnknownTopic { near, ..self.without_hint(id) })
+    }
+
+    fn without_hint(&self, id: &TopicId) -> UnknownTopic {
+        UnknownTopic {
+            topic: id.clone(),
+            is_of_unknown_tenant: !self.is_known_tenant(&id.tenant),
+            near: None,
+            used_by: self.used_by(id).cloned(),
+        }
+    }
+
+    /// Whether the manifest names the tenant. The default one needs no name.
+    pub fn is_known_tenant(&self, tenant: &Name) -> bool {
+        tenant.as_str() == DEFAULT_TENANT || self.tenants.contains(tenant)
     }
 
     /// The topic whose section names the component that would otherwise make this topic, which is unknown.
@@ -167,6 +180,10 @@ mod tests {
         KnownTopics::new(&parse(text), names.as_ref())
     }
 
+    fn job(topic: &str) -> NewJob {
+        NewJob { spec: JobSpec::new(topic.parse().unwrap(), Payload::default()), due: Due::Now }
+    }
+
     fn admit(known_topics: &KnownTopics, topic: &str, bytes: usize) -> Result<(NewJob, Option<UnknownTopic>), Refused> {
         let body = Payload { data: vec![7; bytes], content_type: None };
         known_topics.admit(NewJob { spec: JobSpec::new(topic.parse().unwrap(), body), due: Due::Now })
@@ -197,6 +214,11 @@ mod tests {
         assert!(refused.to_string().contains("did you mean `acme/sms`?"), "{refused}");
         let refused = admit(&known_topics(&text, None), "other/sms", 0).unwrap_err();
         assert!(!refused.to_string().contains("acme"), "no hint names a topic of another tenant: {refused}");
+        let of_nobody = "there is no topic `other/sms`: the manifest names no tenant `other`, and its jobs wait until a section \
+                         [tenants.other.topics.sms] makes it one";
+        assert_eq!(refused.to_string(), of_nobody);
+        let bulk = known_topics(TEXT, None).admit_without_hint(job("other/sms")).unwrap().1.unwrap();
+        assert_eq!(bulk.to_string(), of_nobody);
         assert!(admit(&known_topics(&text, Some(&["echo"])), "echo", 0).is_ok());
     }
 

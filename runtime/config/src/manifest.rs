@@ -1,6 +1,6 @@
 //! A manifest as a whole: from a file to values, or to the list of its mistakes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,6 +55,8 @@ pub struct Manifest {
     pub handlers: HandlerSettings,
     /// The topics that are written down. See [`Self::auto_topic`] for the others.
     pub topics: BTreeMap<TopicId, Topic>,
+    /// The default tenant, and those that have a section.
+    pub tenants: BTreeSet<Name>,
     /// Of the tenants that have some.
     pub limits: Arc<BTreeMap<Name, TenantLimits>>,
     pub(super) template: Topic,
@@ -142,6 +144,7 @@ impl Manifest {
             audit: None,
             handlers: HandlerSettings::default_at(folder),
             topics: BTreeMap::new(),
+            tenants: BTreeSet::from([topics::default_tenant()]),
             limits: Arc::default(),
             template: topics::template(),
             source: Source { path: path.as_path().into(), text: "".into() },
@@ -165,7 +168,7 @@ impl Manifest {
         let (journal, journal_at) = line_file::line_file(&mut root, "journal", folder).unzip();
         let (audit, audit_at) = line_file::line_file(&mut root, "audit", folder).unzip();
         let handlers = server::handlers(&mut root, folder);
-        let topics::Topics { topics, places, template, limits, placements, spread, stateful, .. } =
+        let topics::Topics { topics, places, template, tenants, limits, placements, spread, stateful, .. } =
             topics::read(&mut root, folder, secrets);
         let placements = stores::placements(placements, &stores, problems);
         stores::check_spread(spread, &store, &stores, &placements, problems);
@@ -186,6 +189,7 @@ impl Manifest {
             audit,
             handlers,
             topics,
+            tenants,
             limits: Arc::new(limits),
             template,
             source: source.clone(),

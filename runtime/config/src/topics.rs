@@ -1,7 +1,7 @@
 //! Topics, in layers: what is built in, `[defaults]`, the tenant's defaults, the topic itself. Each layer changes what
 //! it names and leaves the rest alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,6 +29,8 @@ pub(super) struct Topics {
     pub(super) places: BTreeMap<TopicId, Span>,
     /// A topic with nothing but `[defaults]` applied. Its names mean nothing.
     pub(super) template: Topic,
+    /// The default tenant, and those that have a section.
+    pub(super) tenants: BTreeSet<Name>,
     /// What the tenants may ask for that have limits.
     pub(super) limits: BTreeMap<Name, TenantLimits>,
     /// The stores that tenants name, to be checked by who knows the stores.
@@ -56,7 +58,7 @@ pub(super) fn template() -> Topic {
     Topic::with_defaults(TopicId { tenant: name.clone(), topic: name.clone() }, name)
 }
 
-fn default_tenant() -> Name {
+pub(super) fn default_tenant() -> Name {
     #[expect(
         clippy::expect_used,
         reason = "the constant keeps the rule for names; every test of a manifest comes through here"
@@ -69,6 +71,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
         topics: BTreeMap::new(),
         places: BTreeMap::new(),
         template: template(),
+        tenants: BTreeSet::from([default_tenant()]),
         limits: BTreeMap::new(),
         placements: Vec::new(),
         spread: Vec::new(),
@@ -93,6 +96,7 @@ pub(super) fn read(root: &mut Section<'_>, folder: &Path, secrets: Secrets) -> T
             continue;
         }
         let Some(tenant) = name(written, span, problems) else { continue };
+        read.tenants.insert(tenant.clone());
         read.placements.extend(stores::placement(&mut section, &tenant));
         let bounds = bounds::bounds(&mut section);
         read.limits.extend(limits::limits(&mut section).map(|limits| (tenant.clone(), limits)));

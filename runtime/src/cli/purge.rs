@@ -44,35 +44,54 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     if args.unknown && !global.has_manifest() {
         return Err(Usage("--unknown needs a manifest, which says which topics are known".into()).into());
     }
-    let store = global.store(&manifest).await?;
-    let topics = match &args.topic {
+    let reached = global.reach(&manifest).await?;
+    let store = &reached.store;
+    let (topics, others) = match &args.topic {
         Some(topic) => {
             let topic = &topic.of(args.tenant.as_ref())?;
             let counts = store.counts(&topic.tenant).await?.into_iter().filter(|counts| counts.topic == *topic);
             let counts: Vec<_> = counts.collect();
             anyhow::ensure!(!counts.is_empty(), "the store holds nothing of a topic `{topic}`");
-            counts
+            (counts, Vec::new())
         }
         None => {
             let known_topics = folder::known_topics(&manifest);
-            let counts = stats::counts(&*store, &stats::tenants(&manifest)).await?;
-            counts.into_iter().filter(|counts| known_topics.unknown(&counts.topic).is_some()).collect()
+            let tenants = stats::tenants_of(global, &manifest, &reached).await?;
+            let counts = stats::counts(&**store, &tenants).await?;
+            let is_unknown = |counts: &TopicCounts| known_topics.unknown(&counts.topic).is_some();
+            let is_ours = |counts: &TopicCounts| known_topics.is_known_tenant(&counts.topic.tenant);
+            counts.into_iter().filter(is_unknown).partition(is_ours)
         }
     };
     let mut exit = Exit::Done;
     for counts in &topics {
-        let outcome = Outcome::of(&*store, counts, args.yes).await?;
+        let outcome = Outcome::of(&**store, counts, args.yes).await?;
         outcome.show(global, counts)?;
         if !matches!(outcome, Outcome::Purged { .. }) {
             exit = Exit::Failed;
         }
     }
+    if !global.json {
+        note_others(&others);
+    }
     if !global.json && topics.is_empty() {
-        screen::note("there are no unknown topics");
+        screen::note("there are no unknown topics of tenants that the manifest names");
     } else if !global.json && !args.yes {
         screen::note("nothing was removed: add --yes to do it");
     }
     Ok(exit)
+}
+
+/// Names the topics of tenants that the manifest does not name. A server with another manifest may have them.
+fn note_others(others: &[TopicCounts]) {
+    if let [first, ..] = others {
+        let names: Vec<_> = others.iter().map(|counts| counts.topic.to_string()).collect();
+        screen::note(&format!(
+            "the manifest does not name the tenants of {}: these topics are left alone; `gristmill topics purge {}` removes one",
+            names.join(", "),
+            first.topic
+        ));
+    }
 }
 
 /// What became of one topic.

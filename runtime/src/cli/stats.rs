@@ -12,7 +12,7 @@ use super::store::Reached;
 use super::table::Table;
 use super::{document, screen};
 use gristmill_config::{Manifest, units};
-use gristmill_core::job::{DEFAULT_TENANT, Name, TopicId};
+use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_store::{Inspect, LimitReached, StoreError, TopicCounts};
 
@@ -137,25 +137,29 @@ fn print(counts: &[TopicCounts]) -> anyhow::Result<()> {
     table(counts).print()
 }
 
-/// The tenants of a command that names none: those that the server shows which the options name, else those of the manifest.
+/// The tenants of a command that names none: those that the server shows which the options name, else those of the manifest and those whose jobs the store
+/// has, which anyone may have pushed. One if the token is of that one.
 pub(super) async fn tenants_of(
     global: &Global,
     manifest: &Manifest,
     reached: &Reached,
 ) -> Result<Vec<Name>, StoreError> {
-    match &reached.server {
-        Some(server) if global.names_server() => server.visible_tenants().await,
-        _ => Ok(tenants(manifest)),
+    let own = match &reached.server {
+        Some(server) if global.names_server() => return server.visible_tenants().await,
+        Some(server) => server.own_tenant().await?,
+        None => None,
+    };
+    if let Some(own) = own {
+        return Ok(vec![own]);
     }
+    let mut tenants = manifest.tenants.clone();
+    tenants.extend(reached.store.tenants().await?);
+    Ok(tenants.into_iter().collect())
 }
 
 /// The tenants that the manifest knows; the default one among them.
 pub(super) fn tenants(manifest: &Manifest) -> Vec<Name> {
-    let mut tenants: Vec<Name> = DEFAULT_TENANT.parse().into_iter().collect();
-    tenants.extend(manifest.topics.keys().map(|id| id.tenant.clone()));
-    tenants.sort();
-    tenants.dedup();
-    tenants
+    manifest.tenants.iter().cloned().collect()
 }
 
 pub(super) async fn counts(store: &dyn Inspect, tenants: &[Name]) -> Result<Vec<TopicCounts>, StoreError> {

@@ -111,10 +111,12 @@ pub enum Refused {
 
 /// The topic of a new job has no section in the manifest, no handler and no pull worker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no topic `{topic}`{}: {}", hint(near.as_deref()), remedy(topic, used_by.as_ref()))]
+#[error("there is no topic `{topic}`{}: {}", hint(near.as_deref()), remedy(topic, *is_of_unknown_tenant, used_by.as_ref()))]
 pub struct UnknownTopic {
     /// The topic that is unknown.
     pub topic: TopicId,
+    /// The manifest has no section of its tenant.
+    pub is_of_unknown_tenant: bool,
     /// The topic that was perhaps meant.
     pub near: Option<String>,
     /// The topic whose section names the file that would make this one.
@@ -125,8 +127,12 @@ fn hint(near: Option<&str>) -> String {
     near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default()
 }
 
-fn remedy(topic: &TopicId, used_by: Option<&TopicId>) -> String {
+fn remedy(topic: &TopicId, is_of_unknown_tenant: bool, used_by: Option<&TopicId>) -> String {
     match used_by {
+        _ if is_of_unknown_tenant => {
+            let TopicId { tenant, topic } = topic;
+            format!("the manifest names no tenant `{tenant}`, and its jobs wait until a section [tenants.{tenant}.topics.{topic}] makes it one")
+        }
         Some(used_by) => makes_none(&topic.topic, used_by),
         None => "its jobs wait until a section of the manifest or a handler makes it one".into(),
     }

@@ -99,11 +99,19 @@ impl RemoteStore {
     /// # Errors
     /// The server is unavailable, or refuses.
     pub async fn visible_tenants(&self) -> Result<Vec<Name>, StoreError> {
-        let me: wire::Me = self.server.ask(Question::get("/v1/me".into(), "ask what the token allows")).await?;
-        match me.tenant {
+        match self.own_tenant().await? {
             Some(tenant) => Ok(vec![tenant]),
             None => self.tenants().await,
         }
+    }
+
+    /// The tenant of the token; `None` if it is of all, or none is needed.
+    ///
+    /// # Errors
+    /// The server is unavailable, or refuses.
+    pub async fn own_tenant(&self) -> Result<Option<Name>, StoreError> {
+        let me: wire::Me = self.server.ask(Question::get("/v1/me".into(), "ask what the token allows")).await?;
+        Ok(me.tenant)
     }
 
     /// An answer for each id, or none of them.
