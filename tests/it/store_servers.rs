@@ -316,6 +316,11 @@ async fn a_move_without_a_server_is_carried_out_by_the_command_that_watches_it()
     project.run(&["push", "acme/parking", "--data", "x", "--count", "300"]).done();
     let said = project.run(&["tenant", "move", "acme", "--to", "far", "--watch", "--json"]);
     let document = said.ended(0).document();
+    assert_eq!(said.err, "");
+    let said = project.run(&["tenant", "move", "acne", "--to", "far"]);
+    assert!(said.ended(0).err.contains("a tenant `acne` (did you mean `acme`?)"), "{}", said.err);
+    let listed = project.run(&["tenant", "list", "--json"]).ended(0).documents();
+    assert!(listed.iter().any(|lives| lives["tenant"] == "acne" && lives["store"] == "far"), "{listed:?}");
     assert_eq!((&document["store"], &document["remaining"]), (&Value::from("far"), &Value::from(Vec::<Value>::new())));
     assert!(project.run(&["job", "show", "unknown"]).ended(1).err.contains("unknown"));
 }

@@ -1,5 +1,6 @@
 //! `gristmill tenant`: the stores of the tenants, and moving them from one store to another while they work.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,10 @@ use super::global::Global;
 use super::screen;
 use super::store::Reached;
 use super::table::Table;
-use gristmill_core::job::{Name, WorkerId};
-use gristmill_store::TopicCounts;
-use gristmill_store::{TenantPlacement, TenantPlacements};
+use gristmill_config::Manifest;
+use gristmill_core::job::{DEFAULT_TENANT, Name, WorkerId};
+use gristmill_core::units::nearest;
+use gristmill_store::{TenantPlacement, TenantPlacements, TopicCounts};
 
 /// How often a move that is watched is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -57,12 +59,15 @@ struct MoveArgs {
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
-    let way = global.way(&global.manifest_without_secrets()?)?;
-    let reached = way.reach().await?;
+    let manifest = global.manifest_without_secrets()?;
+    let reached = global.reach(&manifest).await?;
     let moves = moves(&reached)?;
     match args.command {
         Command::List => list(global, &*moves).await?,
-        Command::Move(args) => start(global, &reached, &*moves, &args).await?,
+        Command::Move(args) => {
+            note_unknown(global, &manifest, &reached, &*moves, &args.tenant).await?;
+            start(global, &reached, &*moves, &args).await?;
+        }
     }
     Ok(Exit::Done)
 }
@@ -95,6 +100,30 @@ async fn list(global: &Global, moves: &dyn TenantPlacements) -> anyhow::Result<(
         ]);
     }
     table.print()
+}
+
+/// Notes that nothing knows the tenant. It may be moved before its first job, so that this is no error.
+async fn note_unknown(
+    global: &Global,
+    manifest: &Manifest,
+    reached: &Reached,
+    moves: &dyn TenantPlacements,
+    tenant: &Name,
+) -> anyhow::Result<()> {
+    let mut known: BTreeSet<Name> = reached.store.tenants().await?.into_iter().collect();
+    known.extend(moves.placements().await?.into_iter().map(|placement| placement.tenant));
+    if !global.names_server() {
+        known.extend(manifest.tenants.iter().cloned());
+    }
+    if tenant.as_str() == DEFAULT_TENANT || known.contains(tenant) {
+        return Ok(());
+    }
+    let near = nearest(tenant.as_str(), known.iter().map(Name::as_str)).map(|near| format!(" (did you mean `{near}`?)"));
+    screen::note(&format!(
+        "note: no job and no section of the manifest is of a tenant `{tenant}`{}",
+        near.unwrap_or_default()
+    ));
+    Ok(())
 }
 
 async fn start(

@@ -110,7 +110,7 @@ pub struct TenantPlacement {
 /// Reads and changes where tenants are placed.
 #[async_trait]
 pub trait TenantPlacements: std::fmt::Debug + Send + Sync + 'static {
-    /// Every tenant that has or had jobs, ordered by name.
+    /// Every tenant that has or had jobs, that the manifest places in another store than the primary one, or that was moved; ordered by name.
     async fn placements(&self) -> Result<Vec<TenantPlacement>, StoreError>;
 
     /// One tenant. An unknown one is placed in the primary store.

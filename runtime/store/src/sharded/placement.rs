@@ -1,6 +1,6 @@
 //! Where tenants are placed, and how a move begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -24,8 +24,11 @@ const LOCK_PAUSE: Duration = Duration::from_millis(100);
 impl TenantPlacements for ShardedStore {
     async fn placements(&self) -> Result<Vec<TenantPlacement>, StoreError> {
         self.refresh().await?;
-        let mut placements = Vec::new();
-        for tenant in self.tenants().await? {
+        // Those that never had a job have a place as well.
+        let mut tenants: BTreeSet<Name> = self.map().tenants().cloned().collect();
+        tenants.extend(self.tenants().await?);
+        let mut placements = Vec::with_capacity(tenants.len());
+        for tenant in tenants {
             placements.push(self.known_placement(&tenant).await?);
         }
         Ok(placements)

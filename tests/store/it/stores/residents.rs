@@ -71,6 +71,20 @@ async fn the_manifests_placement_of_a_tenant_is_stored_once() {
 }
 
 #[tokio::test]
+async fn tenants_without_jobs_are_listed_where_they_are_placed() {
+    let Pair { several, .. } = Pair::new().await;
+    let listed = async || {
+        let placements = several.placements().await.unwrap();
+        placements.into_iter().map(|placement| (placement.tenant, placement.store)).collect::<Vec<_>>()
+    };
+    assert_eq!(listed().await, [(name("acme"), name("other"))], "before a record is written");
+    several.move_tenant(&name("new"), &name("other")).await.unwrap();
+    assert_eq!(listed().await, [(name("acme"), name("other")), (name("new"), name("other"))]);
+    several.push(&[job("mail")]).await.unwrap();
+    assert_eq!(listed().await.len(), 3);
+}
+
+#[tokio::test]
 async fn jobs_in_the_store_named_before_are_found_and_run() {
     let Pair { home, several, .. } = Pair::new().await;
     let early = job("acme/mail");
