@@ -209,8 +209,7 @@ async fn a_deploy_says_first_what_becomes_of_a_trial() {
         file.to_str().unwrap().to_owned()
     };
     let deploy = |number: u64, share: &str| {
-        let said =
-            project.run(&["deploy", "puppet", &file(number), "--share", share, "--replay", "0", "--yes"]);
+        let said = project.run(&["deploy", "puppet", &file(number), "--share", share, "--replay", "0", "--yes"]);
         (said.ended(0).err.clone(), said.text())
     };
     let [old, new, third] = [0, 1, 2].map(|number| version(&puppet(number)));
@@ -226,7 +225,10 @@ async fn a_deploy_says_first_what_becomes_of_a_trial() {
     assert!(listed.contains(&format!("tries {new} on 30% of the jobs")), "{listed}");
     assert_eq!(project.run(&["topics", "--json"]).ended(0).document()["trial"]["version"], json!(new));
     let (before, _) = deploy(1, "40%");
-    assert!(before.contains(&format!("{new}, which is tried on 30% of the jobs already, in place of {old}")), "{before}");
+    assert!(
+        before.contains(&format!("{new}, which is tried on 30% of the jobs already, in place of {old}")),
+        "{before}"
+    );
     let (before, after) = deploy(2, "10%");
     assert!(before.contains(&format!("ends the trial of {new} on 40% of the jobs")), "{before}");
     assert!(after.contains(&format!("version {third} does 10%")), "{after}");

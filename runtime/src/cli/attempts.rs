@@ -75,7 +75,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
             If no runner is running, read the journal, the file that [journal] in the manifest names";
         return Err(NoServer(problem).into());
     };
-    let seen = server.attempts(&RecentWanted { tenant, topic, job, failed, limit }).await?;
+    let seen = server.attempts(&RecentWanted { tenant: tenant.clone(), topic, job, failed, limit }).await?;
     if global.json {
         seen.attempts.iter().try_for_each(screen::document)?;
         return Ok(Exit::Done);
@@ -88,7 +88,9 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     if seen.attempts.len() < limit {
         let (which, since) = (if seen.attempts.is_empty() { "no" } else { "all" }, seen.since_ms);
         let ago = describe::distance(since, now);
-        screen::note(&format!("{which} {what} of this runner since {since} ({ago}); earlier ones may be missing"));
+        screen::note(&format!(
+            "{which} {what} of this runner for tenant `{tenant}` since {since} ({ago}); earlier ones may be missing"
+        ));
     }
     Ok(Exit::Done)
 }

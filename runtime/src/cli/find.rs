@@ -170,7 +170,7 @@ impl Listing {
             if !table.is_empty() {
                 table.print()?;
             }
-            searched.note();
+            searched.note(&finder.tenant);
             if searched.found == 0 && searched.looked_at > 0 {
                 let (tenant, text) = (finder.tenant.clone(), finder.text.clone());
                 // The call that asks for the topics may also have to open the store.
@@ -197,7 +197,12 @@ async fn show_groups(global: &Global, finder: &Finder) -> anyhow::Result<()> {
             group.message.clone(),
         ]
     };
-    global.list(&groups, Table::new(&titles).last_below(), row, "no job is dead, or none fits")
+    global.list(
+        &groups,
+        Table::new(&titles).last_below(),
+        row,
+        &format!("no job of tenant `{}` is dead, or none fits", finder.tenant),
+    )
 }
 
 /// How far a search came.
@@ -211,14 +216,14 @@ pub(super) struct Searched {
 
 impl Searched {
     /// Says to people what the list does not show.
-    pub(super) fn note(self) {
+    fn note(self, tenant: &Name) {
         let Self { found, looked_at, has_more } = self;
         if has_more {
             screen::note(&format!("{found} of {looked_at} jobs fit so far: there are more, see --limit"));
         } else if looked_at == 0 {
-            screen::note("there is no such job");
+            screen::note(&format!("tenant `{tenant}` has no such job"));
         } else if found == 0 {
-            screen::note(&format!("none of {looked_at} jobs fits"));
+            screen::note(&format!("none of {looked_at} jobs of tenant `{tenant}` fits"));
         }
     }
 }

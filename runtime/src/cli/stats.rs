@@ -28,7 +28,7 @@ Examples:
   gristmill stats --history --topic resize-image
   gristmill stats --tenant acme --json | jq 'select(.dead > 0)'")]
 pub(super) struct Args {
-    /// Only this tenant [default: every tenant of the manifest, or of the server]
+    /// Only this tenant [default: every tenant of the manifest and of the store, or of the server]
     #[arg(long)]
     tenant: Option<Name>,
     /// Show them again and again, until Ctrl-C

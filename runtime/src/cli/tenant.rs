@@ -118,7 +118,8 @@ async fn note_unknown(
     if tenant.as_str() == DEFAULT_TENANT || known.contains(tenant) {
         return Ok(());
     }
-    let near = nearest(tenant.as_str(), known.iter().map(Name::as_str)).map(|near| format!(" (did you mean `{near}`?)"));
+    let near =
+        nearest(tenant.as_str(), known.iter().map(Name::as_str)).map(|near| format!(" (did you mean `{near}`?)"));
     screen::note(&format!(
         "note: no job and no section of the manifest is of a tenant `{tenant}`{}",
         near.unwrap_or_default()

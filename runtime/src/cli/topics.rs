@@ -2,12 +2,13 @@
 
 use clap::Subcommand;
 
-use super::exit::Exit;
+use super::exit::{Exit, Usage};
 use super::global::{Global, TopicArg};
 use super::table::Table;
 use super::topic_line::{TopicLine, Topics};
 use super::{purge, screen, stats, why};
 use gristmill_config::units;
+use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_store::TopicCounts;
 
@@ -24,10 +25,14 @@ tried on a share of the jobs.
 
 Examples:
   gristmill topics
+  gristmill topics --tenant acme
   gristmill topics --server https://jobs.example.org --token-file token
   gristmill topics why resize-image
   gristmill topics purge resize-image --yes")]
 pub(super) struct Args {
+    /// Only this tenant [default: every tenant of the manifest and of the store, or of the server]
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<Name>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -40,19 +45,23 @@ enum Command {
 }
 
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
+    if args.command.is_some() && args.tenant.is_some() {
+        return Err(Usage("write --tenant behind `why TOPIC` or `purge TOPIC`".into()).into());
+    }
     match args.command {
         Some(Command::Purge(args)) => purge::run(global, args).await,
         Some(Command::Why(topic)) => why::topic(global, topic.id()?).await,
-        None => list(global).await,
+        None => list(global, args.tenant).await,
     }
 }
 
-async fn list(global: &Global) -> anyhow::Result<Exit> {
+async fn list(global: &Global, tenant: Option<Name>) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let reached = global.reach_if_any(&manifest).await?;
-    let tenants = match &reached {
-        Some(reached) => stats::tenants_of(global, &manifest, reached).await?,
-        None => stats::tenants(&manifest),
+    let tenants = match (tenant, &reached) {
+        (Some(tenant), _) => vec![tenant],
+        (None, Some(reached)) => stats::tenants_of(global, &manifest, reached).await?,
+        (None, None) => stats::tenants(&manifest),
     };
     let lines = Topics::find(global, &manifest, reached.as_ref()).await?.of(&tenants).await?;
     if global.json {

@@ -11,6 +11,7 @@ use super::audit::Words;
 use super::exit::Exit;
 use super::project::Language;
 use super::screen;
+use gristmill_core::job::TopicId;
 
 /// What people write who know another program, or HTTP, and what it is called here.
 const ELSEWHERE: [(&str, &str); 16] = [
@@ -141,7 +142,9 @@ fn add_tips(error: &mut Error) {
 
 fn tips_about(error: &Error) -> Vec<String> {
     let written = match (error.kind(), error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
-        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name)), _) => name,
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name)), _) => {
+            return about_command(error, name);
+        }
         (ErrorKind::UnknownArgument, _, Some(ContextValue::String(name))) => name,
         (ErrorKind::MissingRequiredArgument, _, Some(ContextValue::Strings(missing))) => {
             let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
@@ -156,7 +159,21 @@ fn tips_about(error: &Error) -> Vec<String> {
         }
         _ => return Vec::new(),
     };
-    ELSEWHERE.iter().filter(|(name, _)| name == written).map(|(_, tip)| (*tip).to_owned()).collect()
+    about_elsewhere(written)
+}
+
+fn about_elsewhere(written: &str) -> Vec<String> {
+    ELSEWHERE.iter().filter(|(name, _)| *name == written).map(|(_, tip)| (*tip).to_owned()).collect()
+}
+
+/// What stands behind `topics` is perhaps the topic that is asked about.
+fn about_command(error: &Error, written: &str) -> Vec<String> {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    let is_similar = error.get(ContextKind::SuggestedSubcommand).is_some();
+    if !usage.contains("gristmill topics") || is_similar || written.parse::<TopicId>().is_err() {
+        return about_elsewhere(written);
+    }
+    vec![format!("`gristmill topics` shows all topics, `gristmill topics why {written}` says why one begins no job")]
 }
 
 fn about_missing(missing: &str) -> Option<String> {

@@ -51,11 +51,11 @@ async fn the_dead_are_listed_the_latest_first() {
         "one line a job: {table}"
     );
     let said = project.run(&["dead", "list", "pupet"]);
-    let unknown = "there is no such job\nthere is no topic `pupet` (did you mean `puppet`?); see `gristmill topics`\n";
+    let unknown = "tenant `default` has no such job\nthere is no topic `pupet` (did you mean `puppet`?); see `gristmill topics`\n";
     assert_eq!((said.done().as_str(), said.err.as_str()), ("", unknown));
     project.run(&["dead", "delete", "puppet", "--all", "--yes"]).done();
     let said = project.run(&["dead", "list", "puppet"]);
-    assert_eq!((said.done().as_str(), said.err.as_str()), ("", "there is no such job\n"));
+    assert_eq!((said.done().as_str(), said.err.as_str()), ("", "tenant `default` has no such job\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

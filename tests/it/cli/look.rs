@@ -159,6 +159,7 @@ async fn topics_join_manifest_folder_and_store() {
         "timeout_ms",
         "topic",
         "totals",
+        "trial",
         "unknown",
         "version",
         "waiting",
@@ -177,6 +178,27 @@ async fn topics_join_manifest_folder_and_store() {
     let parking = table.lines().find(|line| line.starts_with("parking")).unwrap();
     assert!(parking.contains("missing"), "a topic without a handler stands out: {table}");
     assert!(table.contains("stray (unknown)"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_command_shows_of_one_tenant_names_it() {
+    let project = TestProject::new("[topics.echo]\n[tenants.acme.topics.echo]\n", &[("echo", guests::ECHO)]).await;
+    let _runner = project.serve().await;
+    project.run(&["push", "acme/echo", "--data", "x", "--wait"]).done();
+    let topics = |more: &[&str]| project.run(&[&["topics", "--json"], more].concat()).ended(0).documents();
+    assert_eq!(topics(&[]).len(), 2);
+    let [of_acme] = topics(&["--tenant", "acme"]).try_into().unwrap();
+    assert_eq!(of_acme["tenant"], "acme");
+    let said = project.run(&["topics", "echo"]);
+    assert!(said.ended(2).err.contains("`gristmill topics why echo` says why"), "{}", said.err);
+    let said = project.run(&["topics", "--tenant", "acme", "why", "echo"]);
+    assert!(said.ended(2).err.contains("write --tenant behind"), "{}", said.err);
+    let none = project.run(&["attempts"]);
+    assert!(none.ended(0).err.contains("no attempts of this runner for tenant `default` since"), "{}", none.err);
+    let all = project.run(&["attempts", "--tenant", "acme"]);
+    assert!(all.ended(0).err.contains("all attempts of this runner for tenant `acme` since"), "{}", all.err);
+    assert_eq!(project.run(&["jobs"]).ended(0).err, "tenant `default` has no such job\n");
+    assert_eq!(project.run(&["dead", "groups"]).ended(0).err, "no job of tenant `default` is dead, or none fits\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -210,7 +210,8 @@ async fn a_push_to_an_unknown_topic_warns_and_names_a_near_one() {
     let warning = "warning: there is no topic `something-else`: its jobs wait until";
     assert!(said.ended(0).err.starts_with(warning), "{}", said.err);
     let said = project.run(&["push", "gamma/mail", "--data", "x"]);
-    let warning = "warning: there is no topic `gamma/mail`: the manifest names no tenant `gamma`, and its jobs wait until";
+    let warning =
+        "warning: there is no topic `gamma/mail`: the manifest names no tenant `gamma`, and its jobs wait until";
     assert!(said.ended(0).err.starts_with(warning), "{}", said.err);
     for list in [&["topics"][..], &["stats"], &["top", "--once"]] {
         let listed = project.run(list).ended(0).text();

@@ -131,7 +131,9 @@ fn remedy(topic: &TopicId, is_of_unknown_tenant: bool, used_by: Option<&TopicId>
     match used_by {
         _ if is_of_unknown_tenant => {
             let TopicId { tenant, topic } = topic;
-            format!("the manifest names no tenant `{tenant}`, and its jobs wait until a section [tenants.{tenant}.topics.{topic}] makes it one")
+            format!(
+                "the manifest names no tenant `{tenant}`, and its jobs wait until a section [tenants.{tenant}.topics.{topic}] makes it one"
+            )
         }
         Some(used_by) => makes_none(&topic.topic, used_by),
         None => "its jobs wait until a section of the manifest or a handler makes it one".into(),
