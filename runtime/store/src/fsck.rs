@@ -333,6 +333,11 @@ impl FsckReport {
         self.found.values().sum::<u64>() - self.findings.len() as u64
     }
 
+    /// How many findings of a check there are, those among them that are not named.
+    pub fn count_of(&self, check: Check) -> u64 {
+        self.found.get(check.name()).copied().unwrap_or_default()
+    }
+
     pub(crate) fn look(&mut self, at: &'static str, count: usize) {
         *self.looked_at.entry(at).or_default() += count as u64;
     }
@@ -402,5 +407,6 @@ mod tests {
             all.add(part);
         }
         assert_eq!((all.findings.len(), all.unnamed()), (103, 110));
+        assert_eq!((all.count_of(Check::UnknownKey), all.count_of(Check::WrongType)), (210, 0));
     }
 }

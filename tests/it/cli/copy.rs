@@ -273,3 +273,21 @@ async fn a_pause_survives_a_move_that_is_killed() {
     copy_with_kills(&project, &redis, &file, &url).await;
     assert_eq!(stats(&project, &url)[0]["paused"], json!(true));
 }
+
+/// It is stored, and no claim and no export finds it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_stands_in_no_line_is_named_before_anything_is_moved() {
+    let (project, redis) = (project().await, Redis::start().await);
+    let (file, redis) = (file(&project), redis.url());
+    project.run(&["push", "parking", "--id", "lost", "--data", "x"]).done();
+    let passed_over = "UPDATE topics SET claimed_normal = (SELECT number FROM job_rows) WHERE topic = 'parking'";
+    rusqlite::Connection::open(project.file()).unwrap().execute_batch(passed_over).unwrap();
+    project.run(&["push", "parking", "--id", "sound", "--data", "x"]).done();
+    let lost = "`default/parking`: 1 job that stands in no line, lost first: `gristmill fsck` says what to do\n";
+    let plan = copy(&project, &file, &redis, &["--dry-run"]);
+    assert!(plan.ended(1).text().ends_with(&format!("cannot be moved: {lost}")), "{}", plan.text());
+    let refused = copy(&project, &file, &redis, &[]);
+    assert!(refused.ended(1).err.contains(lost), "{}", refused.err);
+    let moved = copy(&project, &file, &redis, &["--leave-behind"]);
+    assert!(moved.done().ends_with(&format!("stays in the old store: {lost}moved 1 job\n")), "{}", moved.text());
+}

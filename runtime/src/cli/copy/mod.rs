@@ -52,8 +52,8 @@ enum Command {
     ///
     /// Each topic is paused in the old store while its jobs are moved. With them move schedules, states of keys, unique values that are held for a time
     /// (also those of `Idempotency-Key`s) and bills. Bills are added to those of the new store. Tokens, kept results and decisions about versions of handlers, such as rollbacks, are copied, and a topic that an
-    /// operator has paused is paused in the new store before it gets jobs. What cannot be moved is listed before anything is moved: running jobs, and jobs that wait
-    /// for other jobs or are waited for; then nothing is moved, unless --leave-behind says that they may stay. Totals stay. A SQLite file must have no server
+    /// operator has paused is paused in the new store before it gets jobs. What cannot be moved is listed before anything is moved: running jobs, jobs that wait
+    /// for other jobs or are waited for, and jobs that a damaged store has in no line; then nothing is moved, unless --leave-behind says that they may stay. Totals stay. A SQLite file must have no server
     /// meanwhile; relative paths are relative to the working directory.
     #[command(alias = "copy")]
     Move(MoveArgs),
@@ -143,12 +143,14 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     ];
     let mut beside = beside.into_iter().filter(|(_, count, ..)| *count > 0).peekable();
     if !global.json {
+        plan.lost.iter().try_for_each(|lost| screen::line(&format!("stays in the old store: {lost}")))?;
         screen::line(&format!("moved {moved} {}", if moved == 1 { "job" } else { "jobs" }))?;
         for (verb, count, one, many, of) in beside {
             screen::line(&format!("{verb} {count} {}{of}", if count == 1 { one } else { many }))?;
         }
-    } else if beside.peek().is_some() {
+    } else if beside.peek().is_some() || !plan.lost.is_empty() {
         screen::document(&json!({
+            "stays": plan.lost,
             "tokens": tokens,
             "schedules": schedules,
             "states": states,

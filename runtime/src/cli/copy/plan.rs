@@ -1,5 +1,6 @@
 //! What `gristmill store move` has to do.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use serde_json::json;
@@ -9,7 +10,7 @@ use super::super::screen;
 use super::{deployments_of, tokens_of};
 use gristmill_core::bill::Day;
 use gristmill_core::job::{Name, TopicId};
-use gristmill_store::Transfer;
+use gristmill_store::{Check, Finding, FsckReport, Transfer};
 
 /// What a move has to do, as counted before it begins.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub(super) struct Plan {
     tokens: usize,
     /// What cannot be moved, in words.
     pub(super) stays: Vec<String>,
+    /// Of that, the jobs that no move finds, because the old store is damaged.
+    pub(super) lost: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -59,6 +62,8 @@ impl Plan {
                 plan.stays.push(format!("jobs of `{tenant}` that wait for other jobs, or are waited for"));
             }
         }
+        plan.lost = lost(&from.fsck().await?, tenants);
+        plan.stays.extend_from_slice(&plan.lost);
         Ok(plan)
     }
 
@@ -94,8 +99,32 @@ impl Plan {
 
     pub(super) fn refusal(&self) -> String {
         format!(
-            "nothing was moved, because this cannot be:\n  {}\nHave it run in the old store first, or leave it there with --leave-behind",
+            "nothing was moved, because this cannot be:\n  {}\nHave what waits run in the old store first, or leave all that there with --leave-behind",
             self.stays.join("\n  ")
         )
     }
+}
+
+/// The jobs of these tenants that are stored and stand nowhere, by topic, in words.
+fn lost(report: &FsckReport, tenants: &[Name]) -> Vec<String> {
+    let is_lost = |finding: &&Finding| {
+        let tenant = finding.tenant.as_deref();
+        finding.check == Check::JobInNoPlace && tenants.iter().any(|moved| Some(moved.as_str()) == tenant)
+    };
+    let mut lost: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+    for Finding { tenant, topic, job, .. } in report.findings.iter().filter(is_lost) {
+        lost.entry((tenant.as_deref(), topic.as_deref())).or_default().extend(job.as_deref());
+    }
+    let in_words = |((tenant, topic), jobs): ((Option<&str>, Option<&str>), Vec<&str>)| {
+        let whose = [tenant, topic].into_iter().flatten().collect::<Vec<_>>().join("/");
+        let (count, first) = (jobs.len(), jobs.first().unwrap_or(&"?"));
+        let (jobs, stand) = if count == 1 { ("job", "stands") } else { ("jobs", "stand") };
+        format!("`{whose}`: {count} {jobs} that {stand} in no line, {first} first: `gristmill fsck` says what to do")
+    };
+    let mut lost: Vec<_> = lost.into_iter().map(in_words).collect();
+    let all = report.count_of(Check::JobInNoPlace);
+    if all > report.findings.iter().filter(|finding| finding.check == Check::JobInNoPlace).count() as u64 {
+        lost.push(format!("more jobs that stand in no line: {all} in the whole store"));
+    }
+    lost
 }
