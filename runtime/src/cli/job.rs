@@ -14,6 +14,7 @@ use gristmill_config::units;
 use gristmill_core::admission::check_due;
 use gristmill_core::job::{Due, JobChange, JobId, Name, Priority};
 use gristmill_core::time::Timestamp;
+use gristmill_runner::why::{IN_NO_PLACE, is_in_no_place};
 use gristmill_store::{BatchSealed, Cancelled, Inspect, JobChanged, Workflows, look_up};
 
 /// List jobs, look at one, change or cancel some
@@ -153,7 +154,12 @@ async fn show(global: &Global, store: &dyn Inspect, tenant: &Name, id: &JobId) -
     let Some(view) = look_up(store, tenant, id).await? else {
         bail!("job {id} is not known to tenant `{tenant}`: {}", describe::UNKNOWN);
     };
-    global.say(&document::view(&view), true, &facts(&describe::view(&view, Timestamp::now())))?;
+    let mut about = describe::view(&view, Timestamp::now());
+    if !global.json && is_in_no_place(store, tenant, &view).await? {
+        let state = about.iter_mut().filter(|(name, _)| *name == "state");
+        state.for_each(|(_, text)| *text = format!("ready: {IN_NO_PLACE}"));
+    }
+    global.say(&document::view(&view), true, &facts(&about))?;
     Ok(Exit::Done)
 }
 

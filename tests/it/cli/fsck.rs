@@ -18,7 +18,16 @@ async fn looked_at(project: TestProject, lose: impl AsyncFn(&TestProject)) {
     let said = project.run(&["fsck"]);
     let words = ["job-in-no-place: tenant default, topic parking, job lost, ", "\n  remedy: ", ": 1 finding\n"];
     assert!(words.iter().all(|words| said.ended(1).text().contains(words)), "{}", said.text());
+    let lost = || {
+        let why = project.run(&["job", "why", "lost"]).done();
+        assert!(why.starts_with("ready: it is not found in its line") && why.contains("gristmill fsck"), "{why}");
+        assert_eq!(project.run(&["job", "why", "lost", "--json"]).document()["reason"], "in-no-place");
+        let shown = project.run(&["job", "show", "lost"]).done();
+        assert!(shown.contains("ready: it is not found in its line"), "{shown}");
+    };
+    lost();
     drop(server);
+    lost();
 
     let said = project.run(&["fsck", "--json"]);
     let documents = said.ended(1).documents();

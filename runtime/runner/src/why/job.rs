@@ -19,6 +19,10 @@ use gristmill_store::{
 /// How often the store is asked again if the job changes its place between the questions.
 const TRIES: usize = 3;
 
+/// What is said of a job that is stored as ready, and that no claim finds.
+pub const IN_NO_PLACE: &str =
+    "it is not found in its line, so no runner finds it: `gristmill fsck` says what is damaged, and what to do";
+
 /// Why a job is not running, as of one state of the job. What is counted besides may be some milliseconds older or younger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
@@ -83,6 +87,8 @@ pub enum WhyReason {
     BehindKey,
     /// It waits for those before it, or for a free runner.
     InLine,
+    /// It is stored as a ready job and stands in no line of its topic, so that no runner finds it: the store is damaged.
+    InNoPlace,
 }
 
 /// Asks the store why a job is not running. `pace` is how many jobs of the topic end in a second.
@@ -100,7 +106,7 @@ pub async fn why(
     pace: impl Fn(&TopicCounts) -> Option<f64>,
 ) -> Result<Option<Why>, StoreError> {
     let mut found = look_up(store, tenant, id).await?;
-    for _ in 0..TRIES {
+    for tried in 1..=TRIES {
         let Some(view) = &found else { return Ok(None) };
         let Some(topic) = view.job.as_ref().map(|job| job.spec.topic.clone()) else { break };
         let (counts, served) = (store.counts(tenant).await?, served(&topic));
@@ -118,7 +124,10 @@ pub async fn why(
         };
         let clock = ClockOffset::of(store.clock_time(tenant)).await?;
         let again = look_up(store, tenant, id).await?;
-        if again.as_ref().is_some_and(|again| (&again.state, &again.behind) == (&view.state, &view.behind)) {
+        let is_lost = has_no_place(view, ahead, counts.as_ref());
+        let is_same = again.as_ref().is_some_and(|again| (&again.state, &again.behind) == (&view.state, &view.behind));
+        // It may have been claimed and given back between the two looks, so one look does not do.
+        if is_same && (!is_lost || tried == TRIES) {
             let pace = counts.as_ref().and_then(&pace);
             let unique = match unique_holder(store, view).await? {
                 // It may only have held it last.
@@ -129,6 +138,9 @@ pub async fn why(
             };
             let idle = counts.as_ref().and_then(|counts| idle(counts, of_tenant, &served, runners));
             let mut why = explain(view, topic, ahead, idle, &served.limits, pace, clock);
+            if is_lost {
+                return Ok(Some(in_no_place(why)));
+            }
             if let Some((value, holder)) = unique {
                 why.detail.push_str(&format!(", once job {holder} is over, which holds its unique value `{value}`"));
             }
@@ -157,6 +169,41 @@ pub async fn why(
             clock: None,
         }
     }))
+}
+
+/// Whether a job that is stored as ready stands in no line of its topic, so that no claim finds it.
+///
+/// # Errors
+/// The store is unavailable.
+pub async fn is_in_no_place(
+    store: &(impl Inspect + ?Sized),
+    tenant: &Name,
+    view: &JobView,
+) -> Result<bool, StoreError> {
+    let Some(topic) = view.job.as_ref().map(|job| &job.spec.topic) else { return Ok(false) };
+    for _ in 0..TRIES {
+        let ahead =
+            if view.state == JobState::Ready { store.jobs_ahead(topic, &view.id).await? } else { return Ok(false) };
+        let counts = store.counts(tenant).await?.into_iter().find(|counts| counts.topic == *topic);
+        let again = look_up(store, tenant, &view.id).await?;
+        let is_same = again.is_some_and(|again| again.state == JobState::Ready && again.attempts == view.attempts);
+        if !is_same || !has_no_place(view, ahead, counts.as_ref()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a job that is stored as ready stands in no line: there it would have a place, as there are not more jobs than are counted. `ahead`: what
+/// [`Inspect::jobs_ahead`] says of it; `counts`: of its topic.
+fn has_no_place(view: &JobView, ahead: Option<u64>, counts: Option<&TopicCounts>) -> bool {
+    let is_in_line = view.state == JobState::Ready && view.behind.is_none();
+    is_in_line && ahead.is_none() && counts.is_none_or(|counts| counts.ready <= AHEAD)
+}
+
+fn in_no_place(why: Why) -> Why {
+    let detail = format!("ready: {IN_NO_PLACE}");
+    Why { reason: WhyReason::InNoPlace, detail, expected_in: None, expected_by: None, idle: None, ..why }
 }
 
 fn is_on_its_way(view: &JobView) -> bool {

@@ -8,6 +8,6 @@ mod serving;
 mod tests;
 
 pub use forecast::ExpectedBy;
-pub use job::{Why, WhyReason, unique_holder, why};
+pub use job::{IN_NO_PLACE, Why, WhyReason, is_in_no_place, unique_holder, why};
 pub use served::{ProcessRole, Runners, Served};
 pub use serving::{Idle, IdleReason, LimitCounts, Serving, TopicWhy, idle, topic_why};

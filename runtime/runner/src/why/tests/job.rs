@@ -181,3 +181,18 @@ fn a_job_that_is_not_waiting_says_so() {
     assert_eq!(why(running(true), None, None, None).reason, WhyReason::Stopping);
     assert_eq!(why(JobState::Dead { since: NOW }, None, None, None).reason, WhyReason::Dead);
 }
+
+#[test]
+fn a_ready_job_without_a_place_is_lost_unless_the_line_is_too_long_to_tell() {
+    let counts = |ready| TopicCounts { ready, ..TopicCounts::none("acme/mail".parse().unwrap()) };
+    let is_lost = |view: &JobView, ahead, ready| has_no_place(view, ahead, Some(&counts(ready)));
+    let ready = view(JobState::Ready);
+    assert!(is_lost(&ready, None, 0) && is_lost(&ready, None, AHEAD) && has_no_place(&ready, None, None));
+    assert!(!is_lost(&ready, None, AHEAD + 1) && !is_lost(&ready, Some(0), 1));
+    let behind = Some(BehindKey { holders: Vec::new(), ahead: 0 });
+    assert!(!is_lost(&JobView { behind, ..ready }, None, 1));
+    assert!(!is_lost(&view(JobState::Dead { since: NOW }), None, 0));
+    let why = in_no_place(why(JobState::Ready, None, paused(), Some(9.0)));
+    assert_eq!((why.reason, why.idle, why.ahead), (WhyReason::InNoPlace, None, None));
+    assert!(why.detail.starts_with("ready: it is not found in its line"), "{}", why.detail);
+}
