@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::wrong_document::WrongDocument;
+use gristmill_core::job::Name;
 use gristmill_core::json::at_most::TOO_LONG;
 use gristmill_store::StoreError;
 
@@ -36,6 +37,9 @@ pub(super) struct Problem {
     /// The store that the problem is about, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) store: Option<String>,
+    /// Of a request that the token does not allow: its tenant, if it allows the same there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tenant: Option<Name>,
     /// When to come again; the header `Retry-After`.
     #[serde(skip)]
     pub(super) retry_after: Option<Duration>,
@@ -175,7 +179,7 @@ impl Problem {
         let mut detail: String = detail.into();
         // What a request has wrong may be as long as the request.
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES));
-        Self { code, status: status.as_u16(), title, detail, store: None, retry_after: None }
+        Self { code, status: status.as_u16(), title, detail, store: None, tenant: None, retry_after: None }
     }
 
     pub(super) fn retry_after(self, wait: Duration) -> Self {

@@ -10,6 +10,7 @@ use super::document::with;
 use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::screen;
+use super::store::Reached;
 use super::table::Table;
 use gristmill_config::units;
 use gristmill_core::job::Name;
@@ -41,7 +42,7 @@ enum Command {
     Create(Create),
     /// List tokens, the oldest first; not what they say
     List {
-        /// Only this tenant's
+        /// Only this tenant's [default: all that the token may see]
         #[arg(long, value_name = "NAME")]
         tenant: Option<Name>,
     },
@@ -82,7 +83,7 @@ struct Create {
 pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     match args.command {
         Command::Create(create) => make(global, create).await,
-        Command::List { tenant } => list(global, &*global.store_alone().await?, tenant.as_ref()).await,
+        Command::List { tenant } => list(global, tenant).await,
         Command::Revoke { id } => revoke(global, &*global.store_alone().await?, &id).await,
         Command::Disable => disable(global, &*global.store_alone().await?).await,
     }
@@ -146,9 +147,15 @@ fn show(global: &Global, text: &TokenText, token: &Token) -> anyhow::Result<Exit
     Ok(Exit::Done)
 }
 
-async fn list(global: &Global, store: &dyn Produce, tenant: Option<&Name>) -> anyhow::Result<Exit> {
+async fn list(global: &Global, tenant: Option<Name>) -> anyhow::Result<Exit> {
+    let Reached { store, server, .. } = global.reach(&global.manifest_without_secrets()?).await?;
+    let tenant = match (&tenant, &server) {
+        // An admin of one tenant may list the tokens of that one.
+        (None, Some(server)) => server.own_tenant().await?,
+        _ => tenant,
+    };
     let table = Table::new(&["ID", "TENANT", "SCOPES", "MADE", "EXPIRES", ">PER SECOND", "MADE BY", "DESCRIPTION"]);
-    let (tokens, now) = (store.tokens(tenant).await?, Timestamp::now());
+    let (tokens, now) = (store.tokens(tenant.as_ref()).await?, Timestamp::now());
     global.list(&tokens, table, |token| row(token, now), "there are no tokens")?;
     Ok(Exit::Done)
 }

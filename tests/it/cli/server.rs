@@ -101,3 +101,20 @@ async fn a_command_asks_the_server_that_is_named_and_not_the_one_of_its_own_fold
     let listed = near.run(&["topics", "--server", &server, "--json"]).ended(0).documents();
     assert!(listed.iter().any(|topic| topic["tenant"] == "acme" && topic["topic"] == "far"), "{listed:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_one_tenant_is_told_how_its_tenant_is_named() {
+    let project = TestProject::new("[tenants.acme.topics.mail]\nhandler = \"nobody\"", &[]).await;
+    let _runner = project.serve().await;
+    let token = project.run(&["token", "create", "--tenant", "acme", "--scope", "push,read,admin"]).done();
+    let server = format!("http://{}", project.address().unwrap());
+    let run = |words: &[&str]| project.run(&[words, &["--server", &server, "--token", token.trim()]].concat());
+    let refused = run(&["push", "mail", "--data", "x"]);
+    let how = "(commands name that tenant with --tenant acme, or before a topic: acme/TOPIC)";
+    assert!(refused.ended(1).err.contains(how), "{}", refused.err);
+    run(&["push", "acme/mail", "--data", "x"]).done();
+    let listed = run(&["token", "list", "--json"]).ended(0).document();
+    assert_eq!(listed["tenant"], "acme");
+    let listed = run(&["topics"]).done();
+    assert!(listed.contains("acme/mail") && !listed.contains("unknown"), "{listed}");
+}

@@ -232,4 +232,10 @@ async fn a_refusal_names_the_scope_that_is_needed_and_those_that_the_token_has(r
     }
     assert_eq!(here.text(), elsewhere.text().replace("nobody", "acme"), "nothing tells whether there is such a tenant");
     assert!(client.get("/v1/tokens").await.text().contains("of all tenants"));
+    // What it may do in its own tenant, it says.
+    let push = async |tenant: &str| {
+        client.post(&format!("/v1/tenants/{tenant}/topics/mail/jobs"), &json!({ "body": 1 })).await
+    };
+    assert_eq!(push("default").await.json()["tenant"], "acme");
+    assert!(push("acme").await.status == 201 && here.json()["tenant"].is_null());
 }

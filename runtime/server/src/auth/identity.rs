@@ -34,7 +34,10 @@ impl Identity {
     /// The token lacks the scope, or belongs to another tenant. The answer is the same whether or not the tenant exists.
     pub(crate) fn may(&self, scope: Scope, tenant: &Name) -> Result<(), Problem> {
         let of = |token: &Token| token.tenant.as_ref().is_none_or(|own| own == tenant);
-        self.allow(self.has(scope) && self.token().is_none_or(of), scope, &format!("of tenant `{tenant}`"))
+        let allowed =
+            self.allow(self.has(scope) && self.token().is_none_or(of), scope, &format!("of tenant `{tenant}`"));
+        let own = self.tenant().filter(|_| self.has(scope)).cloned();
+        allowed.map_err(|problem| Problem { tenant: own, ..problem })
     }
 
     /// The same in some tenant, where the request does not say in which before it is read.

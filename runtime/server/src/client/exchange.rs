@@ -224,11 +224,17 @@ impl Server {
 
     pub(super) fn refused(&self, doing: &'static str, problem: &Problem) -> StoreError {
         let store = problem.store.clone().unwrap_or_else(|| self.name.clone());
-        let source = match problem.code {
-            Code::TokenMissing | Code::TokenInvalid => {
+        let source = match (problem.code, &problem.tenant) {
+            (Code::Forbidden, Some(own)) => {
+                anyhow!(
+                    "{} (commands name that tenant with --tenant {own}, or before a topic: {own}/TOPIC)",
+                    problem.detail
+                )
+            }
+            (Code::TokenMissing | Code::TokenInvalid, _) => {
                 anyhow!("{} (commands say one with --token or GRISTMILL_TOKEN)", problem.detail)
             }
-            Code::BadRequest | Code::TooLarge => anyhow::Error::new(WrongRequest(problem.detail.clone())),
+            (Code::BadRequest | Code::TooLarge, _) => anyhow::Error::new(WrongRequest(problem.detail.clone())),
             _ => anyhow!("{}", problem.detail),
         };
         StoreError::Refused { store, doing, source }
