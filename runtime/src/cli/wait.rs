@@ -127,7 +127,7 @@ impl Wait {
             if let Some(end) = self.look(store).await? {
                 return Ok(end);
             }
-            pause = if self.said == said { (2 * pause).min(LOOK_EVERY) } else { LOOK_FIRST };
+            pause = pause_after(pause, self.said != said);
             let signalled = async { while signals.recv().await.is_some_and(|signal| !self.is_about(&signal)) {} };
             if tokio::time::timeout(pause, signalled).await.is_ok() && signals.is_closed() {
                 // No more signals will come.
@@ -153,6 +153,11 @@ impl Wait {
         self.note(&view);
         Ok(end_of(view))
     }
+}
+
+/// How long to wait for a signal until the job is read again, after so long a pause before. `is_news`: another attempt has failed.
+fn pause_after(pause: Duration, is_news: bool) -> Duration {
+    if is_news { LOOK_FIRST } else { (2 * pause).min(LOOK_EVERY) }
 }
 
 /// How a job ended; `None` if it is not over.
@@ -349,21 +354,12 @@ mod tests {
         assert_eq!(wait(vec![waiting()], &[finished("other")], short).await, WaitResult::TimedOut);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn attempts_that_fail_fast_are_seen_one_by_one() {
-        let fresh = JobView { attempts: 0, last_failure: None, ..view(JobState::Ready, None).unwrap() };
-        let delayed = view(JobState::Delayed { until: Timestamp::from_millis(9000) }, None);
-        let done = view(JobState::Finished, Some(ResultView::Complete(None)));
-        let store = KnownJob(parking_lot::Mutex::new(vec![Some(fresh.clone()), Some(fresh), delayed, done]));
-        let (_sender, signals) = mpsc::channel(1);
-        let (begun, mut wait) = (Instant::now(), Wait { tenant: tenant(), id: id(), said: 0, is_silent: true });
-        let end = wait.for_end(&store, signals, LONG).await.unwrap();
-        assert_eq!((end, wait.said), (WaitResult::Complete(None), 1));
-        assert!(
-            begun.elapsed() < Duration::from_secs(1),
-            "each look came {:?} after the one before",
-            begun.elapsed() / 3
-        );
+    #[test]
+    fn a_job_is_read_often_while_it_is_young_and_after_an_attempt_has_failed() {
+        let pauses: Vec<_> =
+            std::iter::successors(Some(LOOK_FIRST), |pause| Some(pause_after(*pause, false))).take(8).collect();
+        assert!(pauses[..4].iter().sum::<Duration>() < Duration::from_secs(1), "{pauses:?}");
+        assert_eq!((pauses[7], pause_after(pauses[7], true)), (LOOK_EVERY, LOOK_FIRST));
     }
 
     #[tokio::test]
