@@ -4,6 +4,7 @@ use std::io;
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
+use super::wrong_type;
 use crate::StoreError;
 
 /// Codes of errors with which the server refuses everything, or everything that writes, until its state passes or an operator
@@ -54,6 +55,9 @@ pub(in crate::redis) const TOO_MANY_CLIENTS: &str = "max number of clients";
 
 /// The error for people, if it is one of those that an operator meets; else as the library words it.
 pub(in crate::redis) fn in_words(error: RedisError) -> anyhow::Error {
+    if let Some(named) = wrong_type::named(&error) {
+        return named;
+    }
     let said = error.to_string();
     if UNKNOWN_COMMAND.iter().any(|part| said.contains(part)) {
         return once(&error).context(COMMANDS);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value, pipe};
+use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value, pipe};
 
 use super::cluster::Cluster;
 use super::error::store_error;
@@ -11,6 +11,7 @@ use super::known_id::KnownId;
 use super::server_link::{LinkSettings, ServerLink, Wait};
 use super::slots::Slot;
 use super::topology::Topology;
+use super::wrong_type::{keys_of, problem};
 use crate::StoreError;
 use crate::redis::script::Call;
 use gristmill_config::{RedisSettings, StoreAddress};
@@ -154,6 +155,17 @@ impl Link {
             Servers::One(server) => server.query_each(doing, commands).await,
             Servers::Cluster(cluster) => cluster.query_each(doing, &commands).await,
         }
+    }
+
+    /// Says which key of the call is of another type than it has to be, if one is.
+    pub(in crate::redis) async fn wrong_key(&self, doing: &'static str, prefix: &str, call: &Call) -> Option<String> {
+        let keys = keys_of(prefix, std::iter::once(&call.command));
+        let mut ask = pipe();
+        keys.iter().for_each(|key| _ = ask.cmd("TYPE").arg(key));
+        let found = self.query_each(doing, ask).await.ok()?;
+        keys.iter()
+            .zip(found)
+            .find_map(|(key, found)| problem(prefix, key, &from_redis_value::<String>(found.ok()?).ok()?))
     }
 
     pub(in crate::redis) const fn is_cluster(&self) -> bool {

@@ -7,12 +7,15 @@ use redis::{Arg, Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 
 use super::confirm::Confirmation;
 use super::server::Connection;
+use super::wrong_type::name_keys;
 use crate::redis::script::{Call, Script};
 
 /// A connection, and the scripts that it has taught its server, by their hashes.
 pub(in crate::redis) struct Live {
     pub(in crate::redis) connection: Connection,
     pub(in crate::redis) taught: parking_lot::Mutex<HashSet<&'static str>>,
+    /// What the names of all keys begin with.
+    pub(in crate::redis) prefix: Arc<str>,
     /// Set if pushes wait for more than the primary.
     pub(in crate::redis) confirmation: Option<Arc<Confirmation>>,
 }
@@ -56,6 +59,8 @@ impl Live {
             let repeated: Vec<RedisResult<Value>> = again.ignore_errors().query_async(&mut connection).await?;
             refused.into_iter().zip(repeated).for_each(|(answer, repeated)| *answer = repeated);
         }
+        let commands = pipeline.cmd_iter().filter(|command| !is_asking(command));
+        name_keys(&mut connection, &self.prefix, commands, &mut answers).await;
         Ok(answers)
     }
 

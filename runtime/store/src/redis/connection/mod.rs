@@ -15,3 +15,4 @@ pub(super) mod subscription;
 mod timeout;
 mod tls;
 mod topology;
+pub(super) mod wrong_type;

@@ -22,6 +22,7 @@ use super::server::{CONNECT_TIMEOUT, ServerAddress};
 use super::slots::{SharedMap, slot_of_key};
 use super::timeout::timeout;
 use super::topology::Topology;
+use super::wrong_type::{is_wrong_type, name_key, name_keys};
 use crate::StoreError;
 use crate::redis::key_names;
 use crate::redis::script::Call;
@@ -44,6 +45,8 @@ pub(in crate::redis) struct ServerLink {
 /// How to use a connection.
 #[derive(Debug, Clone)]
 pub(in crate::redis) struct LinkSettings {
+    /// What the names of all keys begin with.
+    prefix: Arc<str>,
     /// Below it are the channels of all wake-ups.
     channel: String,
     acknowledgement: Acknowledgement,
@@ -59,6 +62,7 @@ pub(in crate::redis) struct LinkSettings {
 impl LinkSettings {
     pub(in crate::redis) fn new(settings: &RedisSettings, map: Option<SharedMap>) -> Self {
         Self {
+            prefix: settings.prefix.as_str().into(),
             channel: format!("{}:connected", settings.prefix),
             acknowledgement: settings.acknowledgement,
             probe_key: key_names::probe(&settings.prefix),
@@ -142,7 +146,15 @@ impl ServerLink {
         doing: &'static str,
         commands: &Pipeline,
     ) -> Result<T, StoreError> {
-        let query = async |live: &Live| commands.query_async(&mut live.connection.commands.clone()).await;
+        let query = async |live: &Live| {
+            let connection = &mut live.connection.commands.clone();
+            match commands.query_async(connection).await {
+                Err(error) if is_wrong_type(&error) => {
+                    Err(name_key(connection, &live.prefix, commands.cmd_iter()).await.unwrap_or(error))
+                }
+                answer => answer,
+            }
+        };
         self.with_connection(doing, query).await.map(|(_, answer)| answer)
     }
 
@@ -157,7 +169,10 @@ impl ServerLink {
     ) -> Result<Vec<RedisResult<Value>>, StoreError> {
         commands.ignore_errors();
         let query = async |live: &Live| {
-            available(commands.query_async::<Vec<RedisResult<Value>>>(&mut live.connection.commands.clone()).await?)
+            let connection = &mut live.connection.commands.clone();
+            let mut answers: Vec<RedisResult<Value>> = commands.query_async(connection).await?;
+            name_keys(connection, &live.prefix, commands.cmd_iter(), &mut answers).await;
+            available(answers)
         };
         self.with_connection(doing, query).await.map(|(_, answers)| answers)
     }
@@ -246,7 +261,8 @@ impl ServerLink {
                 let beside = server.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
                 Some(Arc::new(Confirmation::new(beside, &mut commands, *acknowledgement, self.probe_keys()).await?))
             };
-            let live = Arc::new(Live { connection, taught: parking_lot::Mutex::default(), confirmation });
+            let (taught, prefix) = (parking_lot::Mutex::default(), Arc::clone(&self.settings.prefix));
+            let live = Arc::new(Live { connection, taught, prefix, confirmation });
             self.live.store(Some(Arc::clone(&live)));
             Ok(live)
         };
@@ -287,9 +303,13 @@ impl ServerLink {
 
     /// Refuses keys that another version wrote in another format. Marks the format where nothing has.
     async fn refuse_other_format(&self, connection: &mut Commands) -> RedisResult<()> {
-        let found: RedisResult<Option<String>> =
-            redis::cmd("GET").arg(&self.settings.format).query_async(connection).await;
+        let get = redis::cmd("GET").arg(&self.settings.format).to_owned();
+        let found: RedisResult<Option<String>> = get.query_async(connection).await;
         let found = match found {
+            Err(error) if is_wrong_type(&error) => {
+                let named = name_key(connection, &self.settings.prefix, std::iter::once(&get)).await;
+                return Err(named.unwrap_or(error));
+            }
             // The server of a cluster that has the key looks at it.
             Err(error) if error.is_cluster_error() => return Ok(()),
             found => found?,

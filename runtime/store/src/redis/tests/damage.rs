@@ -41,8 +41,9 @@ async fn a_ready_list_of_the_wrong_type_stops_no_other_topic() {
         assert!(!claimed.drained.contains(&topic("damaged")));
         let [(refused, error)] = claimed.refused.as_slice() else { panic!("{:?}", claimed.refused) };
         assert_eq!(*refused, topic("damaged"));
+        let key = store.store.first().keys(&tenant()).ready(priority, &topic("damaged").topic);
         let error = format!("{error:?}");
-        assert!(error.contains("WRONGTYPE"), "{error}");
+        assert!(error.contains("WRONGTYPE") && error.contains(&format!("the key {key} is a set")), "{error}");
         for claim in &claimed.claims {
             assert_eq!(store.settle(claim, Verdict::Ack(None)).await, crate::Settled::Done);
         }

@@ -4,7 +4,8 @@ use anyhow::anyhow;
 use async_trait::async_trait;
 use redis::pipe;
 
-use crate::redis::key_names::{self, read_key};
+use crate::redis::connection::wrong_type::problem;
+use crate::redis::key_names;
 use crate::redis::partitions::RedisStore;
 use crate::redis::script::{Call, script};
 use crate::{Probe, StoreError};
@@ -71,15 +72,9 @@ impl RedisStore {
         }
         let found: Vec<String> = self.server.link.query(DOING, &ask).await?;
         for (key, found) in keys.iter().zip(found) {
-            let Some(known) = read_key(prefix, key).filter(|known| found != "none" && found != known.kind) else {
-                continue;
-            };
-            let problem = anyhow!(
-                "the key {key} is a {found}, and has to be a {}: another program writes keys that begin with `{prefix}`. Remove the key, or set \
-                 another `prefix` in the store's section",
-                known.kind
-            );
-            return Err(self.server.refused(DOING, problem));
+            if let Some(problem) = problem(prefix, key, &found) {
+                return Err(self.server.refused(DOING, anyhow!(problem)));
+            }
         }
         Ok(())
     }

@@ -75,18 +75,17 @@ impl Partition {
         };
         let calls = parts.iter().map(call).collect();
         let (mut claimed, mut broken, mut drained) = (Claimed::default(), Vec::new(), BTreeSet::new());
-        for ((_, batch, part), reply) in parts.iter().zip(self.link.run_each(DOING, calls).await?) {
+        for ((keys, batch, part), reply) in parts.iter().zip(self.link.run_each(DOING, calls).await?) {
             let holder = Holder { worker, batch: *batch };
             let mut read = |reply| read(reply, holder, part, &mut claimed, &mut broken, &mut drained);
             let refused = match reply.and_then(|reply| read(reply).map_err(self.misread(DOING))) {
-                Ok(refused) => refused,
+                Ok(refused) => self.refused_topics((keys, holder, part), refused).await,
                 // A tenant's call fails as a whole.
                 Err(error) => {
                     let problem = format!("{:#}", anyhow::Error::from(error));
-                    part.iter().map(|line| (line.topic.clone(), problem.clone())).collect()
+                    part.iter().map(|line| (line.topic.clone(), self.refused(DOING, anyhow!(problem.clone())))).collect()
                 }
             };
-            let refused = refused.into_iter().map(|(topic, problem)| (topic, self.refused(DOING, anyhow!(problem))));
             claimed.refused.extend(refused);
         }
         claimed.drained = drained.into_iter().cloned().collect();
@@ -95,6 +94,24 @@ impl Partition {
             tracing::error!("failed to bury jobs that cannot be read, their leases bring them back: {error:#}");
         }
         Ok(claimed)
+    }
+
+    /// The reasons of a script, which name no key where it found one of another type.
+    async fn refused_topics(
+        &self,
+        (keys, holder, part): (&Keys, Holder<'_>, &[ClaimFrom]),
+        refused: Vec<(TopicId, String)>,
+    ) -> Vec<(TopicId, StoreError)> {
+        let mut errors = Vec::with_capacity(refused.len());
+        for (topic, mut problem) in refused {
+            if problem.contains("WRONGTYPE") {
+                let lines: Vec<ClaimFrom> = part.iter().filter(|line| line.topic == topic).cloned().collect();
+                let call = self.claim_call(keys, holder, &lines, 0);
+                problem = self.link.wrong_key(DOING, &self.prefix, &call).await.unwrap_or(problem);
+            }
+            errors.push((topic, self.refused(DOING, anyhow!(problem))));
+        }
+        errors
     }
 }
 
