@@ -4,8 +4,9 @@ use redis::{Value, cmd};
 
 use super::server::TestRedis;
 use crate::prelude::*;
+use crate::redis::key_names::Keys;
 use crate::tests::{DEAD_AFTER, LEASE, job, tenant, topic, unique, worker};
-use crate::{ClaimFrom, Claimed, PollTenant, Pushed, Settled, Settlement, StoreError};
+use crate::{Cancelled, ClaimFrom, Claimed, PollTenant, Pushed, Settled, Settlement, StoreError};
 use gristmill_core::job::{JobSpec, NewJob, Priority, TopicId};
 use gristmill_core::outcome::Verdict;
 
@@ -103,27 +104,43 @@ async fn what_would_put_a_job_into_a_list_of_the_wrong_type_changes_nothing() {
 
 #[tokio::test]
 async fn a_damaged_tenant_fails_only_its_own_part_of_a_poll() {
-    let store = TestRedis::new().await;
-    store.push(&[job("mail"), other_tenants()]).await;
-    damage(&store, store.store.first().keys(&tenant()).due()).await;
-    let other = other_tenants().spec.topic;
-    let polls = [tenant(), other.tenant.clone()].map(|tenant| PollTenant { tenant, raw: Vec::new() });
-    let polled = store.store.poll_work(&polls).await.unwrap();
-    let [Err(error), Ok(pending)] = polled.as_slice() else { panic!("{polled:?}") };
-    assert!(format!("{error:?}").contains("WRONGTYPE"), "{error:?}");
-    assert_eq!(pending.ready, [other]);
+    let keys: [fn(&Keys) -> String; 3] = [Keys::active, Keys::cancelled, Keys::due];
+    for key in keys {
+        let store = TestRedis::new().await;
+        let cancelled = store.running().await.lease.job;
+        store.push(&[job("mail"), other_tenants()]).await;
+        assert_eq!(
+            store.store.cancel(&tenant(), std::slice::from_ref(&cancelled)).await.unwrap(),
+            [Cancelled::Stopping]
+        );
+        // Two of them are SETs.
+        store.raw(cmd("SET").arg(key(&store.store.first().keys(&tenant()))).arg("x")).await;
+        let other = other_tenants().spec.topic;
+        let polls = [tenant(), other.tenant.clone()].map(|tenant| PollTenant { tenant, raw: Vec::new() });
+        let polled = store.store.poll_work(&polls).await.unwrap();
+        let [Err(error), Ok(pending)] = polled.as_slice() else { panic!("{polled:?}") };
+        let named = format!("the key {} is a", key(&store.store.first().keys(&tenant())));
+        assert!(format!("{error:?}").contains(&named), "{error:?}");
+        assert_eq!((&pending.ready, &pending.cancelled), (&vec![other], &Default::default()));
+    }
 }
 
 #[tokio::test]
 async fn a_damaged_tenant_stops_no_reaping_of_others() {
-    let store = TestRedis::new().await;
-    store.push(&[job("mail"), other_tenants()]).await;
-    let other = other_tenants().spec.topic;
-    assert_eq!(claim(&store, &[&topic("mail"), &other]).await.claims.len(), 2);
-    store.pass(30_000);
-    damage(&store, store.store.first().keys(&tenant()).leases()).await;
-    let tenants = [tenant(), other.tenant.clone()];
-    let found = store.store.overdue(&tenants, DEAD_AFTER, 10).await.unwrap();
-    assert_eq!(found.jobs.iter().map(|overdue| &overdue.claim.lease.topic).collect::<Vec<_>>(), [&other]);
-    assert_eq!(found.refused.iter().map(|(tenant, _)| tenant.clone()).collect::<Vec<_>>(), [tenant()]);
+    let keys: [fn(&Keys) -> String; 2] = [Keys::leases, Keys::extended];
+    for key in keys {
+        let store = TestRedis::new().await;
+        store.push(&[job("mail"), other_tenants()]).await;
+        let other = other_tenants().spec.topic;
+        let claims = claim(&store, &[&topic("mail"), &other]).await.claims;
+        let of_other = claims.into_iter().find(|claim| claim.lease.topic == other).unwrap();
+        // So that its lease stands by itself.
+        assert_eq!(store.store.extend(&[of_other.lease], LEASE).await.unwrap(), [true]);
+        store.pass(30_000);
+        damage(&store, key(&store.store.first().keys(&tenant()))).await;
+        let tenants = [tenant(), other.tenant.clone()];
+        let found = store.store.overdue(&tenants, DEAD_AFTER, 10).await.unwrap();
+        assert_eq!(found.jobs.iter().map(|overdue| &overdue.claim.lease.topic).collect::<Vec<_>>(), [&other]);
+        assert_eq!(found.refused.iter().map(|(tenant, _)| tenant.clone()).collect::<Vec<_>>(), [tenant()]);
+    }
 }

@@ -112,7 +112,9 @@ impl Partition {
         let answers = if look.is_empty() { Vec::new() } else { self.link.query_each(POLL, look).await? };
         let mut answers = answers.into_iter();
         let read = |(position, (tenant, may_have)): (usize, (&Name, bool))| {
-            let answer = if may_have { Some(answers.by_ref().take(3).collect::<RedisResult<_>>()) } else { None };
+            // All three, also behind an error: the next ones are the next tenant's.
+            let own: Vec<_> = answers.by_ref().take(if may_have { 3 } else { 0 }).collect();
+            let answer = may_have.then(|| own.into_iter().collect::<RedisResult<_>>());
             if let Some(error) = refused.remove(&position) {
                 return Err(error);
             }

@@ -169,7 +169,9 @@ impl Partition {
         let mut answers = answers.into_iter();
         for tenant in tenants {
             let left = limit.saturating_sub(found.jobs.len());
-            let heads = answers.by_ref().take(2).map(read_head).collect::<Result<Vec<Head>, _>>();
+            // Both, also behind an error: the next ones are the next tenant's.
+            let own: Vec<_> = answers.by_ref().take(2).map(read_head).collect();
+            let heads = own.into_iter().collect::<Result<Vec<Head>, _>>();
             let none_run = heads.as_ref().is_ok_and(|heads| heads.iter().all(Vec::is_empty));
             self.running.note(tenant, heads.is_ok() && !none_run);
             found.none_run &= none_run;
