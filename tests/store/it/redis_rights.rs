@@ -18,6 +18,24 @@ fn commands(text: &str, opening: &str, quote: char) -> Vec<String> {
 }
 
 #[test]
+fn a_connection_asks_for_every_command_that_scripts_use() {
+    let (mut of_scripts, mut asked) = (BTreeSet::new(), BTreeSet::new());
+    for (path, text) in redis_sources() {
+        if path.extension().is_some_and(|extension| extension == "lua") {
+            for opening in ["redis.call(", "redis.pcall(", "many(", "call("] {
+                of_scripts.extend(commands(&text, opening, '\''));
+            }
+        }
+        if let Some((_, list)) = text.split_once("const OF_SCRIPTS: &str = \"") {
+            asked.extend(list.split('"').next().unwrap().split_whitespace().map(str::to_lowercase));
+            asked.remove("\\");
+        }
+    }
+    assert!(of_scripts.len() > 40, "{of_scripts:?}");
+    assert_eq!(asked, of_scripts);
+}
+
+#[test]
 fn the_documented_redis_user_may_send_every_command_of_the_store() {
     let rule: BTreeSet<&str> =
         documented_rule().iter().filter_map(|word| word.strip_prefix('+')?.split('|').next()).collect();

@@ -100,13 +100,14 @@ const RIGHTS: &str = "give the Redis user all commands that docs/guides/operatin
 
 fn lacks_rights(error: &RedisError) -> bool {
     from_server(error).is_some_and(|error| {
-        let of_script = |text: &str| IN_A_SCRIPT.iter().any(|refusal| text.contains(refusal));
-        error.kind() == Some(ServerErrorKind::NoPerm) || error.details().is_some_and(of_script)
+        let is_refusal = |text: &str| WITHOUT_CODE.iter().any(|refusal| text.contains(refusal));
+        error.kind() == Some(ServerErrorKind::NoPerm) || error.details().is_some_and(is_refusal)
     })
 }
 
-/// How servers refuse a command within a script: without a code.
-const IN_A_SCRIPT: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
+/// How servers refuse a command within a script, and the end of a transaction: without the code.
+const WITHOUT_CODE: [&str; 3] =
+    ["The user executing the script can't", "ACL failure in script", "Transaction discarded because of: NOPERM"];
 
 /// Before version 7, the code comes as text, as in [`is_of_the_server`].
 fn is_full(error: &RedisError) -> bool {

@@ -8,6 +8,7 @@ pub(super) mod error;
 pub(super) mod known_id;
 pub(super) mod link;
 mod live;
+mod rights;
 mod server;
 pub(super) mod server_link;
 pub(super) mod slots;

@@ -18,6 +18,7 @@ use super::confirm::{Confirmation, ProbeKeys};
 use super::error::{in_words, is_broken, is_unavailable, misconfigured, remedy, store_error, timed_out};
 use super::known_id::KnownId;
 use super::live::{Asking, Live};
+use super::rights::check_rights;
 use super::server::{CONNECT_TIMEOUT, ServerAddress};
 use super::slots::{SharedMap, slot_of_key};
 use super::timeout::timeout;
@@ -249,6 +250,7 @@ impl ServerLink {
             if let Err(error) = publish {
                 return Err(server.explain_end(error).await);
             }
+            check_rights(&mut commands, &self.settings.format).await?;
             if self.settings.map.is_none() {
                 refuse_cluster(&mut commands).await?;
             }

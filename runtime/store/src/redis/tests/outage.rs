@@ -305,9 +305,25 @@ async fn a_missing_right_is_named_with_what_to_do() {
     let error = text(limited("gm").await.unwrap_err());
     assert!(error.contains("'publish'") && error.contains("docs/guides/operating.md"), "{error}");
 
-    store.raw(redis::cmd("ACL").arg(&["SETUSER", "gm", "+publish"])).await;
-    let error = text(limited("gm").await.unwrap().push(&[job("mail")]).await.unwrap_err());
+    let may = async |word: &str| drop(store.raw(redis::cmd("ACL").arg(&["SETUSER", "gm", word])).await);
+    may("+publish").await;
+    // Before anything is written: a script that is refused a command would end in the midst, and have stored a job in no List.
+    may("-zadd").await;
+    let error = text(limited("gm").await.unwrap_err());
+    assert!(error.contains("'lpush', 'zadd'") && error.contains("docs/guides/operating.md"), "{error}");
+    may("+zadd").await;
+    may("+lpush").await;
+    for command in ["multi", "exec", "eval"] {
+        may(&format!("-{command}")).await;
+        let error = text(limited("gm").await.unwrap_err());
+        assert!(error.contains(&format!("'{command}'")) && error.contains("docs/guides/operating.md"), "{error}");
+        may(&format!("+{command}")).await;
+    }
+    let connected = limited("gm").await.unwrap();
+    may("-lpush").await;
+    let error = text(connected.push(&[job("mail")]).await.unwrap_err());
     assert!(error.contains("can't run this command") && error.contains("docs/guides/operating.md"), "{error}");
+    may("+lpush").await;
 
     store.raw(redis::cmd("ACL").arg(&["SETUSER", "gm", "&other:*"])).await;
     let error = text(limited("other").await.unwrap_err());
