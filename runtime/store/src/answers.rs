@@ -92,7 +92,7 @@ pub struct Claimed {
     /// The topics that had fewer than asked for: they are empty, or their limits are reached, until a [`Signal::Ready`] names them.
     pub drained: Vec<TopicId>,
     /// The topics whose jobs could not be claimed, or not all of them, each with the reason. The same claim would be refused
-    /// again until an operator mends what is stored.
+    /// again until an operator mends what is stored; or, if the reason is [`StoreError::Unavailable`], until their server is available again.
     pub refused: Vec<(TopicId, StoreError)>,
     /// How many ids in a ready List named a job that is running, delayed or dead. The claim moved them to the topic's `strays`.
     pub strays: u64,

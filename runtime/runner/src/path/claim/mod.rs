@@ -194,6 +194,12 @@ impl Claimer {
         let registry = Arc::clone(&self.context.registry.borrow());
         let (arrived, host_now) = (Instant::now(), Timestamp::now());
         for (topic, error) in claimed.refused {
+            if error.is_unavailable() {
+                // The next look for work notes the topic again, once its tenant's server answers.
+                tracing::warn!(%topic, "failed to claim: {:#}", anyhow::Error::from(error));
+                memory.hot.remove(&topic);
+                continue;
+            }
             let error = anyhow::Error::from(error);
             tracing::error!(%topic, "failed to claim, trying again in {} s: {error:#}", AFTER_DAMAGE.as_secs());
             memory.hot.remove(&topic);
@@ -325,6 +331,19 @@ mod tests {
         memory.refused.insert(damaged.clone(), Instant::now());
         memory.note_ready(damaged.clone(), &registry);
         assert!(memory.hot.contains(&damaged));
+    }
+
+    #[tokio::test]
+    async fn a_topic_whose_server_was_unavailable_is_claimed_from_as_soon_as_work_is_seen() {
+        let (claimer, _tell) = claimer().await;
+        let moving: TopicId = "moving".parse().unwrap();
+        let source = std::io::Error::other("slot 7 is on its way to another server").into();
+        let error = StoreError::Unavailable { store: "a cluster".into(), source };
+        let mut memory = Memory { hot: ready([&moving]), ..Memory::default() };
+        claimer.dispatch(Claimed { refused: vec![(moving.clone(), error)], ..Claimed::default() }, &mut memory);
+        assert!(memory.hot.is_empty(), "not again at once");
+        memory.note_ready(moving.clone(), &registry(&["moving"]));
+        assert!(memory.hot.contains(&moving));
     }
 
     #[tokio::test]

@@ -81,10 +81,7 @@ impl Partition {
             let refused = match reply.and_then(|reply| read(reply).map_err(self.misread(DOING))) {
                 Ok(refused) => self.refused_topics((keys, holder, part), refused).await,
                 // A tenant's call fails as a whole.
-                Err(error) => {
-                    let problem = format!("{:#}", anyhow::Error::from(error));
-                    part.iter().map(|line| (line.topic.clone(), self.refused(DOING, anyhow!(problem.clone())))).collect()
-                }
+                Err(error) => self.refused_whole(part, error),
             };
             claimed.refused.extend(refused);
         }
@@ -112,6 +109,20 @@ impl Partition {
             errors.push((topic, self.refused(DOING, anyhow!(problem))));
         }
         errors
+    }
+
+    /// The error of a tenant's call, for each topic of it. The tenant's server, one of a cluster, may be unavailable, which passes.
+    fn refused_whole(&self, part: &[ClaimFrom], error: StoreError) -> Vec<(TopicId, StoreError)> {
+        let is_unavailable = error.is_unavailable();
+        let problem = match error {
+            StoreError::Unavailable { source, .. } => format!("{source:#}"),
+            error => format!("{:#}", anyhow::Error::from(error)),
+        };
+        let of_topic = || match is_unavailable {
+            true => StoreError::Unavailable { store: self.link.address.clone(), source: anyhow!(problem.clone()) },
+            false => self.refused(DOING, anyhow!(problem.clone())),
+        };
+        part.iter().map(|line| (line.topic.clone(), of_topic())).collect()
     }
 }
 
