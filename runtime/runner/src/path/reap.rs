@@ -172,6 +172,11 @@ impl Reaper {
                 }
             };
         for (tenant, error) in refused {
+            if error.is_unavailable() {
+                // The look for work says so, once.
+                tracing::debug!(%tenant, "failed to look for overdue jobs: {:#}", anyhow::Error::from(error));
+                continue;
+            }
             tracing::error!(%tenant, "failed to look for overdue jobs: {:#}", anyhow::Error::from(error));
         }
         // A store also stops at a bound in bytes: a short answer does not mean that these are all.

@@ -81,6 +81,37 @@ async fn a_cluster_without_one_server_is_opened_for_the_tenants_of_the_others() 
 }
 
 #[tokio::test]
+async fn a_server_that_is_unavailable_stops_no_reaping_at_the_others() {
+    let mut cluster = Cluster::start(3, 0).await;
+    let store = open(&cluster, &RedisSettings::default()).await;
+    let home = cluster.owner(cluster.slot("gm:workers").await).await;
+    let mut tenants: BTreeMap<usize, Name> = BTreeMap::new();
+    for number in 0..30 {
+        let server = cluster.owner(cluster.slot(&format!("{{tenant-{number}/0}}")).await).await;
+        tenants.entry(server).or_insert_with(|| format!("tenant-{number}").parse().unwrap());
+    }
+    let (lost, gone) = tenants.clone().into_iter().find(|(server, _)| *server != home).unwrap();
+    tenants.remove(&lost);
+    let remaining: Vec<Name> = tenants.into_values().collect();
+    let all: Vec<Name> = [gone.clone()].into_iter().chain(remaining.clone()).collect();
+    let topics: Vec<_> =
+        all.iter().map(|tenant| TopicId { tenant: tenant.clone(), topic: "mail".parse().unwrap() }).collect();
+    let jobs =
+        topics.iter().map(|topic| NewJob { spec: JobSpec::new(topic.clone(), Payload::default()), ..job("mail") });
+    store.push(&jobs.collect::<Vec<_>>()).await.unwrap();
+    let lines = topics.iter().map(|topic| ClaimFrom::new(topic.clone(), 1, Duration::from_millis(1)));
+    assert_eq!(store.claim(&worker(), &lines.collect::<Vec<_>>()).await.unwrap().claims.len(), 3);
+    cluster.servers[lost].kill();
+    until("the jobs of the others are overdue", async || {
+        let Ok(found) = store.overdue(&all, Duration::from_secs(60), 10).await else { return false };
+        let refused: Vec<_> = found.refused.iter().map(|(tenant, error)| (tenant, error.is_unavailable())).collect();
+        let overdue: BTreeSet<_> = found.jobs.iter().map(|job| job.claim.lease.topic.tenant.clone()).collect();
+        refused == [(&gone, true)] && overdue == BTreeSet::from_iter(remaining.clone())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_wrong_kind_of_address_is_refused_with_the_right_one() {
     let cluster = Cluster::start(2, 0).await;
     let one = RedisStore::connect(&format!("redis://127.0.0.1:{}", cluster.servers[0].port()), "gm").await;

@@ -183,7 +183,8 @@ impl Partition {
             };
             match jobs {
                 Ok(jobs) => found.jobs.extend(jobs),
-                Err(error) if error.is_unavailable() => return Err(error),
+                // In a cluster, the other tenants' servers may answer.
+                Err(error) if error.is_unavailable() && !self.link.is_cluster() => return Err(error),
                 Err(error) => found.refused.push((tenant.clone(), error)),
             }
         }
