@@ -102,6 +102,11 @@ async fn an_unavailable_store_does_not_stop_the_tenants_of_others() {
     let stats = project.run(&["stats"]);
     assert!(stats.ended(3).text().contains("puppet") && stats.err.contains("is unavailable"), "{}", stats.text());
     assert!(project.run(&["workers"]).done().contains("runner"));
+    for command in [&["topics"][..], &["top", "--once"]] {
+        let said = project.run(command);
+        assert!(said.ended(3).text().lines().any(|line| line.starts_with("puppet ")), "{}", said.text());
+        assert!(said.err.contains("failed to read tenant `acme`: the store at "), "{command:?}: {}", said.err);
+    }
     far.resume().await;
     until("the store to be back", SOON, async || store.push(&[complete("acme/puppet")]).await.ok()).await;
     run("acme/puppet").await;

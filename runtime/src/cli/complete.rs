@@ -170,9 +170,11 @@ async fn values(global: &Global, kind: Kind, word: &Word) -> anyhow::Result<Vec<
             Ok(match &word.tenant {
                 Some(tenant) => {
                     let lines = topics.of(std::slice::from_ref(tenant)).await?;
-                    lines.iter().map(|line| line.seen.counts.topic.topic.to_string()).collect()
+                    lines.read.iter().map(|line| line.seen.counts.topic.topic.to_string()).collect()
                 }
-                None => topics.of(&tenants().await?).await?.iter().map(|line| name(&line.seen.counts.topic)).collect(),
+                None => {
+                    topics.of(&tenants().await?).await?.read.iter().map(|line| name(&line.seen.counts.topic)).collect()
+                }
             })
         }
         (Kind::Job, Some(reached)) => {

@@ -36,8 +36,8 @@ async fn known(global: &Global, tenant: &Name) -> anyhow::Result<Option<Vec<Topi
     let manifest = global.manifest_without_secrets()?;
     let reached = global.reach_if_any(&manifest).await?;
     match Topics::find(global, &manifest, reached.as_ref()).await?.of(std::slice::from_ref(tenant)).await {
-        Err(StoreError::Refused { .. }) => Ok(None),
-        known => Ok(Some(known?)),
+        Err(error) if matches!(error.downcast_ref(), Some(StoreError::Refused { .. })) => Ok(None),
+        known => Ok(Some(known?.read)),
     }
 }
 

@@ -70,13 +70,15 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    let Some((counts, problem)) = read(global, &manifest, tenant).await? else { return Ok(Exit::Done) };
+    let Some(OfTenants { read: counts, missing }) = read(global, &manifest, tenant).await? else {
+        return Ok(Exit::Done);
+    };
     if global.json {
         counts.iter().try_for_each(|counts| screen::document(&document::counts(counts)))?;
-    } else if problem.is_none() || !counts.is_empty() {
+    } else if missing.is_none() || !counts.is_empty() {
         print(&counts)?;
     }
-    problem.map_or(Ok(Exit::Done), |problem| Err(problem.into()))
+    MissingTenants::exit(missing)
 }
 
 /// Reads and shows without end. A store that is unavailable is asked again, and a server can start between two readings.
@@ -85,12 +87,12 @@ async fn watch(global: &Global, manifest: &Manifest, tenant: Option<&Name>, ever
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let (counts, problem) = match read(global, manifest, tenant).await {
+        let OfTenants { read: counts, missing } = match read(global, manifest, tenant).await {
             Err(error) if Exit::of(&error) == Exit::StoreUnavailable => {
                 screen::note(&format!("{error:#}"));
                 continue;
             }
-            counts => counts?.unwrap_or_default(),
+            read => read?.unwrap_or_default(),
         };
         let now = Timestamp::now();
         if global.json {
@@ -104,29 +106,116 @@ async fn watch(global: &Global, manifest: &Manifest, tenant: Option<&Name>, ever
             screen::line(&now.to_string())?;
             print(&counts)?;
         }
-        if let Some(problem) = problem {
-            screen::note(&format!("{:#}", anyhow::Error::from(problem)));
+        if let Some(missing) = missing {
+            screen::note(&format!("{:#}", anyhow::Error::from(missing)));
         }
     }
 }
 
-/// What was counted, and why tenants are missing whose store, of several, is unavailable. `None`: there is no store yet.
-type CountsRead = Option<(Vec<TopicCounts>, Option<StoreError>)>;
-
-async fn read(global: &Global, manifest: &Manifest, tenant: Option<&Name>) -> anyhow::Result<CountsRead> {
+/// `None`: there is no store yet.
+async fn read(
+    global: &Global,
+    manifest: &Manifest,
+    tenant: Option<&Name>,
+) -> anyhow::Result<Option<OfTenants<TopicCounts>>> {
     let Some(reached) = global.reach_if_any(manifest).await? else { return Ok(None) };
     let tenants = match tenant {
         Some(tenant) => vec![tenant.clone()],
         None => tenants_of(global, manifest, &reached).await?,
     };
-    let (mut all, mut problem) = (Vec::new(), None);
-    for tenant in &tenants {
-        match reached.store.counts(tenant).await {
-            Err(error) if error.is_unavailable() => problem = Some(error),
-            counts => all.extend(counts?),
+    Ok(Some(OfTenants::ask(&tenants, async |tenant| reached.store.counts(tenant).await).await?))
+}
+
+/// What was read of some tenants.
+#[derive(Debug)]
+pub(super) struct OfTenants<T> {
+    pub(super) read: Vec<T>,
+    /// The tenants whose store, of several, is unavailable.
+    pub(super) missing: Option<MissingTenants>,
+}
+
+/// Tenants of which nothing could be read, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to read {}", name_tenants(.tenants))]
+pub(super) struct MissingTenants {
+    tenants: Vec<Name>,
+    source: StoreError,
+}
+
+impl<T> OfTenants<T> {
+    /// Asks about one tenant after the other, and goes on after one whose store is unavailable.
+    ///
+    /// # Errors
+    /// A store refuses, or is unavailable for each of the tenants.
+    pub(super) async fn ask<E: Into<anyhow::Error>>(
+        tenants: &[Name],
+        mut ask: impl AsyncFnMut(&Name) -> Result<Vec<T>, E>,
+    ) -> anyhow::Result<Self> {
+        let mut all = Self::default();
+        for tenant in tenants {
+            match ask(tenant).await {
+                Ok(read) => all.read.extend(read),
+                Err(error) => {
+                    let source = error.into().downcast::<StoreError>()?;
+                    anyhow::ensure!(source.is_unavailable(), source);
+                    let missing = MissingTenants { tenants: vec![tenant.clone()], source };
+                    MissingTenants::add(&mut all.missing, Some(missing));
+                }
+            }
+        }
+        match all.missing {
+            Some(missing) if missing.tenants.len() == tenants.len() => Err(missing.source.into()),
+            _ => Ok(all),
         }
     }
-    Ok(Some((all, problem)))
+
+    /// What was read; tenants that are missing are noted.
+    pub(super) fn note(self, missing: &mut Option<MissingTenants>) -> Vec<T> {
+        MissingTenants::add(missing, self.missing);
+        self.read
+    }
+}
+
+impl<T> Default for OfTenants<T> {
+    fn default() -> Self {
+        Self { read: Vec::new(), missing: None }
+    }
+}
+
+impl MissingTenants {
+    pub(super) fn add(to: &mut Option<Self>, more: Option<Self>) {
+        match (to, more) {
+            (_, None) => {}
+            (Some(to), Some(more)) => {
+                to.tenants.extend(more.tenants);
+                to.tenants.sort();
+                to.tenants.dedup();
+            }
+            (to @ None, more) => *to = more,
+        }
+    }
+
+    pub(super) fn contains(&self, tenant: &Name) -> bool {
+        self.tenants.contains(tenant)
+    }
+
+    /// How a command ends that has shown the others.
+    ///
+    /// # Errors
+    /// Tenants are missing.
+    pub(super) fn exit(missing: Option<Self>) -> anyhow::Result<Exit> {
+        missing.map_or(Ok(Exit::Done), |missing| Err(missing.into()))
+    }
+}
+
+/// At most three by name.
+fn name_tenants(tenants: &[Name]) -> String {
+    let names: Vec<_> = tenants.iter().take(3).map(|tenant| format!("`{tenant}`")).collect();
+    let more = match tenants.len().saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("tenant{} {}{more}", if tenants.len() > 1 { "s" } else { "" }, names.join(", "))
 }
 
 fn print(counts: &[TopicCounts]) -> anyhow::Result<()> {

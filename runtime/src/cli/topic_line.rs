@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::global::Global;
+use super::stats::OfTenants;
 use super::store::Reached;
 use super::{document, folder, screen, stats, why};
 use gristmill_config::{KnownTopics, Manifest, units};
@@ -68,28 +69,32 @@ impl Topics {
         Ok(Self::Files { store, manifest: manifest.clone(), files: files(manifest)? })
     }
 
-    /// The topics of these tenants.
+    /// The topics of these tenants. Those of a store that is unavailable are missing.
     ///
     /// # Errors
-    /// The store is unavailable, or refuses.
-    pub(super) async fn of(&self, tenants: &[Name]) -> Result<Vec<TopicLine>, StoreError> {
+    /// The store refuses, or is unavailable for each of the tenants.
+    pub(super) async fn of(&self, tenants: &[Name]) -> anyhow::Result<OfTenants<TopicLine>> {
         match self {
             Self::Server { server, manifest } => {
-                let mut lines = Vec::new();
-                for tenant in tenants {
+                let line = |topic| TopicLine::seen(topic, manifest.as_ref());
+                OfTenants::ask(tenants, async |tenant| {
                     let topics = server.topics(tenant).await?;
-                    lines.extend(topics.into_iter().map(|topic| TopicLine::seen(topic, manifest.as_ref())));
-                }
-                Ok(lines)
+                    Ok::<_, StoreError>(topics.into_iter().map(line).collect())
+                })
+                .await
             }
             Self::Files { store, manifest, files } => {
-                let counts = match store {
-                    Some(store) => stats::counts(&**store, tenants).await?,
-                    None => Vec::new(),
+                let OfTenants { read: counts, missing } = match store {
+                    Some(store) => OfTenants::ask(tenants, async |tenant| store.counts(tenant).await).await?,
+                    None => OfTenants::default(),
                 };
+                let is_read = |tenant: &Name| !missing.as_ref().is_some_and(|missing| missing.contains(tenant));
                 let mut lines = of_files(manifest, files, counts);
-                lines.retain(|line| tenants.contains(&line.seen.counts.topic.tenant));
-                Ok(lines)
+                lines.retain(|line| {
+                    let tenant = &line.seen.counts.topic.tenant;
+                    tenants.contains(tenant) && is_read(tenant)
+                });
+                Ok(OfTenants { read: lines, missing })
             }
         }
     }

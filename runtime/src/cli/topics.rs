@@ -4,10 +4,11 @@ use clap::Subcommand;
 
 use super::exit::{Exit, Usage};
 use super::global::{Global, TopicArg};
+use super::stats::{MissingTenants, OfTenants};
 use super::table::Table;
 use super::topic_line::{TopicLine, Topics};
 use super::{purge, screen, stats, why};
-use gristmill_config::units;
+use gristmill_config::{Manifest, units};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_store::TopicCounts;
@@ -63,21 +64,27 @@ async fn list(global: &Global, tenant: Option<Name>) -> anyhow::Result<Exit> {
         (None, Some(reached)) => stats::tenants_of(global, &manifest, reached).await?,
         (None, None) => stats::tenants(&manifest),
     };
-    let lines = Topics::find(global, &manifest, reached.as_ref()).await?.of(&tenants).await?;
+    let topics = Topics::find(global, &manifest, reached.as_ref()).await?;
+    let OfTenants { read: lines, missing } = topics.of(&tenants).await?;
     if global.json {
         lines.iter().try_for_each(|line| screen::document(&line.document()))?;
     } else if !lines.is_empty() {
         table(&lines).print()?;
-    } else if global.names_server() {
-        screen::note("the server knows no topic");
-    } else {
-        screen::note(&format!(
-            "there are no topics: put a component into {} or a section [topics.NAME] into {}",
-            manifest.handlers.folder.display(),
-            manifest.path.display()
-        ));
+    } else if missing.is_none() {
+        note_none(global, &manifest);
     }
-    Ok(Exit::Done)
+    MissingTenants::exit(missing)
+}
+
+fn note_none(global: &Global, manifest: &Manifest) {
+    if global.names_server() {
+        return screen::note("the server knows no topic");
+    }
+    screen::note(&format!(
+        "there are no topics: put a component into {} or a section [topics.NAME] into {}",
+        manifest.handlers.folder.display(),
+        manifest.path.display()
+    ));
 }
 
 fn table(lines: &[TopicLine]) -> Table {

@@ -36,7 +36,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
         let (table, mut state) = table(app, rows.width);
         frame.render_stateful_widget(table, rows, &mut state);
     }
-    frame.render_widget(Line::from(screen::clean(app.note.as_deref().unwrap_or_default())), note);
+    let said = app.note.as_deref().or(app.seen().missing.as_deref()).unwrap_or_default();
+    frame.render_widget(Line::from(screen::clean(said)), note);
     frame.render_widget(Line::from(keys_of(app)), keys);
 }
 

@@ -23,6 +23,7 @@ use self::source::{Seen, Source};
 use self::view::View;
 use super::exit::{Exit, Usage};
 use super::global::Global;
+use super::stats::MissingTenants;
 use super::table::Table;
 use super::topic_line::Topics;
 use super::{audit, screen, stats};
@@ -86,13 +87,13 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let topics = Topics::find(global, &manifest, Some(&reached)).await?;
     let mut source = Source::new(reached, manifest, topics, tenants);
     if args.once || global.json {
-        let seen = source.read_all().await?;
+        let (seen, missing) = source.read_all().await?;
         if global.json {
             screen::document(&document(&seen))?
         } else {
             print(&seen)?
         }
-        return Ok(Exit::Done);
+        return MissingTenants::exit(missing);
     }
     if !std::io::stdout().is_terminal() {
         return Err(Usage("`top` needs a terminal: use --once for a pipe or a file".into()).into());

@@ -1,6 +1,6 @@
 //! What `top` shows, read from the store or its server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
@@ -12,6 +12,7 @@ use super::view::View;
 use crate::cli::attempts::{Attempt, in_words};
 use crate::cli::dead::{act_on, why_not};
 use crate::cli::find::Finder;
+use crate::cli::stats::{MissingTenants, OfTenants};
 use crate::cli::store::Reached;
 use crate::cli::table::facts;
 use crate::cli::topic_line::{TopicLine, Topics};
@@ -46,6 +47,8 @@ pub(super) struct Seen {
     pub(super) schedules: Vec<StoredSchedule>,
     /// The latest first.
     pub(super) events: Vec<StreamedEvent>,
+    /// Why tenants are not among them.
+    pub(super) missing: Option<String>,
 }
 
 /// A topic with its counts and its handler, and how fast jobs leave it.
@@ -101,57 +104,63 @@ impl Source {
         Self { reached, manifest, topics, tenants, before: None, events: EventLog::default() }
     }
 
-    /// Reads the topics, and what the view shows.
+    /// Reads the topics, and what the view shows. Tenants whose store, of several, is unavailable are missing.
     ///
     /// # Errors
-    /// The store is unavailable, or refuses.
+    /// The store refuses, or is unavailable for each of the tenants.
     pub(super) async fn read(&mut self, view: &View) -> anyhow::Result<Seen> {
-        let lines = self.topics.of(&self.tenants).await?;
+        let (mut seen, missing) = self.read_part(view).await?;
+        seen.missing = missing.map(|missing| format!("{:#}", anyhow::Error::from(missing)));
+        Ok(seen)
+    }
+
+    async fn read_part(&mut self, view: &View) -> anyhow::Result<(Seen, Option<MissingTenants>)> {
+        let OfTenants { read: lines, mut missing } = self.topics.of(&self.tenants).await?;
         let mut topics = self.with_rates(Instant::now(), lines);
         topics.sort_by_key(|row| std::cmp::Reverse(row.line.attention()));
         let mut seen = Seen { at: Timestamp::now(), topics, ..Seen::default() };
         match view {
             View::Topics => {}
             View::Jobs { tenant, query } => {
-                seen.jobs = self.jobs(tenant.as_ref(), query).await?;
+                seen.jobs = self.jobs(tenant.as_ref(), query).await?.note(&mut missing);
             }
             View::Job { tenant, id } => seen.job = self.job(tenant, id).await?,
             View::Running => {
-                seen.running = self.jobs(None, "state:running").await?.into_iter().filter_map(running_line).collect();
+                let jobs = self.jobs(None, "state:running").await?.note(&mut missing);
+                seen.running = jobs.into_iter().filter_map(running_line).collect();
             }
             View::Dead => {
-                for tenant in &self.tenants {
-                    seen.dead.extend(self.finder(tenant, "")?.dead_groups().await?);
-                }
+                let ask = async |tenant: &Name| self.finder(tenant, "")?.dead_groups().await;
+                seen.dead = OfTenants::ask(&self.tenants, ask).await?.note(&mut missing);
             }
             View::Workers => seen.workers = workers::read(&self.reached).await?.workers,
             View::Attempts => seen.attempts = self.attempts().await?,
             View::Schedules => {
-                for tenant in &self.tenants {
-                    seen.schedules.extend(self.reached.store.schedules(tenant, None).await?);
-                }
+                let ask = async |tenant: &Name| self.reached.store.schedules(tenant, None).await;
+                seen.schedules = OfTenants::ask(&self.tenants, ask).await?.note(&mut missing);
             }
             View::Events => {
                 self.events.listen(self.reached.server.as_ref(), &self.tenants).await?;
                 seen.events = self.events.latest();
             }
         }
-        Ok(seen)
+        Ok((seen, missing))
     }
 
     /// Reads what the first views show.
     ///
     /// # Errors
-    /// The store is unavailable, or refuses.
-    pub(super) async fn read_all(&mut self) -> anyhow::Result<Seen> {
-        let seen = self.read(&View::Running).await?;
-        let Seen { dead, .. } = self.read(&View::Dead).await?;
+    /// The store refuses, or is unavailable for each of the tenants.
+    pub(super) async fn read_all(&mut self) -> anyhow::Result<(Seen, Option<MissingTenants>)> {
+        let (seen, mut missing) = self.read_part(&View::Running).await?;
+        let (Seen { dead, .. }, more) = self.read_part(&View::Dead).await?;
+        MissingTenants::add(&mut missing, more);
         // A token for one tenant may not list them.
         let workers = match workers::read(&self.reached).await {
             Err(error) if !error.is_unavailable() => Vec::new(),
             read => read?.workers,
         };
-        Ok(Seen { dead, workers, ..seen })
+        Ok((Seen { dead, workers, ..seen }, missing))
     }
 
     /// The latest events, if there are new ones.
@@ -163,16 +172,19 @@ impl Source {
         Ok(Finder::of(&self.reached, tenant.clone(), query.to_owned())?)
     }
 
-    async fn jobs(&self, tenant: Option<&Name>, query: &str) -> anyhow::Result<Vec<JobView>> {
-        let mut jobs = Vec::new();
-        for tenant in self.tenants.iter().filter(|one| tenant.is_none_or(|tenant| tenant == *one)) {
+    async fn jobs(&self, tenant: Option<&Name>, query: &str) -> anyhow::Result<OfTenants<JobView>> {
+        let tenants: Vec<Name> =
+            self.tenants.iter().filter(|one| tenant.is_none_or(|tenant| tenant == *one)).cloned().collect();
+        OfTenants::ask(&tenants, async |tenant| {
+            let mut jobs = Vec::new();
             let each = |view| {
                 jobs.push(view);
                 Ok(())
             };
             self.finder(tenant, query)?.jobs(JOBS, each).await?;
-        }
-        Ok(jobs)
+            anyhow::Ok(jobs)
+        })
+        .await
     }
 
     /// The job as `job show` shows it, why it is not running, and its latest attempts, if the runner of the server has made them.
@@ -220,9 +232,13 @@ impl Source {
         let totals = lines.iter().map(|line| (line.seen.counts.topic.clone(), ends(&line.seen.counts))).collect();
         let before = self.before.replace((now, totals));
         let before = before.filter(|(at, _)| now.duration_since(*at) >= LEAST);
+        // A tenant that was missing has no rates at first: all that it ever did would count.
+        let tenants: BTreeSet<Name> =
+            before.iter().flat_map(|(_, totals)| totals.keys()).map(|topic| topic.tenant.clone()).collect();
         let row = |line: TopicLine| {
             let (done, failed) = ends(&line.seen.counts);
-            let rates = before.as_ref().map(|(at, totals)| {
+            let is_known = tenants.contains(&line.seen.counts.topic.tenant);
+            let rates = before.as_ref().filter(|_| is_known).map(|(at, totals)| {
                 let (done_before, failed_before) = totals.get(&line.seen.counts.topic).copied().unwrap_or_default();
                 let over = now.duration_since(*at);
                 (per_second(done, done_before, over), per_second(failed, failed_before, over))
