@@ -11,7 +11,7 @@ const NAME: usize = 20;
 const ID: usize = 26;
 const TEXT: usize = 16;
 /// What is left out where there is no room, the first one first; `--json` has it all.
-const LEFT_OUT: [&str; 24] = [
+const LEFT_OUT: [&str; 26] = [
     "RUN99",
     "RUN50",
     "START FUEL",
@@ -36,7 +36,11 @@ const LEFT_OUT: [&str; 24] = [
     "DELAYED",
     "ACKED",
     "VERSION",
+    "FAILED/S",
+    "DONE/S",
 ];
+/// The least characters of a name, an id and the text at the end where a line would not even hold that.
+const SHORTEST: usize = 8;
 
 /// A table. A title that begins with `>` makes a column of numbers, aligned to the right.
 ///
@@ -127,6 +131,7 @@ pub(super) fn fit(titles: &[String], widths: &[usize], room: usize) -> Vec<Optio
             least.iter_mut().skip(place).take(1).for_each(|least| *least = None);
         }
     }
+    shorten(titles, &mut least, room);
     let mut spare = room.saturating_sub(taken(least.iter().flatten().copied()));
     // Names before the text at the end, which goes on for as long as there is room.
     for (least, width) in least.iter_mut().zip(widths) {
@@ -135,6 +140,19 @@ pub(super) fn fit(titles: &[String], widths: &[usize], room: usize) -> Vec<Optio
         (*least, spare) = (*least + more, spare - more);
     }
     least
+}
+
+/// Takes from names, and then from ids, what a line is still too long by: titles and numbers stay whole.
+fn shorten(titles: &[String], least: &mut [Option<usize>], room: usize) {
+    for is_id in [false, true] {
+        for place in 0..titles.len() {
+            let over = taken(least.iter().flatten().copied()).saturating_sub(room);
+            let (Some(title), Some(Some(width))) = (titles.get(place), least.get_mut(place)) else { continue };
+            if !title.starts_with('>') && matches!(title.as_str(), "ID" | "JOB") == is_id {
+                *width -= over.min(width.saturating_sub(title.width().max(SHORTEST)));
+            }
+        }
+    }
 }
 
 fn taken(widths: impl Iterator<Item = usize>) -> usize {

@@ -6,9 +6,9 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 
 use super::app::{App, Ask};
-use super::draw;
 use super::source::{JobPage, RunningLine, Seen, TopicRow};
 use super::view::View;
+use super::{draw, list};
 use crate::cli::topic_line::seen_with;
 use gristmill_core::job::TopicId;
 use gristmill_core::outcome::Reason;
@@ -70,7 +70,11 @@ fn app() -> App {
 
 /// What a terminal of 130 by 12 shows.
 fn shown(app: &App) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(130, 12)).unwrap();
+    shown_within(app, 130)
+}
+
+fn shown_within(app: &App, columns: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(columns, 12)).unwrap();
     terminal.draw(|frame| draw::draw(frame, app)).unwrap();
     let text = terminal.backend().to_string();
     text.lines().map(|line| line.trim_matches('"').trim_end().to_owned()).collect()
@@ -111,6 +115,29 @@ fn job(state: JobState) -> JobView {
         progress: None,
         ended: None,
     }
+}
+
+#[test]
+fn a_narrow_terminal_cuts_no_title() {
+    let mut app = app();
+    for key in ["t", "r", "d"] {
+        press(&mut app, key);
+        let known: Vec<_> =
+            list::list(app.seen(), app.view()).titles.iter().map(|title| title.trim_start_matches('>')).collect();
+        let titles = shown_within(&app, 50).swap_remove(3);
+        let titles: Vec<_> = titles.split("  ").map(str::trim).filter(|title| !title.is_empty()).collect();
+        assert!(titles.iter().all(|title| known.contains(title)), "{titles:?}");
+        assert_eq!((titles.first(), titles.last()), (known.first(), known.last()));
+    }
+}
+
+#[test]
+fn tenants_that_are_missing_are_noted_until_they_are_back() {
+    let missing = "failed to read tenant `acme`: the store at here is unavailable";
+    let mut app = App::new(Seen { missing: Some(missing.into()), ..seen() }, false);
+    assert_eq!(shown(&app)[10], missing);
+    app.see(seen());
+    assert_eq!(shown(&app)[10], "");
 }
 
 #[test]
