@@ -29,7 +29,9 @@ pub(super) async fn run(global: &Global, Args {}: Args) -> anyhow::Result<Exit> 
     let (now, none) = (Timestamp::now(), "no worker sent a heartbeat within the last hour");
     global.list(&workers, Table::new(&COLUMNS), |worker| row(worker, now), none)?;
     if !complete {
-        screen::note("note: more jobs run than were looked at: numbers are too small, and pull workers may be missing");
+        screen::note(
+            "note: not all running jobs were looked at: numbers may be too small, and pull workers may be missing",
+        );
     }
     Ok(Exit::Done)
 }

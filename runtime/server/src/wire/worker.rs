@@ -38,6 +38,6 @@ pub enum WorkerKind {
 pub struct Workers {
     /// By name, runners first.
     pub workers: Vec<Worker>,
-    /// `false`: more jobs run than were looked at, so that numbers are too small and pull workers may be missing.
+    /// `false`: not all running jobs were looked at, as they are many or a store is unavailable: numbers may be too small, and pull workers missing.
     pub complete: bool,
 }
