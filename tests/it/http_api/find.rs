@@ -14,6 +14,7 @@ on_both_stores! {
     the_dead_are_grouped_and_a_group_is_acted_on
     a_query_that_makes_no_sense_is_refused_with_the_remedy
     a_token_that_may_not_read_cannot_probe_jobs_by_a_query
+    links_graphs_and_recordings_are_as_bounded_as_pages
 }
 
 const TENANT: &str = "/v1/tenants/default";
@@ -119,6 +120,28 @@ async fn the_dead_are_grouped_and_a_group_is_acted_on(runner: TestRunner) {
     assert_eq!(deleted, json!({ "changed": 2, "looked_at": 3, "next": null }));
     let respawned = client.post(&format!("{DEAD}/respawn"), &json!({ "q": "code:gone", "limit": 1 })).await.json();
     assert_eq!(respawned["changed"], 1, "{respawned}");
+}
+
+async fn links_graphs_and_recordings_are_as_bounded_as_pages(runner: TestRunner) {
+    let client = runner.client();
+    client.post(NOBODY, &json!({ "id": "j", "body": 1 })).await;
+    let (links, graph) = (format!("{TENANT}/jobs/j/links"), format!("{TENANT}/jobs/j/graph"));
+    let recordings = format!("{NOBODY}/recordings").replace("/jobs/", "/");
+    for (path, bounds) in [(&links, [0, 10_000]), (&graph, [1, 1000]), (&recordings, [1, 1000])] {
+        for limit in bounds {
+            let answer = client.get(&format!("{path}?limit={limit}")).await;
+            assert_eq!(answer.status, 200, "{path} {limit}");
+        }
+        for limit in [bounds[1] + 1, 1 << 63, u64::MAX] {
+            refused(&client.get(&format!("{path}?limit={limit}")).await, 413, "too-large");
+        }
+    }
+    for path in [&graph, &recordings] {
+        refused(&client.get(&format!("{path}?limit=0")).await, 400, "bad-request");
+    }
+    assert_eq!(client.get(&format!("{graph}?depth=1000")).await.status, 200);
+    let detail = refused(&client.get(&format!("{graph}?depth=1001")).await, 413, "too-large");
+    assert_eq!(detail, "`depth` is 1001: it may be 0 to 1000");
 }
 
 async fn a_query_that_makes_no_sense_is_refused_with_the_remedy(runner: TestRunner) {

@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use tokio::time::Instant;
 
-use crate::api::jobs;
+use crate::api::jobs::{self, in_range, within_page};
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::Identity;
 use crate::extract::{Document, Head, names};
@@ -18,7 +18,7 @@ use crate::state::AppState;
 use crate::stream::sse::{self, Events, KEEP_ALIVE};
 use crate::stream::watch::{Watch, is_over};
 use crate::wire;
-use crate::wire::BATCH;
+use crate::wire::NODES;
 use crate::wire::push::Waiting;
 use gristmill_core::job::{JobChange, JobId, MEMBERS, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -44,9 +44,6 @@ const CALLS: &str = "The calls of the recording in words, in order, each with it
     there are some thousand calls at most.";
 
 const RECORDED: &str = "Sorted by `until_ms`, the latest first. The last page has no `next`.";
-
-/// The most jobs of a graph, and the most steps away from the first one.
-const NODES: usize = 1000;
 
 /// The most topics that are searched for the recording of a job whose topic is not known.
 const TOPICS: usize = 100;
@@ -137,7 +134,7 @@ async fn recorded(
     Allowed { over: topic, state, .. }: Allowed<scope::Read, TopicId>,
     Head(Query(wire::RecordedPage { after, limit })): Head<Query<wire::RecordedPage>>,
 ) -> Result<Json<wire::RecordedJobs>, Problem> {
-    let limit = limit.clamp(1, BATCH);
+    within_page(limit)?;
     let after = after.as_ref().map(|after| &after.0);
     Ok(Json(wire::RecordedJobs::of(state.store.recorded_jobs(&topic, after, limit).await?, limit)))
 }
@@ -188,7 +185,8 @@ async fn links(
     Allowed { over: (tenant, id), state, .. }: Allowed<scope::Read, (Name, JobId)>,
     Head(Query(wire::LinksLimit { limit })): Head<Query<wire::LinksLimit>>,
 ) -> Result<Json<wire::JobLinks>, Problem> {
-    let waits_for = state.store.waits_for(&tenant, &id, limit.min(MEMBERS)).await?;
+    in_range("limit", limit, 0..=MEMBERS)?;
+    let waits_for = state.store.waits_for(&tenant, &id, limit).await?;
     Ok(Json(wire::JobLinks { waits_for, waiters: state.store.waiters(&tenant, &id).await? }))
 }
 
@@ -196,7 +194,9 @@ async fn graph(
     Allowed { over: (tenant, id), state, .. }: Allowed<scope::Read, (Name, JobId)>,
     Head(Query(wire::GraphWanted { depth, limit })): Head<Query<wire::GraphWanted>>,
 ) -> Result<Json<JobGraph>, Problem> {
-    let graph = job_graph(&*state.store, &tenant, &id, depth.min(NODES), limit.min(NODES)).await?;
+    in_range("depth", depth, 0..=NODES)?;
+    in_range("limit", limit, 1..=NODES)?;
+    let graph = job_graph(&*state.store, &tenant, &id, depth, limit).await?;
     graph.map(Json).ok_or_else(|| unknown(&tenant, &id))
 }
 

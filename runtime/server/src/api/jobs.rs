@@ -1,5 +1,7 @@
 //! Push jobs, and cancel or change some, as the commands do.
 
+use std::ops::RangeInclusive;
+
 use axum::Json;
 
 use crate::api::push::{context, keep_context};
@@ -70,6 +72,16 @@ pub(crate) fn within_page(limit: usize) -> Result<(), Problem> {
         return Err(Problem::new(Code::BadRequest, format!("`limit`: a page has 1 to {BATCH} entries, not 0")));
     }
     within_batch("limit", limit)
+}
+
+/// `what`: the name of a number in the request.
+pub(crate) fn in_range(what: &str, number: usize, range: RangeInclusive<usize>) -> Result<(), Problem> {
+    if range.contains(&number) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    let code = if number > most { Code::TooLarge } else { Code::BadRequest };
+    Err(Problem::new(code, format!("`{what}` is {number}: it may be {least} to {most}")))
 }
 
 /// `what`: the name of what the request asks so many of by.

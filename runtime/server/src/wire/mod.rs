@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Action;
-use gristmill_core::job::{Due, JobId, Name, NewJob, Priority};
+use gristmill_core::job::{Due, JobId, MEMBERS, Name, NewJob, Priority};
 use gristmill_core::json::{self, at_most};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{Scope, Token};
@@ -39,6 +39,9 @@ pub(super) use token::{NewToken, NewTokenAnswer, RequirementLifted, Revoked, Tok
 
 /// The most jobs or ids in one request.
 pub(super) const BATCH: usize = 1000;
+
+/// The most jobs of a graph, and the most steps away from the first one.
+pub(super) const NODES: usize = 1000;
 
 /// A query or a document that says which tenants it is about.
 pub(super) trait NamesTenants {
@@ -227,11 +230,12 @@ pub(super) struct SealedOne {
     pub(super) status: BatchSealed,
 }
 
-/// How many of the jobs that a job waits for are listed; of a larger number, 10,000.
+/// How many of the jobs that a job waits for are listed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LinksLimit {
     #[serde(default = "links_limit")]
+    #[schemars(range(max = MEMBERS))]
     pub(super) limit: usize,
 }
 
@@ -252,11 +256,13 @@ pub(super) struct JobLinks {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GraphWanted {
-    /// How many steps away from the job; at most 1000.
+    /// How many steps away from the job.
     #[serde(default = "graph_depth")]
+    #[schemars(range(max = NODES))]
     pub(super) depth: usize,
-    /// How many jobs in all; of a larger number, 1000.
+    /// How many jobs in all.
     #[serde(default = "graph_limit")]
+    #[schemars(range(min = 1, max = NODES))]
     pub(super) limit: usize,
 }
 
