@@ -26,6 +26,7 @@ on_both_stores! {
     a_component_that_fails_a_check_changes_nothing
     a_component_is_taken_away_and_its_jobs_wait
     a_file_of_no_topic_is_not_written
+    what_is_said_to_be_a_document_is_no_component
 }
 
 async fn upload(runner: &TestRunner, topic: &str, wasm: Vec<u8>) -> Answer {
@@ -81,6 +82,16 @@ async fn a_component_is_taken_away_and_its_jobs_wait(runner: TestRunner) {
     assert_eq!((answer.status, answer.json()), (200, json!({ "handler": "greeter", "version": null })));
     let job = runner.client().post("/v1/tenants/default/topics/greet/jobs?wait_ms=1", &json!({})).await.json();
     assert_eq!(job["job"]["state"], "ready");
+    assert!(folder(&runner).is_empty());
+}
+
+async fn what_is_said_to_be_a_document_is_no_component(runner: TestRunner) {
+    let path = "/v1/tenants/default/topics/greet/handler";
+    for media in ["application/json", "application/x-ndjson; charset=utf-8"] {
+        let request = Request::put(path).header("content-type", media);
+        let detail = refused(&runner.client().send(request, file(guests::ECHO)).await, 415, "media-type");
+        assert!(detail.starts_with("a component is `application/wasm` and no `application/"), "{detail}");
+    }
     assert!(folder(&runner).is_empty());
 }
 

@@ -5,13 +5,14 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Query};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use serde_json::json;
 
 use crate::api::jobs::PUSH_BYTES;
 use crate::auth::allowed::{Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
-use crate::extract::{Head, RequestOf};
+use crate::auth::origin::media_type;
+use crate::extract::{Head, RequestOf, is_document};
 use crate::limits::requests::NoPermit;
 use crate::openapi::{Argument, Operation};
 use crate::problem::{Code, Problem};
@@ -63,7 +64,7 @@ struct Component;
 impl Argument for Component {
     fn describe(operation: &mut Operation<'_>) {
         operation.body("application/wasm", json!({ "type": "string", "format": "binary" }));
-        operation.fails(Code::TooLarge);
+        [Code::TooLarge, Code::MediaType].into_iter().for_each(|code| operation.fails(code));
     }
 }
 
@@ -99,6 +100,7 @@ async fn upload(
 ) -> Result<(StatusCode, Json<wire::Served>), Problem> {
     let registry = state.registry()?;
     let topic = owned(&identity, &registry, &topic, Scope::Admin)?;
+    refuse_document(request.headers())?;
     let is_new = registry.get(&topic.id).is_none_or(|entry| entry.handler.is_none());
     let permit = state.request_limiter.wait(identity.tenant())?;
     let wasm = Bytes::from_request(request, &()).await?;
@@ -121,6 +123,16 @@ async fn upload(
     });
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(wire::Served { handler: topic.handler, version: Some(version) })))
+}
+
+/// Refuses what the client takes for a JSON document. Other media types are what programs send that do not know the one of WebAssembly.
+fn refuse_document(headers: &HeaderMap) -> Result<(), Problem> {
+    match media_type(headers).filter(|media| is_document(media)) {
+        Some(media) => {
+            Err(Problem::new(Code::MediaType, format!("a component is `application/wasm` and no `{media}`")))
+        }
+        None => Ok(()),
+    }
 }
 
 async fn remove(
