@@ -50,6 +50,7 @@ mod wrong_document;
 mod tests;
 
 pub use api::idempotency::idempotency_value;
+pub use api::tokens::unknown_tenant;
 pub use api::workers::workers;
 pub use audit::{AuditLine, AuditLog};
 pub use client::{BadServerAddress, RemoteStore, ServerAddress, StreamedEvent, WrongRequest, health};

@@ -9,15 +9,16 @@ use serde_json::json;
 use super::document::with;
 use super::exit::{Exit, Usage};
 use super::global::Global;
-use super::screen;
 use super::store::Reached;
 use super::table::Table;
-use gristmill_config::units;
+use super::{screen, stats};
+use gristmill_config::{Manifest, units};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::{
     DESCRIPTION_BYTES, NewToken, Rate, Scope, TOKENS_PER_TENANT, Token, TokenId, TokenLimits, TokenText,
 };
+use gristmill_server::unknown_tenant;
 use gristmill_store::{Produce, TokenAdded};
 
 /// Make, list or revoke the tokens of clients
@@ -98,10 +99,24 @@ async fn make(global: &Global, create: Create) -> anyhow::Result<Exit> {
     let store = global.way(&manifest)?.reach_or_make().await?.store;
     let text = TokenText::generate()?;
     match store.add_token(&create.token(&text)).await? {
-        TokenAdded::Added(token) => show(global, &text, &token),
+        TokenAdded::Added(token) => {
+            if !global.quiet {
+                note_unknown_tenant(&*store, &manifest, &token).await;
+            }
+            show(global, &text, &token)
+        }
         TokenAdded::Exists => anyhow::bail!("the same token was made before, which cannot be: try again"),
         TokenAdded::MakerGone => anyhow::bail!("the token that GRISTMILL_TOKEN or --token names was revoked meanwhile"),
         TokenAdded::TooMany => anyhow::bail!("there are {TOKENS_PER_TENANT} tokens already: revoke some first"),
+    }
+}
+
+/// A tenant may get its first token before its first job. A client that may not list the tenants is told nothing.
+async fn note_unknown_tenant(store: &dyn Produce, manifest: &Manifest, token: &Token) {
+    let Some((tenant, known)) = token.tenant.as_ref().zip(store.tenants().await.ok()) else { return };
+    let known = known.into_iter().chain(stats::tenants(manifest)).collect();
+    if let Some(unknown) = unknown_tenant(tenant, &known) {
+        screen::note(&format!("note: {unknown}"));
     }
 }
 

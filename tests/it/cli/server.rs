@@ -41,6 +41,9 @@ fn done(output: &Output) -> String {
 async fn commands_reach_a_server_elsewhere_with_a_token_and_tls() {
     let certificates = Certificates::new();
     let (project, _runner, server) = project(&certificates).await;
+    let made = project.run(&["token", "create", "--tenant", "defualt", "--scope", "push"]);
+    made.ended(0);
+    assert!(made.err.contains("a tenant `defualt` (did you mean `default`?)"), "{}", made.err);
     let token = project.run(&["token", "create", "--tenant", "default", "--scope", "push,read,admin"]).done();
     let file = certificates.path("token");
     std::fs::write(&file, token).unwrap();

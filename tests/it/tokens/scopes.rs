@@ -15,6 +15,7 @@ on_both_stores! {
     a_missing_or_wrong_token_gets_no_information
     without_a_token_in_the_store_everything_is_allowed_to_this_machine
     a_token_cannot_create_a_token_with_more_rights
+    a_token_without_scopes_or_for_an_unknown_tenant_comes_with_a_warning
     a_tenants_admin_keeps_its_tokens_and_no_others
     only_an_operator_sees_where_the_store_is
     a_client_that_may_only_push_sees_jobs_that_it_stored_and_of_others_their_state
@@ -107,6 +108,23 @@ async fn without_a_token_in_the_store_everything_is_allowed_to_this_machine(runn
     let tokens = runner.client().with_token(&text).get("/v1/tokens").await;
     assert_eq!(tokens.json()["tokens"][0]["id"], made.json()["token"]["id"]);
     assert!(!tokens.text().contains(&text), "the text is told once");
+}
+
+async fn a_token_without_scopes_or_for_an_unknown_tenant_comes_with_a_warning(runner: TestRunner) {
+    let job = json!({ "id": "j", "body": 1 });
+    assert_eq!(runner.client().post("/v1/tenants/globex/topics/mail/jobs", &job).await.status, 201);
+    let admin = token(&*runner.store, None, &Scope::ALL).await;
+    let client = runner.client().with_token(&admin);
+    let warnings = async |tenant: &str, scopes: &[&str]| {
+        let made = client.post("/v1/tokens", &json!({ "tenant": tenant, "scopes": scopes })).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        made.json()["warnings"].clone()
+    };
+    assert_eq!(warnings("globex", &["push"]).await, json!(null));
+    assert_eq!(warnings("default", &["push"]).await, json!(null));
+    assert_eq!(warnings("globex", &[]).await, json!(["the token has no scope, so it allows nothing"]));
+    let unknown = "no job and no section of the manifest is of a tenant `globx` (did you mean `globex`?)";
+    assert_eq!(warnings("globx", &["push"]).await, json!([unknown]));
 }
 
 async fn a_token_cannot_create_a_token_with_more_rights(runner: TestRunner) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::StatusCode;
 
+use crate::api::topics::known_tenants;
 use crate::audit::RequestFacts;
 use crate::auth::allowed::{AllTenants, Allowed, scope};
 use crate::auth::identity::{Identity, Scope};
@@ -16,8 +17,9 @@ use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
 use gristmill_core::admission::LONGEST;
-use gristmill_core::job::Name;
+use gristmill_core::job::{DEFAULT_TENANT, Name};
 use gristmill_core::token::{DESCRIPTION_BYTES, NewToken, TOKENS_PER_TENANT, Token, TokenId, TokenLimits, TokenText};
+use gristmill_core::units::nearest;
 use gristmill_metrics::{Event, EventKind};
 use gristmill_store::{StoreError, TokenAdded};
 
@@ -117,7 +119,8 @@ async fn make(
             state.auth.token_cache.forget(&token.id);
             facts.made(token.id.as_str());
             emit(state, EventKind::TokenAdded, token.tenant.as_ref(), &token.id);
-            Ok((StatusCode::CREATED, Json(wire::NewTokenAnswer { text, token })))
+            let warnings = doubts(state, identity, &token).await;
+            Ok((StatusCode::CREATED, Json(wire::NewTokenAnswer { text, token, warnings })))
         }
         TokenAdded::Exists => Err(Problem::new(Code::TokenExists, "this text is a token already")),
         TokenAdded::MakerGone => Err(Problem::new(Code::TokenInvalid, "the token was revoked meanwhile")),
@@ -126,6 +129,30 @@ async fn make(
             Err(Problem::new(Code::TooManyTokens, detail))
         }
     }
+}
+
+/// What is perhaps a mistake in a new token. A tenant may get its first token before its first job.
+async fn doubts(state: &AppState, identity: &Identity, token: &Token) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if token.scopes.is_empty() {
+        doubts.push("the token has no scope, so it allows nothing".to_owned());
+    }
+    let tenant = token.tenant.as_ref().filter(|tenant| identity.tenant() != Some(tenant));
+    // While the store does not answer, no tenant is doubted.
+    if let (Some(tenant), Ok(known)) = (tenant, known_tenants(state).await) {
+        doubts.extend(unknown_tenant(tenant, &known));
+    }
+    doubts
+}
+
+/// Says that nothing knows a tenant, and which one was perhaps meant.
+pub fn unknown_tenant(tenant: &Name, known: &BTreeSet<Name>) -> Option<String> {
+    if known.contains(tenant) || tenant.as_str() == DEFAULT_TENANT {
+        return None;
+    }
+    let near =
+        nearest(tenant.as_str(), known.iter().map(Name::as_str)).map(|near| format!(" (did you mean `{near}`?)"));
+    Some(format!("no job and no section of the manifest is of a tenant `{tenant}`{}", near.unwrap_or_default()))
 }
 
 /// Scopes and limits that the caller has itself. Otherwise one that leaks could make itself a greater one.

@@ -14,7 +14,7 @@ use crate::wire;
 use crate::wire::topic::{TopicSeen, TopicsSeen};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_runner::why::{ProcessRole, Runners, Served, TopicWhy, idle, topic_why};
-use gristmill_store::{Purged, TopicCounts};
+use gristmill_store::{Purged, StoreError, TopicCounts};
 
 /// The most jobs that one request removes, so that it ends in time.
 const PURGED_AT_ONCE: usize = 10_000;
@@ -38,9 +38,14 @@ pub(crate) fn routes() -> Routes {
 }
 
 async fn tenants(Allowed { state, .. }: Allowed<scope::Read, AllTenants>) -> Result<Json<wire::Tenants>, Problem> {
+    Ok(Json(wire::Tenants { tenants: known_tenants(&state).await?.into_iter().collect() }))
+}
+
+/// Those that the store knows, and those of the manifest.
+pub(crate) async fn known_tenants(state: &AppState) -> Result<BTreeSet<Name>, StoreError> {
     let mut tenants: BTreeSet<Name> = state.store.tenants().await?.into_iter().collect();
     tenants.extend(state.registry().iter().flat_map(|registry| registry.tenants()).cloned());
-    Ok(Json(wire::Tenants { tenants: tenants.into_iter().collect() }))
+    Ok(tenants)
 }
 
 async fn topics(Allowed { over: tenant, state, .. }: Allowed<scope::Read, Name>) -> Result<Json<TopicsSeen>, Problem> {

@@ -47,6 +47,9 @@ pub(crate) struct NewTokenAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
     pub(crate) token: Token,
+    /// That it allows nothing, or that nothing else knows its tenant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
 }
 
 /// The oldest first, without their texts.
