@@ -35,6 +35,7 @@ async fn runner(on: On) -> TestRunner {
 on_both_stores! {
     every_topic_says_why_it_is_idle
     every_job_says_why_it_is_not_running
+    a_pause_of_an_unknown_topic_says_so
     a_job_in_line_gets_a_forecast_by_the_pace_of_those_before_it
     a_job_that_a_rate_keeps_in_line_is_told_the_rate_and_when_it_starts
     topics_show_counts_and_rates
@@ -111,6 +112,20 @@ async fn every_job_says_why_it_is_not_running(runner: TestRunner) {
     assert_eq!(run["job"], "by-hand", "{run}");
     let scheduled = why("by-hand").await;
     assert_eq!((&scheduled["ahead"], &scheduled["idle"]["reason"]), (&json!(2), &json!("paused")), "{scheduled}");
+}
+
+async fn a_pause_of_an_unknown_topic_says_so(runner: TestRunner) {
+    let client = runner.client();
+    let set = async |topic: &str, verb: &str| {
+        client.post(&format!("/v1/tenants/default/topics/{topic}/{verb}"), &json!({})).await.json()
+    };
+    assert_eq!(set("slow", "pause").await, json!({ "changed": true }));
+    for (verb, changed) in [("pause", true), ("resume", true), ("resume", false)] {
+        let answer = set("slwo", verb).await;
+        let warning = answer["warnings"][0].as_str().unwrap_or_default();
+        assert!(warning.starts_with("there is no topic `slwo` (did you mean `slow`?): "), "{answer}");
+        assert_eq!(answer["changed"], changed);
+    }
 }
 
 async fn a_job_in_line_gets_a_forecast_by_the_pace_of_those_before_it(runner: TestRunner) {

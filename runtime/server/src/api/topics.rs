@@ -11,7 +11,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::Routes;
 use crate::state::AppState;
 use crate::wire;
-use crate::wire::topic::{TopicSeen, TopicsSeen};
+use crate::wire::topic::{PauseSet, TopicSeen, TopicsSeen};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_runner::why::{ProcessRole, Runners, Served, TopicWhy, idle, topic_why};
 use gristmill_store::{Purged, StoreError, TopicCounts};
@@ -120,13 +120,20 @@ async fn purge(
 async fn pause(
     Allowed { over: topic, state, .. }: Allowed<scope::Admin, TopicId>,
     Document(wire::Nothing {}): Document<wire::Nothing>,
-) -> Result<Json<wire::Changed>, Problem> {
-    Ok(Json(wire::Changed { changed: state.store.set_paused(&topic, true).await? }))
+) -> Result<Json<PauseSet>, Problem> {
+    set_paused(&state, &topic, true).await
 }
 
 async fn resume(
     Allowed { over: topic, state, .. }: Allowed<scope::Admin, TopicId>,
     Document(wire::Nothing {}): Document<wire::Nothing>,
-) -> Result<Json<wire::Changed>, Problem> {
-    Ok(Json(wire::Changed { changed: state.store.set_paused(&topic, false).await? }))
+) -> Result<Json<PauseSet>, Problem> {
+    set_paused(&state, &topic, false).await
+}
+
+/// A topic may be paused before its first job, so one that is unknown is not refused.
+async fn set_paused(state: &AppState, topic: &TopicId, paused: bool) -> Result<Json<PauseSet>, Problem> {
+    let changed = state.store.set_paused(topic, paused).await?;
+    let unknown = state.topics().known_topics().unknown(topic);
+    Ok(Json(PauseSet { changed, warnings: unknown.iter().map(ToString::to_string).collect() }))
 }

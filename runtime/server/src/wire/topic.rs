@@ -77,6 +77,15 @@ impl From<&Other> for TopicTrial {
     }
 }
 
+/// Whether the request paused or resumed the topic.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PauseSet {
+    pub(crate) changed: bool,
+    /// That the topic is unknown: no section of the manifest and no component makes it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
+}
+
 /// Whether the version that serves fails more often than the one before it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RecentByVersion {
