@@ -417,6 +417,10 @@ async fn a_malformed_settle_is_refused_and_settles_nothing(runner: TestRunner) {
         let refused = client.post("/v1/tenants/default/leases/settle", &json!({ "settlements": [good, bad] })).await;
         assert!(refused.status == 400 || refused.status == 413, "{}", refused.text());
         assert!(refused.text().contains("settlements[1]"), "{}", refused.text());
+        for (end, field) in [("snooze_ms", "`snooze_ms`"), ("retry", "`retry.after_ms`")] {
+            let named = format!("the {field} of ");
+            assert!(bad[end].is_null() || refused.text().contains(&named), "{}", refused.text());
+        }
     }
     assert!(matches!(state(&runner, &pushed).await, Some(JobState::Running { .. })));
     assert_eq!(settle(&client, json!([{ "lease": claim["lease"], "ack": result(1024) }])).await, json!(["done"]));

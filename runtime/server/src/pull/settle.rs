@@ -134,10 +134,10 @@ fn read(asked: wire::Settlement, limits: &Limits, tenant: &Name) -> Result<(Outc
             Outcome::Complete(result)
         }
         (None, Some(retry), None, None, None) => {
-            let after = retry.after_ms.map(span).transpose()?;
+            let after = retry.after_ms.map(|ms| span("`retry.after_ms`", ms)).transpose()?;
             Outcome::Retry { detail: detail(retry.error, limits)?, after }
         }
-        (None, None, Some(ms), None, None) => Outcome::Snooze(span(ms)?),
+        (None, None, Some(ms), None, None) => Outcome::Snooze(span("`snooze_ms`", ms)?),
         (None, None, None, Some(bury), None) => Outcome::Reject(detail(bury.error, limits)?),
         // As when a runner ends: the worker does not want the job, and nothing is known against it.
         (None, None, None, None, Some(_)) => Outcome::ShuttingDown,
@@ -157,10 +157,10 @@ fn read(asked: wire::Settlement, limits: &Limits, tenant: &Name) -> Result<(Outc
     Ok((outcome, follow_ups.collect::<Result<_, _>>()?))
 }
 
-/// How long a job is to wait before it runs again.
-fn span(ms: u64) -> Result<Duration, Problem> {
+/// How long a job is to wait before it runs again, as this field says.
+fn span(field: &'static str, ms: u64) -> Result<Duration, Problem> {
     let span = Duration::from_millis(ms);
-    if span > LONGEST { Err(Refused::Span { field: "wait", ms }.into()) } else { Ok(span) }
+    if span > LONGEST { Err(Refused::Span { field, ms }.into()) } else { Ok(span) }
 }
 
 fn detail(error: wire::WorkerError, limits: &Limits) -> Result<FailureDetail, Problem> {
