@@ -33,6 +33,7 @@ impl From<Refused> for Problem {
             | Refused::Seconds { .. }
             | Refused::Ttl
             | Refused::Empty { .. }
+            | Refused::MediaType
             | Refused::After { .. }
             | Refused::Reserved { .. } => Code::BadRequest,
         };

@@ -97,6 +97,8 @@ pub enum Refused {
     Seconds { ms: u64 },
     #[error("the {field} is empty (is a variable unset?): write one, or leave it out")]
     Empty { field: &'static str },
+    #[error("the media type has a control character, such as the end of a line: leave it out")]
+    MediaType,
     #[error("the time to live is 0 ms, so the job would never run: name at least 1 ms, or leave it out")]
     Ttl,
     #[error("the job names {names} jobs in `after`, but it may name {AFTER}: put them into a batch, and wait for that")]
@@ -162,7 +164,7 @@ impl Refused {
             Self::Seconds { .. } => EARLIEST.as_millis(),
             Self::Ttl | Self::Empty { .. } => 1,
             Self::After { .. } => AFTER as u64,
-            Self::Reserved { .. } | Self::UnknownTopic(_) => 0,
+            Self::Reserved { .. } | Self::MediaType | Self::UnknownTopic(_) => 0,
         }
     }
 }
@@ -257,6 +259,9 @@ pub fn check_due(due: Due) -> Result<(), Refused> {
 fn check_headers(spec: &JobSpec) -> Result<(), Refused> {
     if let Some(name) = spec.metadata.iter().find_map(|(name, _)| reserved(name)) {
         return Err(Refused::Reserved { name });
+    }
+    if spec.body.content_type.as_ref().is_some_and(|media| media.contains(char::is_control)) {
+        return Err(Refused::MediaType);
     }
     let unique = spec.options.unique.as_ref().map(|unique| &unique.value);
     for (field, text) in [("key", spec.options.key.as_ref()), ("unique value", unique)] {
@@ -394,6 +399,15 @@ mod tests {
         let unique = RULES.admit(job(|job| job.spec.options.unique = Some(unique))).unwrap_err();
         assert!(key.to_string().starts_with("the key is empty"), "{key}");
         assert!(unique.to_string().starts_with("the unique value is empty"), "{unique}");
+    }
+
+    #[test]
+    fn a_media_type_has_no_control_characters() {
+        let admit = |media: &str| RULES.admit(job(|job| job.spec.body.content_type = Some(media.into())));
+        assert!(admit("text/plain; charset=\"utf-8\"").is_ok() && admit("").is_ok());
+        for media in ["text/plain\r\nx-evil: 1", "text/plain\n", "a/b\0", "a/b\u{7f}", "a/b\u{85}"] {
+            assert_eq!(admit(media).unwrap_err(), Refused::MediaType, "{media:?}");
+        }
     }
 
     #[test]

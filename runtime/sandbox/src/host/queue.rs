@@ -98,7 +98,8 @@ impl State {
                 | Refused::Reserved { .. }
                 | Refused::Seconds { .. }
                 | Refused::Ttl
-                | Refused::Empty { .. },
+                | Refused::Empty { .. }
+                | Refused::MediaType,
             ) => LinkedError::InvalidLinks(no.to_string()),
             NoFollowUp::Refused(refused) => LinkedError::TooLarge(refused.allowed()),
             NoFollowUp::TooMany(most) => LinkedError::TooMany(most),
