@@ -260,10 +260,17 @@ impl Manifest {
 
     /// The lines that grant these to a topic, in a sentence.
     pub fn grant_in_words(topic: &TopicId, lacking: &[Capability]) -> String {
-        let (section, lines) = (Self::section_of(topic), Self::lines_that_grant(topic, lacking));
-        let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty() && *line != section);
-        let lines: Vec<_> = lines.map(|line| format!("`{line}`")).collect();
-        format!("write {} in {section}", lines.join(", "))
+        let section = topics::section_of(topic);
+        let (mut own, mut below) = (Vec::new(), Vec::new());
+        for capability in lacking {
+            match capability.written() {
+                WrittenAs::Switch => own.push(format!("`{capability} = true`")),
+                WrittenAs::Line(line) => own.push(format!("`{line}`")),
+                WrittenAs::Section(line) => below.push(format!("`{line}` in [{section}.{capability}]")),
+            }
+        }
+        let own = (!own.is_empty()).then(|| format!("{} in [{section}]", own.join(", ")));
+        format!("write {}", own.into_iter().chain(below).collect::<Vec<_>>().join(" and "))
     }
 
     /// The section of a topic, as TOML.
@@ -367,5 +374,14 @@ mod tests {
             let words = format!("is no text in UTF-8: the first wrong byte is in line {line}: save the file as UTF-8");
             assert!(said.ends_with(&words), "{said}");
         }
+    }
+
+    #[test]
+    fn a_grant_that_is_a_section_is_written_below_its_own_title() {
+        let words = |lacking: &[Capability]| Manifest::grant_in_words(&"mail".parse().unwrap(), lacking);
+        let http = "`allow = [\"the.host.it.asks\"]` in [topics.mail.http]";
+        assert_eq!(words(&[Capability::Http]), format!("write {http}"));
+        let both = "write `clock = true`, `random = true` in [topics.mail] and ";
+        assert_eq!(words(&[Capability::Clock, Capability::Http, Capability::Random]), format!("{both}{http}"));
     }
 }
