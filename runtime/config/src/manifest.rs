@@ -64,6 +64,8 @@ pub struct Manifest {
     places: BTreeMap<TopicId, Span>,
     /// Where [journal] and [audit] name their paths.
     pub(super) log_places: [Option<Span>; 2],
+    /// Where [handlers] names the folder.
+    folder_at: Option<Span>,
 }
 
 /// Why there is no manifest.
@@ -150,6 +152,7 @@ impl Manifest {
             source: Source { path: path.as_path().into(), text: "".into() },
             places: BTreeMap::new(),
             log_places: [None, None],
+            folder_at: None,
             file: Some(path.clone()),
             path,
         }
@@ -167,7 +170,7 @@ impl Manifest {
         let otel = otel::otel(&mut root);
         let (journal, journal_at) = line_file::line_file(&mut root, "journal", folder).unzip();
         let (audit, audit_at) = line_file::line_file(&mut root, "audit", folder).unzip();
-        let handlers = server::handlers(&mut root, folder);
+        let (handlers, folder_at) = server::handlers(&mut root, folder);
         let topics::Topics { topics, places, template, tenants, limits, placements, spread, stateful, .. } =
             topics::read(&mut root, folder, secrets);
         let placements = stores::placements(placements, &stores, problems);
@@ -195,6 +198,7 @@ impl Manifest {
             source: source.clone(),
             places,
             log_places: [journal_at, audit_at],
+            folder_at,
         }
     }
 
@@ -284,7 +288,9 @@ impl Manifest {
         let default = HandlerSettings::default_at(self.path.parent().unwrap_or(Path::new(""))).folder;
         let title = format!("there is no folder {}, which [handlers] names", folder.display());
         let is_missing = *folder != default && !folder.exists();
-        is_missing.then(|| self.source.complain(None, title).help("make it, or put `folder` in [handlers] right"))
+        is_missing.then(|| {
+            self.source.complain(self.folder_at.clone(), title).help("make it, or put `folder` in [handlers] right")
+        })
     }
 
     /// Says that a topic's handler is not among the `available` ones, and points at where the topic names it.

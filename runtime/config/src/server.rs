@@ -4,6 +4,9 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use toml::Spanned;
+
+use super::diagnostic::Span;
 use super::ranges;
 use super::read::Section;
 
@@ -91,11 +94,14 @@ pub(super) fn server(root: &mut Section<'_>, folder: &Path) -> Server {
     server
 }
 
-pub(super) fn handlers(root: &mut Section<'_>, folder: &Path) -> HandlerSettings {
+/// With the place of the folder's name, if the section has it.
+pub(super) fn handlers(root: &mut Section<'_>, folder: &Path) -> (HandlerSettings, Option<Span>) {
     let mut handlers = HandlerSettings::default_at(folder);
+    let mut folder_at = None;
     if let Some(mut section) = root.section("handlers") {
         if let Some(path) = section.path("folder") {
             handlers.folder = folder.join(path);
+            folder_at = section.value("folder").map(Spanned::span);
         }
         section.boolean("auto-topics", &mut handlers.auto_topics);
         let choices = [("warn", UnknownTopics::Warn), ("refuse", UnknownTopics::Refuse)];
@@ -106,5 +112,5 @@ pub(super) fn handlers(root: &mut Section<'_>, folder: &Path) -> HandlerSettings
         section.quantity(&ranges::COMPILE_MEMORY, &mut handlers.compile_memory_bytes);
         section.finish();
     }
-    handlers
+    (handlers, folder_at)
 }

@@ -55,6 +55,7 @@ async fn a_handlers_folder_that_is_not_there_is_named() {
     let project = project("[handlers]\nfolder = \"handler\"").await;
     let said = project.run(&["check"]).ended(1).text();
     assert!(said.contains("there is no folder ") && said.contains("handler, which [handlers] names"), "{said}");
+    assert!(said.contains("gristmill.toml:6:10") && said.contains("folder = \"handler\""), "{said}");
     assert!(said.ends_with("0 components, 0 topics, 1 problem\n"), "{said}");
     std::fs::remove_dir_all(project.handlers()).unwrap();
     project.write_manifest("");
