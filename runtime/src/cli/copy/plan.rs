@@ -75,7 +75,9 @@ impl Plan {
                     &json!({ "tenant": tenant, "topic": name, "jobs": jobs, "unique_values": unique_values }),
                 )?;
             } else {
-                screen::line(&format!("{topic}: {jobs} jobs, {unique_values} unique values of jobs that are over"))?;
+                let jobs = counted(*jobs, "job", "jobs");
+                let values = counted(*unique_values as u64, "unique value", "unique values");
+                screen::line(&format!("{topic}: {jobs}, {values} of jobs that are over"))?;
             }
         }
         let Self { schedules, states, bill_lines, results, deployments, tokens, stays, .. } = self;
@@ -91,8 +93,13 @@ impl Plan {
             }));
         }
         screen::line(&format!(
-            "{schedules} schedules, {states} states of keys, {bill_lines} lines of bills, {results} results, {deployments} decisions about \
-             versions of handlers, {tokens} tokens"
+            "{}, {}, {}, {}, {}, {}",
+            counted(*schedules as u64, "schedule", "schedules"),
+            counted(*states as u64, "state of a key", "states of keys"),
+            counted(*bill_lines as u64, "line of bills", "lines of bills"),
+            counted(*results as u64, "result", "results"),
+            counted(*deployments as u64, "decision about versions of handlers", "decisions about versions of handlers"),
+            counted(*tokens as u64, "token", "tokens")
         ))?;
         stays.iter().try_for_each(|stays| screen::line(&format!("cannot be moved: {stays}")))
     }
@@ -127,4 +134,8 @@ fn lost(report: &FsckReport, tenants: &[Name]) -> Vec<String> {
         lost.push(format!("more jobs that stand in no line: {all} in the whole store"));
     }
     lost
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
