@@ -129,7 +129,9 @@ pub(super) fn in_words(attempt: &Attempt, now: Timestamp) -> String {
     let Attempt { topic, job, attempt: number, outcome, verdict, .. } = attempt;
     let (when, settled) = (describe::distance(attempt.at_ms, now), attempt.settled.as_deref().unwrap_or("not settled"));
     let settled = if settled == "done" { String::new() } else { format!(" ({settled})") };
-    let mut words = format!("{when:<10}  {topic}  {job}  attempt {number}  {outcome}, {verdict}{settled}{took}");
+    // A handler that asks for a retry gets one: one word says both.
+    let verdict = if verdict == outcome { String::new() } else { format!(", {verdict}") };
+    let mut words = format!("{when:<10}  {topic}  {job}  attempt {number}  {outcome}{verdict}{settled}{took}");
     let mut below = |text: &str| words.push_str(&format!("\n    {}", screen::clean(text)));
     attempt.message.iter().for_each(|message| below(&format!("failed: {message}")));
     if attempt.log_left_out > 0 {
@@ -141,4 +143,26 @@ pub(super) fn in_words(attempt: &Attempt, now: Timestamp) -> String {
         below(&format!("{level:<8} {text}"));
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_outcome_and_a_verdict_of_the_same_name_are_said_once() {
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        let line = |outcome: &str, verdict: &str| {
+            let document = json!({
+                "tenant": "default", "topic": "mail", "job": "j", "attempt": 2, "at_ms": now, "started_us": null, "ended_us": null,
+                "outcome": outcome, "verdict": verdict, "settled": "done", "message": null, "log": [], "log_left_out": 0,
+            });
+            in_words(&Attempt::read(&document).unwrap(), now)
+        };
+        assert!(line("retry", "retry").ends_with("  mail  j  attempt 2  retry"), "{}", line("retry", "retry"));
+        assert!(line("snooze", "snooze").ends_with("  snooze"));
+        assert!(line("trap", "bury").ends_with("  trap, bury"));
+    }
 }
