@@ -106,3 +106,13 @@ async fn a_bulk_action_that_makes_no_sense_is_refused_before_a_server_is_asked()
         assert!(refused.err.contains(problem), "{args:?}: {}", refused.err);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_would_choose_every_job_is_refused_with_conditions_to_add() {
+    let project = project().await;
+    for query in ["topic:parking", "topic:parking state:ready"] {
+        let refused = project.run(&["bulk", "start", "cancel", query, "--yes"]);
+        assert!(refused.ended(2).err.contains("add one, such as `key:cust-17`"), "{}", refused.err);
+    }
+    assert_eq!(left(&project), 6);
+}
