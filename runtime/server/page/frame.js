@@ -25,7 +25,7 @@ function Nav() {
   const all = links()
   const here = pageNow()?.under ?? state.place?.page
   return html`
-  <nav class=${`nav ${state.menu ? 'open' : ''}`} id="nav" aria-label="Pages"><div>${['Jobs', 'Tenant', 'Server'].map((group) => html`
+  <nav class=${`nav ${state.menu ? 'open' : ''}`} id="nav" aria-label="Pages"><div>${[...new Set(all.map((link) => link.group))].map((group) => html`
     <h2>${group}</h2><ul>${all.filter((link) => link.group === group).map(({ words, page, href }) => html`
     <li><a href=${href} aria-current=${here === page ? 'page' : undefined}>${words}</a></li>`)}</ul>`)}</div></nav>`
 }

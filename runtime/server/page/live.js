@@ -25,8 +25,8 @@ export function arrive(same = false) {
   return load(false)
 }
 
-/** The page of a place, if the token allows it. */
-const pageOf = (place) => (place && mayOpen(place.page) ? pages[place.page] : undefined)
+/** The page of a place, unless it is known that the token does not allow it. */
+const pageOf = (place) => (place && (!state.me || mayOpen(place.page)) ? pages[place.page] : undefined)
 
 /** Loads now, and shows what comes. */
 export const refresh = () => load(false)

@@ -74,7 +74,7 @@ async fn a_token_of_a_tenant_opens_that_tenant_and_one_that_only_pushes_says_so_
     browser.open(&link(&both)).await;
     browser.until("location.hash === '#/t/acme'").await;
     loaded(&browser).await;
-    browser.until("document.querySelector('main table')?.innerText.includes('mail')").await;
+    browser.until("document.querySelector('main a[href=\"#/t/acme/topics/mail\"]')").await;
     browser.until("document.querySelector('header select').innerText === 'acme'").await;
     // By the form, at the address alone, and after another place.
     browser.run("location.hash = '/t/default/topics'").await;
@@ -85,7 +85,7 @@ async fn a_token_of_a_tenant_opens_that_tenant_and_one_that_only_pushes_says_so_
     browser.fill("[type=password]", &both).await;
     browser.click("button.main").await;
     browser.until("location.hash === '#/t/acme'").await;
-    browser.until("document.querySelector('main table')?.innerText.includes('mail')").await;
+    browser.until("document.querySelector('main a[href=\"#/t/acme/topics/mail\"]')").await;
 
     browser.open(&link(&pushes)).await;
     press(&browser, "Use it").await;
