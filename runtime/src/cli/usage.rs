@@ -170,7 +170,7 @@ fn about_elsewhere(written: &str) -> Vec<String> {
 fn about_command(error: &Error, written: &str) -> Vec<String> {
     let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
     let is_similar = error.get(ContextKind::SuggestedSubcommand).is_some();
-    if !usage.contains("gristmill topics") || is_similar || written.parse::<TopicId>().is_err() {
+    if !usage.contains(" topics ") || is_similar || written.parse::<TopicId>().is_err() {
         return about_elsewhere(written);
     }
     vec![format!("`gristmill topics` shows all topics, `gristmill topics why {written}` says why one begins no job")]
