@@ -370,7 +370,7 @@ impl Copied {
         add(*running, "still running stay in the old store: run this again when they have ended");
         add(
             *linked,
-            "that wait for other jobs, are waited for, or came meanwhile stay in the old store: have them run there, and run this again",
+            "that wait for other jobs, are waited for, came meanwhile, or stand in no line stay in the old store: have them run there, and run this again",
         );
         if let Some((count, id, problem)) = unreadable {
             words.push_str(&format!(
