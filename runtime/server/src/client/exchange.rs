@@ -52,6 +52,8 @@ pub(super) struct Question {
     method: Method,
     path: String,
     body: Option<Vec<u8>>,
+    /// What the body is.
+    media: &'static str,
     /// The only version of what is named that the request is about.
     version: Option<u64>,
     /// Its `Idempotency-Key`.
@@ -86,12 +88,12 @@ impl Question {
     }
 
     fn new(method: Method, path: String, body: Option<Vec<u8>>, doing: &'static str) -> Self {
-        Self { method, path, body, version: None, key: None, patience: ANSWER_TIME, doing }
+        Self { method, path, body, media: "application/json", version: None, key: None, patience: ANSWER_TIME, doing }
     }
 
     /// One that brings a component, which the server may have to compile.
     pub(super) fn put_component(path: String, wasm: Vec<u8>, patience: Duration, doing: &'static str) -> Self {
-        Self { patience, ..Self::new(Method::PUT, path, Some(wasm), doing) }
+        Self { patience, media: "application/wasm", ..Self::new(Method::PUT, path, Some(wasm), doing) }
     }
 
     /// The same with this `Idempotency-Key`, if there is one.
@@ -184,13 +186,13 @@ impl Server {
     }
 
     fn request(&self, question: Question) -> anyhow::Result<Request<Full<Bytes>>> {
-        let Question { method, path, body, version, key, .. } = question;
+        let Question { method, path, body, media, version, key, .. } = question;
         let path = format!("{}{path}", self.address.path());
         let request = Request::builder().method(method).uri(path).header(header::HOST, self.address.authority());
         let headers = [
             (header::AUTHORIZATION, self.token.as_ref().map(|token| format!("Bearer {}", token.as_str()))),
             (MEANT_STORE, self.meant.as_ref().map(StoreId::to_string)),
-            (header::CONTENT_TYPE, body.as_ref().map(|_| "application/json".to_owned())),
+            (header::CONTENT_TYPE, body.as_ref().map(|_| media.to_owned())),
             (header::IF_MATCH, version.map(|version| format!("\"{version}\""))),
             (HeaderName::from_static("idempotency-key"), key),
         ];
