@@ -1,8 +1,10 @@
 //! Sends this worker's heartbeats, and takes back the jobs of dead workers and overrun leases.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -52,11 +54,13 @@ struct PeerTimeout {
     /// When the store last took a heartbeat of this worker.
     last_heartbeat: Instant,
     trust_from: Instant,
+    /// When the servers of these tenants were last unavailable, while others answered.
+    unavailable: Mutex<HashMap<Name, Instant>>,
 }
 
 impl PeerTimeout {
     fn new(returns: watch::Receiver<u64>, now: Instant) -> Self {
-        Self { returns, last_heartbeat: now, trust_from: now }
+        Self { returns, last_heartbeat: now, trust_from: now, unavailable: Mutex::default() }
     }
 
     /// Notes a heartbeat, and whether the store took it. Returns whether the store is available again after an outage.
@@ -77,6 +81,17 @@ impl PeerTimeout {
     /// lease that ran out meanwhile that its attempt is lost: those workers extend and settle as soon as they reach the store.
     fn can_judge(&self, now: Instant) -> bool {
         now >= self.trust_from && now.duration_since(self.last_heartbeat) <= 2 * HEARTBEAT
+    }
+
+    fn note_unavailable(&self, tenant: Name, now: Instant) {
+        let mut unavailable = self.unavailable.lock();
+        unavailable.retain(|_, last| now < *last + DEAD_AFTER);
+        unavailable.insert(tenant, now);
+    }
+
+    /// The same of one tenant: whether its server, of several, has been there for long enough.
+    fn can_judge_of(&self, tenant: &Name, now: Instant) -> bool {
+        self.unavailable.lock().get(tenant).is_none_or(|last| now >= *last + DEAD_AFTER)
     }
 }
 
@@ -175,12 +190,15 @@ impl Reaper {
             if error.is_unavailable() {
                 // The look for work says so, once.
                 tracing::debug!(%tenant, "failed to look for overdue jobs: {:#}", anyhow::Error::from(error));
+                peer_timeout.note_unavailable(tenant, Instant::now());
                 continue;
             }
             tracing::error!(%tenant, "failed to look for overdue jobs: {:#}", anyhow::Error::from(error));
         }
         // A store also stops at a bound in bytes: a short answer does not mean that these are all.
         let one_by_one = !overdue.is_empty();
+        let now = Instant::now();
+        overdue.retain(|overdue| peer_timeout.can_judge_of(&overdue.claim.lease.topic.tenant, now));
         // This worker lives, whatever heartbeats of it the store has.
         overdue.retain(|overdue| !overdue.worker_died || overdue.claim.lease.worker != self.context.worker);
         if overdue.is_empty() {
@@ -276,6 +294,17 @@ mod tests {
         reaper.note_beat(&mut peer_timeout, true).await;
         assert_eq!(overdue().await, 0);
         assert!(!peer_timeout.can_judge(Instant::now()));
+    }
+
+    #[test]
+    fn the_workers_of_a_tenant_get_time_after_its_server_was_unavailable() {
+        let now = Instant::now();
+        let peer_timeout = PeerTimeout::new(watch::channel(0).1, now);
+        let [gone, other]: [Name; 2] = ["gone", "other"].map(|name| name.parse().unwrap());
+        peer_timeout.note_unavailable(gone.clone(), now);
+        assert!(peer_timeout.can_judge(now) && peer_timeout.can_judge_of(&other, now));
+        assert!(!peer_timeout.can_judge_of(&gone, now + DEAD_AFTER - Duration::from_millis(1)));
+        assert!(peer_timeout.can_judge_of(&gone, now + DEAD_AFTER));
     }
 
     #[test]
