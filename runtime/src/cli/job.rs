@@ -155,7 +155,7 @@ async fn show(global: &Global, store: &dyn Inspect, tenant: &Name, id: &JobId) -
         bail!("job {id} is not known to tenant `{tenant}`: {}", describe::UNKNOWN);
     };
     let mut about = describe::view(&view, Timestamp::now());
-    if !global.json && is_in_no_place(store, tenant, &view).await? {
+    if !global.json && is_in_no_place(store, tenant, &view).await.unwrap_or_default() {
         let state = about.iter_mut().filter(|(name, _)| *name == "state");
         state.for_each(|(_, text)| *text = format!("ready: {IN_NO_PLACE}"));
     }

@@ -227,7 +227,7 @@ fn print(counts: &[TopicCounts]) -> anyhow::Result<()> {
 }
 
 /// The tenants of a command that names none: those that the server shows which the options name, else those of the manifest and those whose jobs the store
-/// has, which anyone may have pushed. One if the token is of that one.
+/// has, which any producer may have pushed. One if the token is of that one.
 pub(super) async fn tenants_of(
     global: &Global,
     manifest: &Manifest,
@@ -242,7 +242,12 @@ pub(super) async fn tenants_of(
         return Ok(vec![own]);
     }
     let mut tenants = manifest.tenants.clone();
-    tenants.extend(reached.store.tenants().await?);
+    match reached.store.tenants().await {
+        Ok(others) => tenants.extend(others),
+        // What is asked of each tenant says which of them are missing.
+        Err(error) if error.is_unavailable() => {}
+        Err(error) => return Err(error),
+    }
     Ok(tenants.into_iter().collect())
 }
 

@@ -16,8 +16,8 @@ use super::screen;
 use super::store::Reached;
 use super::table::Table;
 use gristmill_config::Manifest;
-use gristmill_core::job::{DEFAULT_TENANT, Name, WorkerId};
-use gristmill_core::units::nearest;
+use gristmill_core::job::{Name, WorkerId};
+use gristmill_server::unknown_tenant;
 use gristmill_store::{TenantPlacement, TenantPlacements, TopicCounts};
 
 /// How often a move that is watched is looked at.
@@ -65,7 +65,7 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     match args.command {
         Command::List => list(global, &*moves).await?,
         Command::Move(args) => {
-            note_unknown(global, &manifest, &reached, &*moves, &args.tenant).await?;
+            note_unknown(global, &manifest, &reached, &*moves, &args.tenant).await;
             start(global, &reached, &*moves, &args).await?;
         }
     }
@@ -109,22 +109,19 @@ async fn note_unknown(
     reached: &Reached,
     moves: &dyn TenantPlacements,
     tenant: &Name,
-) -> anyhow::Result<()> {
-    let mut known: BTreeSet<Name> = reached.store.tenants().await?.into_iter().collect();
-    known.extend(moves.placements().await?.into_iter().map(|placement| placement.tenant));
-    if !global.names_server() {
-        known.extend(manifest.tenants.iter().cloned());
+) {
+    let mut known = if global.names_server() { BTreeSet::new() } else { manifest.tenants.clone() };
+    // While the store does not answer, no tenant is doubted.
+    let Ok(with_jobs) = reached.store.tenants().await else { return };
+    known.extend(with_jobs);
+    if known.contains(tenant) {
+        return;
     }
-    if tenant.as_str() == DEFAULT_TENANT || known.contains(tenant) {
-        return Ok(());
+    let Ok(placements) = moves.placements().await else { return };
+    known.extend(placements.into_iter().map(|placement| placement.tenant));
+    if let Some(unknown) = unknown_tenant(tenant, &known) {
+        screen::note(&format!("note: {unknown}"));
     }
-    let near =
-        nearest(tenant.as_str(), known.iter().map(Name::as_str)).map(|near| format!(" (did you mean `{near}`?)"));
-    screen::note(&format!(
-        "note: no job and no section of the manifest is of a tenant `{tenant}`{}",
-        near.unwrap_or_default()
-    ));
-    Ok(())
 }
 
 async fn start(
