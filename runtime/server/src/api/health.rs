@@ -22,8 +22,8 @@ pub(crate) fn routes() -> Routes {
         .get("/healthz", async |_: Public| "ok\n", "Whether the process lives")
         .get("/readyz", ready, "Whether it runs jobs and its store takes jobs")
         .answer(
-            "It does. Stores that take no jobs are named, a line each, and clocks of stores that are more than two seconds from the server's. Handlers whose files were refused are counted, and named to a token of \
-             all tenants with the scope `read`; handlers that are not compiled yet are counted.",
+            "It does. Stores that take no jobs are named, a line each, and clocks of stores that are more than two seconds from the server's. Handlers whose files were refused are counted, and named to a client \
+             that may read everything; handlers that are not compiled yet are counted.",
         )
         .problems(&[Code::Starting, Code::Ending, Code::StoreUnavailable])
 }
@@ -54,7 +54,7 @@ fn not_served(registry: &HandlerRegistry, sees_names: bool) -> Vec<String> {
     uncompiled.into_iter().chain(not_taken(registry, sees_names)).collect()
 }
 
-/// A line for each handler whose file is refused or lacks a grant, not why. A client without a token learns how many they are.
+/// A line for each handler whose file is refused or lacks a grant, not why. A client that may not read everything learns how many they are.
 fn not_taken(registry: &HandlerRegistry, sees_names: bool) -> Vec<String> {
     let lacking = registry.entries().filter(|entry| !entry.lacking.is_empty()).map(|entry| &entry.topic.handler);
     let names: BTreeSet<&Name> = registry.refusals().keys().chain(lacking).collect();

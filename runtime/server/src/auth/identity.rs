@@ -156,6 +156,11 @@ pub(crate) async fn identify(auth: &Auth, headers: &HeaderMap, from: IpAddr) -> 
     Identity::of(auth, text, from).await?.ok_or_else(|| unknown(text))
 }
 
+/// Whether a request brings a token, right or wrong.
+pub(crate) fn has_token(headers: &HeaderMap) -> bool {
+    token_text(headers).is_some()
+}
+
 /// `Authorization: Bearer …`, else `X-Token`. Never from the query: that would be in every log on the way.
 fn token_text(headers: &HeaderMap) -> Option<&str> {
     let text = |name: &str| headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());

@@ -5,7 +5,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::audit::RequestFacts;
-use crate::auth::identity::{Identity, identify};
+use crate::auth::identity::{Identity, has_token, identify};
 use crate::auth::origin;
 use crate::limits::{TenantPermit, client_address, pace};
 use crate::problem::{Code, Problem};
@@ -35,8 +35,12 @@ pub(super) async fn authenticate(state: AppState, mut request: Request, next: Ne
         return problem.into_response();
     }
     if ready {
-        // A client that may not send requests gets the least.
-        if let Ok(identity) = identify(&state.auth, request.headers(), client_address(request.extensions())).await {
+        // A client that may not send requests gets the least. Without a token, the store is not asked once more.
+        let identity = match has_token(request.headers()) {
+            true => identify(&state.auth, request.headers(), client_address(request.extensions())).await.ok(),
+            false => state.auth.was_open().then_some(Identity::Anybody),
+        };
+        if let Some(identity) = identity {
             request.extensions_mut().insert(identity);
         }
     }
