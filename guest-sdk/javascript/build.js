@@ -89,7 +89,7 @@ function inSources({ message }, { files, lines }) {
 
 /** Where the project's handler is, and the runner's interfaces. Those that are not used are left out. */
 function resolved({ onResolve }) {
-  // esbuild's own advice, to bundle for Node.js, helps nobody here. A package may bring something else in its place.
+  // esbuild's own advice, to bundle for Node.js, does not help here: a component is not Node.js. A package may bring something else in its place.
   onResolve({ filter: /^node:/ }, ({ path, importer }) =>
     importer.includes('node_modules') ? undefined : { errors: [{ text: `a component has no Node.js, and so no \`${path}\`` }] },
   );

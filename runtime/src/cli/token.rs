@@ -111,7 +111,7 @@ async fn make(global: &Global, create: Create) -> anyhow::Result<Exit> {
     }
 }
 
-/// A tenant may get its first token before its first job. A client that may not list the tenants is told nothing.
+/// A tenant may get its first token before its first job. A client that may not list the tenants gets no note.
 async fn note_unknown_tenant(store: &dyn Produce, manifest: &Manifest, token: &Token) {
     let Some((tenant, known)) = token.tenant.as_ref().zip(store.tenants().await.ok()) else { return };
     let known = known.into_iter().chain(stats::tenants(manifest)).collect();

@@ -121,15 +121,16 @@ impl Wait {
     }
 
     async fn end(&mut self, store: &dyn Query, mut signals: Receiver<Signal>) -> Result<WaitResult, StoreError> {
-        let mut pause = LOOK_FIRST;
+        let mut pause = None;
         loop {
             let said = self.said;
             if let Some(end) = self.look(store).await? {
                 return Ok(end);
             }
-            pause = pause_after(pause, self.said != said);
+            let wait = pause_after(pause.filter(|_| self.said == said));
+            pause = Some(wait);
             let signalled = async { while signals.recv().await.is_some_and(|signal| !self.is_about(&signal)) {} };
-            if tokio::time::timeout(pause, signalled).await.is_ok() && signals.is_closed() {
+            if tokio::time::timeout(wait, signalled).await.is_ok() && signals.is_closed() {
                 // No more signals will come.
                 tokio::time::sleep(LOOK_EVERY).await;
             }
@@ -155,9 +156,9 @@ impl Wait {
     }
 }
 
-/// How long to wait for a signal until the job is read again, after so long a pause before. `is_news`: another attempt has failed.
-fn pause_after(pause: Duration, is_news: bool) -> Duration {
-    if is_news { LOOK_FIRST } else { (2 * pause).min(LOOK_EVERY) }
+/// How long to wait for a signal until the job is read again, after so long a pause before; none: it is young, or another attempt has failed.
+fn pause_after(pause: Option<Duration>) -> Duration {
+    pause.map_or(LOOK_FIRST, |pause| (2 * pause).min(LOOK_EVERY))
 }
 
 /// How a job ended; `None` if it is not over.
@@ -356,10 +357,10 @@ mod tests {
 
     #[test]
     fn a_job_is_read_often_while_it_is_young_and_after_an_attempt_has_failed() {
-        let pauses: Vec<_> =
-            std::iter::successors(Some(LOOK_FIRST), |pause| Some(pause_after(*pause, false))).take(8).collect();
+        let next = |pause: &Duration| Some(pause_after(Some(*pause)));
+        let pauses: Vec<_> = std::iter::successors(Some(pause_after(None)), next).take(8).collect();
+        assert_eq!((pauses[0], pauses[7]), (LOOK_FIRST, LOOK_EVERY));
         assert!(pauses[..4].iter().sum::<Duration>() < Duration::from_secs(1), "{pauses:?}");
-        assert_eq!((pauses[7], pause_after(pauses[7], true)), (LOOK_EVERY, LOOK_FIRST));
     }
 
     #[tokio::test]

@@ -173,7 +173,7 @@ pub struct Overdue {
 pub struct OverdueJobs {
     /// The jobs.
     pub jobs: Vec<Overdue>,
-    /// The tenants whose jobs could not be read, each with the reason.
+    /// The tenants whose jobs could not be read, each with the reason: their data are damaged, or their server, of several, is unavailable.
     pub refused: Vec<(Name, StoreError)>,
     /// No job of these tenants was running. `false` where the store does not know.
     pub none_run: bool,

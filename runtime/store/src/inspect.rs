@@ -75,7 +75,7 @@ operations! {
         /// What the clock shows by which the tenant's new jobs come due. A store by way of a server says what this host's shows.
         async fn clock_time(&self, tenant: &Name) -> Result<Timestamp, StoreError> [current tenant];
 
-        /// Every tenant that has or had jobs, ordered by name. For moving a store; may look at every key of it.
+        /// Every tenant that has or had jobs, ordered by name.
         async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
 
         /// The workers whose heartbeats are kept, by id, each with the last one; at most 1,000 of each server of the store, those that

@@ -260,7 +260,7 @@ fn check_headers(spec: &JobSpec) -> Result<(), Refused> {
     if let Some(name) = spec.metadata.iter().find_map(|(name, _)| reserved(name)) {
         return Err(Refused::Reserved { name });
     }
-    if spec.body.content_type.as_ref().is_some_and(|media| media.contains(char::is_control)) {
+    if spec.body.content_type.as_ref().is_some_and(|media| media.contains(|c: char| c.is_control() && c != '\t')) {
         return Err(Refused::MediaType);
     }
     let unique = spec.options.unique.as_ref().map(|unique| &unique.value);

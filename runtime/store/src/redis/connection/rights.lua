@@ -7,6 +7,7 @@ if not redis.acl_check_cmd then return end
 local lacking = {}
 for i = 2, #ARGV do
   local is_known, may = pcall(redis.acl_check_cmd, ARGV[i], ARGV[1])
+  if not is_known and not string.find(tostring(type(may) == 'table' and may.err or may), 'Invalid command', 1, true) then return end
   if not is_known then return redis.error_reply("ERR unknown command '" .. ARGV[i] .. "'") end
   if not may then lacking[#lacking + 1] = "'" .. string.lower(ARGV[i]) .. "'" end
 end
