@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::exit::{Exit, Usage};
+use super::exit::{Exit, NoServer};
 use super::global::{Global, TopicName, whose};
 use super::screen;
 use super::table::Table;
@@ -19,7 +19,7 @@ pub(super) async fn run(
     let Some(server) = global.server(manifest).await? else {
         let problem = "the last minutes are in the memory of a server, and this command found none: name it with --server URL. \
             `gristmill bill` has the days without one";
-        return Err(Usage(problem.into()).into());
+        return Err(NoServer(problem).into());
     };
     let (tenant, topic) = whose(topic, tenant)?;
     let history = server.history(&tenant, topic.as_ref()).await?;

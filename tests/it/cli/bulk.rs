@@ -23,7 +23,7 @@ fn left(project: &TestProject) -> usize {
 async fn a_bulk_action_is_shown_and_then_done_by_the_server() {
     let project = project().await;
     let alone = project.run(&["bulk", "list"]);
-    alone.ended(1);
+    alone.ended(3);
     assert!(alone.err.contains("start `gristmill run`"), "{}", alone.err);
     let _server = project.serve().await;
 

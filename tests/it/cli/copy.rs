@@ -253,7 +253,7 @@ async fn promises_of_jobs_that_are_over_go_along() {
     assert!(!kept.is_null());
     for (from, to) in [(&file, &redis), (&redis, &file)] {
         let plan = copy(&project, from, to, &["--dry-run"]);
-        assert!(plan.done().contains("puppet: 0 jobs, 1 unique values"), "{}", plan.text());
+        assert!(plan.done().contains("puppet: 0 jobs, 1 unique value"), "{}", plan.text());
         let said = copy(&project, from, to, &[]);
         assert!(said.done().contains("moved 1 unique value of jobs that are over"), "{}", said.text());
         let again =

@@ -331,7 +331,7 @@ async fn attempts_are_shown_by_the_server_of_their_runner_and_without_one_the_jo
     runner.kill();
     for command in [&["attempts"][..], &["stats", "--history"]] {
         let said = project.run(command);
-        assert!(said.ended(2).err.contains("--server URL"), "{}", said.err);
+        assert!(said.ended(3).err.contains("--server URL"), "{}", said.err);
     }
     assert!(project.run(&["attempts"]).err.contains("[journal]"));
 }
