@@ -89,10 +89,10 @@ func (f *Fake) call(ctx context.Context, method, path string, document, answer a
 		if _ = json.Unmarshal(text, &many); many.Jobs == nil {
 			var one map[string]any
 			_ = json.Unmarshal(text, &one)
-			*answer.(*Pushed) = f.push(ctx, name, one)
+			answer.(*pushedOne).Pushed = f.push(ctx, name, one)
 			return 1, nil
 		}
-		all := answer.(*struct{ Jobs []*Pushed })
+		all := answer.(*pushedMany)
 		for _, job := range many.Jobs {
 			pushed := f.push(ctx, name, job)
 			all.Jobs = append(all.Jobs, &pushed)

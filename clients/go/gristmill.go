@@ -84,10 +84,7 @@ type Pushed struct{ ID, Status, Problem string }
 // Push pushes a job whose body is body as JSON, or these bytes.
 func (c *Client) Push(ctx context.Context, topic string, body any, options ...Option) (Pushed, error) {
 	fields := fieldsOf(body, options)
-	answer := struct {
-		Pushed
-		warned
-	}{}
+	var answer pushedOne
 	err := c.push(ctx, topic, []map[string]any{fields}, fields, &answer, func() []*Pushed { return []*Pushed{&answer.Pushed} })
 	return answer.Pushed, err
 }
@@ -100,10 +97,7 @@ func (c *Client) PushMany(ctx context.Context, topic string, bodies []any, optio
 		for _, body := range some {
 			jobs = append(jobs, fieldsOf(body, options))
 		}
-		var answer struct {
-			Jobs []*Pushed
-			warned
-		}
+		var answer pushedMany
 		err := c.push(ctx, topic, jobs, map[string]any{"jobs": jobs}, &answer, func() []*Pushed { return answer.Jobs })
 		if err != nil {
 			return all, err
@@ -114,6 +108,18 @@ func (c *Client) PushMany(ctx context.Context, topic string, bodies []any, optio
 	}
 	return all, nil
 }
+
+// The answers to a push of one job, and of many.
+type (
+	pushedOne struct {
+		Pushed
+		warned
+	}
+	pushedMany struct {
+		Jobs []*Pushed
+		warned
+	}
+)
 
 // warned is what the server warns of in its answer to a push, such as a topic that it does not know.
 type warned struct{ Warnings []string }
