@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::serving::{Idle, IdleReason};
+use super::idle::{Idle, IdleReason};
 use gristmill_config::units;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::FleetLimits;
@@ -83,7 +83,7 @@ impl Expected {
 mod tests {
     use gristmill_core::topic::Rate;
 
-    use super::super::serving::LimitCounts;
+    use super::super::idle::LimitCounts;
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);

@@ -4,8 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::forecast::{Expected, ExpectedBy};
+use super::idle::{Idle, IdleReason, LimitCounts};
+use super::limit::about_rate;
 use super::served::{ProcessRole, Runners, Served};
-use super::serving::{Idle, IdleReason, LimitCounts, about_rate, idle};
+use super::topic::idle;
 use gristmill_config::units;
 use gristmill_core::job::{Ended, JobId, Name, TopicId};
 use gristmill_core::outcome::{Failure, Reason};
