@@ -224,6 +224,8 @@ async fn a_deploy_says_first_what_becomes_of_a_trial() {
     assert!(listed.contains(&format!("puppet {old}")), "{listed}");
     assert!(listed.contains(&format!("tries {new} on 30% of the jobs")), "{listed}");
     assert_eq!(project.run(&["topics", "--json"]).ended(0).document()["trial"]["version"], json!(new));
+    let why = project.run(&["topics", "why", "puppet"]).ended(0).text();
+    assert!(why.contains(&format!("running), and tries {new} on 30% of the jobs")), "{why}");
     let (before, _) = deploy(1, "40%");
     assert!(
         before.contains(&format!("{new}, which is tried on 30% of the jobs already, in place of {old}")),

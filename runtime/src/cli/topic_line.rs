@@ -172,7 +172,8 @@ impl TopicLine {
         let file = files.get(&topic.handler).filter(|_| is_made && !topic.external);
         let demands = file.map(|(_, demands)| demands);
         let lacking = demands.map(|demands| topic.lacks(demands)).unwrap_or_default();
-        let served = Served { serving: why::by_file(topic, is_made, used_by, demands), limits: topic.fleet };
+        let served =
+            Served { serving: why::by_file(topic, is_made, used_by, demands), limits: topic.fleet, trial: None };
         let seen = TopicSeen {
             unknown: !is_made,
             handler: is_made.then(|| topic.handler.clone()),

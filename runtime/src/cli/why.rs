@@ -91,7 +91,7 @@ fn show(global: &Global, answer: &impl Serialize, detail: &str) -> anyhow::Resul
 /// What does a topic's jobs and by which limits, by the manifest and the files in the handlers folder.
 fn served(manifest: &Manifest, id: &TopicId) -> Served {
     let limits = manifest.topics.get(id).map_or_else(|| manifest.auto_topic(&id.topic).fleet, |topic| topic.fleet);
-    Served { serving: serving(manifest, id), limits }
+    Served { serving: serving(manifest, id), limits, trial: None }
 }
 
 /// What does a topic's jobs, by the same. A file that cannot be read is not there.

@@ -3,6 +3,7 @@
 use super::serving::Serving;
 use crate::handlers::HandlerRegistry;
 use crate::path::reap::DEAD_AFTER;
+use gristmill_core::deployment::{Deployment, Other};
 use gristmill_core::job::TopicId;
 use gristmill_core::topic::FleetLimits;
 use gristmill_store::{Query, StoreError, TopicCounts};
@@ -54,13 +55,17 @@ pub struct Served {
     pub serving: Serving,
     /// What holds for all runners together.
     pub limits: FleetLimits,
+    /// The version that is tried on a share of the jobs.
+    pub trial: Option<Other>,
 }
 
 impl Served {
     /// What the registry says of a topic; `None` for a registry that is not made yet.
     pub fn of(registry: Option<&HandlerRegistry>, topic: &TopicId) -> Self {
-        let limits = registry.and_then(|registry| registry.get(topic)).map(|entry| entry.topic.fleet);
-        Self { serving: Serving::of(registry, topic), limits: limits.unwrap_or(FleetLimits::NONE) }
+        let entry = registry.and_then(|registry| registry.get(topic));
+        let limits = entry.map_or(FleetLimits::NONE, |entry| entry.topic.fleet);
+        let trial = entry.and_then(|entry| entry.deployment.as_ref()).and_then(Deployment::candidate).cloned();
+        Self { serving: Serving::of(registry, topic), limits, trial }
     }
 
     /// Whether it depends on other runners why a topic begins no job.

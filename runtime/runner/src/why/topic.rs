@@ -9,6 +9,7 @@ use super::served::{ProcessRole, Runners, Served};
 use super::serving::Serving;
 use crate::deployments::trap_streaks::pausing_version;
 use gristmill_config::units::about_duration;
+use gristmill_core::deployment::{Other, show_share};
 use gristmill_core::job::TopicId;
 use gristmill_core::time::Timestamp;
 use gristmill_store::{Pause, Query, StoreError, TopicCounts};
@@ -47,7 +48,13 @@ pub async fn topic_why(
         Some(idle) => format!("begins no job: {}", idle.detail),
         None => "begins jobs".into(),
     };
-    let detail = format!("`{topic}` {why} ({ready} ready, {delayed} delayed, {running} running)");
+    let tried = match (&served.serving, &served.trial) {
+        (Serving::Handler { .. }, Some(Other { version, share, .. })) => {
+            format!(", and tries {version} on {} of the jobs", show_share(*share))
+        }
+        _ => String::new(),
+    };
+    let detail = format!("`{topic}` {why} ({ready} ready, {delayed} delayed, {running} running){tried}");
     Ok(TopicWhy { topic, detail, idle })
 }
 
@@ -109,7 +116,7 @@ mod tests {
     }
 
     fn served(serving: Serving) -> Served {
-        Served { serving, limits: FleetLimits::NONE }
+        Served { serving, limits: FleetLimits::NONE, trial: None }
     }
 
     const fn runners(alive: u64) -> Runners {
