@@ -1,6 +1,6 @@
 //! Settings, and the steps from them to a running [`Gristmill`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,6 +34,7 @@ pub struct Builder {
     native: BTreeMap<Name, NativeHandler>,
     observer: Option<Observer>,
     announces_memory: bool,
+    expected: BTreeSet<Name>,
 }
 
 impl fmt::Debug for Builder {
@@ -56,6 +57,7 @@ impl Default for Builder {
             native: BTreeMap::new(),
             observer: None,
             announces_memory: false,
+            expected: BTreeSet::new(),
         }
     }
 }
@@ -133,6 +135,11 @@ impl Builder {
         Self { announces_memory: true, ..self }
     }
 
+    /// Does not log these handlers as missing: their files are being made.
+    pub(crate) fn expecting(self, expected: BTreeSet<Name>) -> Self {
+        Self { expected, ..self }
+    }
+
     /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable or full; clients can
     /// push jobs meanwhile. Components that were never compiled are compiled once the runner has started, those first whose jobs wait.
     /// Dropping the future stops what has started.
@@ -199,7 +206,7 @@ impl Builder {
         let bill = BillWriter::new(store.clone(), bill, shares, settings.worker.clone(), keep);
 
         let (folder, path) = (manifest.handlers.folder.clone(), manifest.path.clone());
-        let reloader = Reloader::start(manifest, self.native, sandbox, metrics).await;
+        let reloader = Reloader::start_expecting(self.expected, manifest, self.native, sandbox, metrics).await;
         let mut reloader = reloader.map_err(|source| StartError::Handlers { folder: folder.clone(), source })?;
         reloader.follow(deployments, &*store).await;
         let registry = reloader.registry();

@@ -84,8 +84,9 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let sandbox = sandbox::small(&manifest, CompilerProcess::Incremental)?;
     screen::note(&format!("jobs are kept in {}: those that wait there run here", manifest.store.address));
     let is_tls = manifest.http.tls.is_some();
-    let builder =
-        Gristmill::builder().manifest(manifest).compiler(compiler).observer(last.observer()).announce_memory();
+    let builder = Gristmill::builder().manifest(manifest).compiler(compiler).observer(last.observer());
+    let made = watch.projects().iter().filter_map(|project| project::name(project).ok()).collect();
+    let builder = builder.announce_memory().expecting(made);
     let builder = native::register(&native, builder)?;
     let mut gristmill = tokio::select! {
         started = builder.start() => started?,

@@ -68,6 +68,8 @@ pub struct Reloader {
     metrics: Arc<Metrics>,
     /// Why topics have no handler or an older one, as logged last.
     idle: BTreeMap<TopicId, String>,
+    /// Handlers whose files this program makes, and says when it cannot.
+    expected: BTreeSet<Name>,
     progress: Progress,
 }
 
@@ -112,6 +114,20 @@ impl Reloader {
         sandbox: Sandbox,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<Self> {
+        Self::start_expecting(BTreeSet::new(), manifest, native, sandbox, metrics).await
+    }
+
+    /// The same; the `expected` handlers are not logged as missing, since their files are being made.
+    ///
+    /// # Errors
+    /// As of [`Self::start`].
+    pub async fn start_expecting(
+        expected: BTreeSet<Name>,
+        manifest: Manifest,
+        native: BTreeMap<Name, NativeHandler>,
+        sandbox: Sandbox,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<Self> {
         let (instances, memories) = (sandbox.clone(), sandbox.clone());
         let help = "Instances that wait for their next job.";
         metrics.register("gristmill_node_kept_instances", MetricType::Gauge, help, move || instances.kept().0);
@@ -149,6 +165,7 @@ impl Reloader {
             registry,
             metrics,
             idle,
+            expected,
             progress,
         };
         let mut changes = reloader.folder.look()?;

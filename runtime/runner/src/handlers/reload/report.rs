@@ -48,6 +48,9 @@ impl Reloader {
                 if registry.refused(&topic.handler).is_some() && !self.manifest.topics.contains_key(&id) {
                     continue;
                 }
+                if self.expected.contains(&topic.handler) {
+                    continue;
+                }
                 let problem = self.manifest.missing_handler(&id, &available).to_string();
                 if self.idle.get(&id) != Some(&problem) {
                     tracing::warn!("{problem}");
