@@ -20,6 +20,7 @@ use super::store::{self, StoreSettings};
 use super::{stores, topics};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::{Adapter, Capability, DeadPolicy, Topic, WrittenAs};
+use gristmill_core::units;
 
 /// How many mistakes are shown; if there are more, one of these causes them.
 const SHOWN: usize = 20;
@@ -359,9 +360,8 @@ fn render(problems: &[Diagnostic], colour: bool) -> String {
     let mut parts: Vec<_> = problems.iter().take(SHOWN).map(|problem| problem.render(colour)).collect();
     let path = problems.first().map(|problem| problem.path().display().to_string()).unwrap_or_default();
     parts.push(match problems.len() {
-        1 => format!("the manifest {path} has 1 problem"),
         count if count > SHOWN => format!("the manifest {path} has {count} problems; the first {SHOWN} are shown"),
-        count => format!("the manifest {path} has {count} problems"),
+        count => format!("the manifest {path} has {}", units::counted(count, "problem", "problems")),
     });
     parts.join("\n\n")
 }

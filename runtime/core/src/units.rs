@@ -1,5 +1,6 @@
 //! Quantities as people write them: `"1m30s"`, `"64MiB"`, `"2G"`. One mechanism, four scales.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::time::millis;
@@ -247,6 +248,12 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
+/// A number of things: `1 job`, `3 jobs`. Whole numbers of any type.
+pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, one: &str, many: &str) -> String {
+    let things = if count == N::from(1) { one } else { many };
+    format!("{count} {things}")
+}
+
 /// The choice that `written` was probably meant to be.
 pub fn nearest<'a>(written: &str, choices: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A third of the letters wrong is still a typing mistake; more is another word.
@@ -279,6 +286,12 @@ mod tests {
         for (written, near) in [(&longest, Some(&*longest)), (&longer, None), (&longer.repeat(100_000), None)] {
             assert_eq!(nearest(written, [&*longest].into_iter()), near);
         }
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        let said = [0_u64, 1, 2].map(|jobs| counted(jobs, "job", "jobs"));
+        assert_eq!(said, ["0 jobs", "1 job", "2 jobs"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::problem::{COME_AGAIN, Code, Problem};
 use crate::state::AppState;
 use gristmill_core::admission::Refused;
 use gristmill_core::job::{Name, NewJob, TopicId};
+use gristmill_core::units::counted;
 use gristmill_store::{STEP_BYTES, is_one_step};
 
 /// Unknown topics of a request for which a similar one is sought.
@@ -124,8 +125,9 @@ impl AppState {
         let (code, detail) = match self.storage.let_in(&*self.store, tenant, more, &limits, is_known).await? {
             None => return Ok(()),
             Some(Full::Jobs(most)) => {
+                let jobs = counted(most, "job", "jobs");
                 let detail = format!(
-                    "tenant `{tenant}` may have {most} jobs in the store, dead ones included: see `stored-jobs` in its \
+                    "tenant `{tenant}` may have {jobs} in the store, dead ones included: see `stored-jobs` in its \
                      `limits`"
                 );
                 (Code::TooManyJobs, detail)
@@ -142,8 +144,9 @@ impl AppState {
                 (Code::TooManyBytes, detail)
             }
             Some(Full::Topics(most)) => {
+                let topics = counted(most, "topic", "topics");
                 let detail = format!(
-                    "tenant `{tenant}` may have {most} topics beside those of the manifest and of components: see \
+                    "tenant `{tenant}` may have {topics} beside those of the manifest and of components: see \
                      `topics` in its `limits`; `gristmill topics purge` removes one"
                 );
                 (Code::TooManyTopics, detail)

@@ -135,7 +135,8 @@ pub(super) fn in_words(attempt: &Attempt, now: Timestamp) -> String {
     let mut below = |text: &str| words.push_str(&format!("\n    {}", screen::clean(text)));
     attempt.message.iter().for_each(|message| below(&format!("failed: {message}")));
     if attempt.log_left_out > 0 {
-        below(&format!("... {} lines before are not kept", attempt.log_left_out));
+        let lines = units::counted(attempt.log_left_out, "line", "lines");
+        below(&format!("... {lines} before, not kept"));
     }
     for LogLine { level, source, text } in &attempt.log {
         // What a guest prints has no level of its own: the stream says as much.

@@ -306,9 +306,9 @@ async fn follow(global: &Global, server: &RemoteStore, tenant: &Name, id: &str) 
             return Ok(bulk);
         }
         if bulk.state == BulkState::Counting {
-            bar.set_message(format!("{} of {} jobs fit", bulk.matched, bulk.looked_at));
+            bar.set_message(fit(bulk.matched, bulk.looked_at));
         } else {
-            bar.set_message(format!("{} {} jobs", past(bulk.action), bulk.changed));
+            bar.set_message(format!("{} {}", past(bulk.action), units::counted(bulk.changed, "job", "jobs")));
             bar.set_length(bulk.matched);
             bar.set_position(bulk.changed + bulk.skipped_in_all());
         }
@@ -321,7 +321,7 @@ fn preview(global: &Global, Bulk { id, matched, looked_at, samples, .. }: &Bulk)
     if global.json {
         return;
     }
-    screen::note(&format!("{matched} of {looked_at} jobs fit"));
+    screen::note(&fit(*matched, *looked_at));
     for sample in samples {
         screen::note(&screen::clean(&format!("  {}  {}  {}", sample.id, sample.topic, sample.state)));
     }
@@ -331,15 +331,19 @@ fn preview(global: &Global, Bulk { id, matched, looked_at, samples, .. }: &Bulk)
 /// Asks at a terminal; elsewhere it is not confirmed.
 pub(super) fn confirmed(action: BulkAction, matched: u64) -> anyhow::Result<bool> {
     let wanted = if matched > FEW { matched.to_string() } else { "y".into() };
-    let jobs = if matched == 1 { "job" } else { "jobs" };
-    screen::confirmed(&wanted, &format!("{} {matched} {jobs}", action.as_str()))
+    screen::confirmed(&wanted, &format!("{} {}", action.as_str(), units::counted(matched, "job", "jobs")))
+}
+
+/// How many jobs fit a query, of how many.
+pub(super) fn fit(found: u64, looked_at: u64) -> String {
+    let fit = if found == 1 { "fits" } else { "fit" };
+    format!("{found} of {} {fit}", units::counted(looked_at, "job", "jobs"))
 }
 
 /// Says how it ended.
 fn ended(global: &Global, bulk: &Bulk) -> anyhow::Result<Exit> {
     let Bulk { state, action, changed, skipped, error, .. } = bulk;
-    let jobs = if *changed == 1 { "job" } else { "jobs" };
-    let words = format!("{} {changed} {jobs}{}", past(*action), but(skipped));
+    let words = format!("{} {}{}", past(*action), units::counted(*changed, "job", "jobs"), but(skipped));
     global.say(&serde_json::to_value(bulk)?, true, &words)?;
     if *action == BulkAction::Erase && !global.json {
         if skipped.contains_key("still-running") {

@@ -7,7 +7,7 @@ use super::exit::{Exit, Usage};
 use super::global::{Global, tenant_of};
 use super::store::Reached;
 use super::table::Table;
-use super::{describe, document, known, screen};
+use super::{bulk, describe, document, known, screen};
 use gristmill_config::units;
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -219,11 +219,11 @@ impl Searched {
     fn note(self, tenant: &Name) {
         let Self { found, looked_at, has_more } = self;
         if has_more {
-            screen::note(&format!("{found} of {looked_at} jobs fit so far: there are more, see --limit"));
+            screen::note(&format!("{} so far: there are more, see --limit", bulk::fit(found as u64, looked_at as u64)));
         } else if looked_at == 0 {
             screen::note(&format!("tenant `{tenant}` has no such job"));
         } else if found == 0 {
-            screen::note(&format!("none of {looked_at} jobs of tenant `{tenant}` fits"));
+            screen::note(&format!("no job of tenant `{tenant}` fits; looked at {looked_at}"));
         }
     }
 }

@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::global::Global;
 use super::screen;
 use crate::open::{self, Layout};
-use gristmill_config::{StoreAddress, StoreSettings};
+use gristmill_config::{StoreAddress, StoreSettings, units};
 use gristmill_store::FsckReport;
 
 /// Look for damage in the store: jobs in no place or in two, running ones without a lease, wrong counts and more
@@ -65,13 +65,20 @@ fn print(global: &Global, store: &str, report: &FsckReport) -> anyhow::Result<()
         );
     }
     skipped.iter().for_each(|what| screen::note(&format!("note: not looked at: {what}")));
-    let looked_at: Vec<_> = looked_at.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    let looked_at: Vec<_> = looked_at.iter().map(|(what, count)| units::counted(*count, &one_of(what), what)).collect();
     let looked_at = if looked_at.is_empty() { "an empty store".into() } else { looked_at.join(", ") };
     let found = match found {
         0 => "nothing is wrong".to_owned(),
-        1 => "1 finding".to_owned(),
-        found if found == findings.len() as u64 => format!("{found} findings"),
+        found if found == findings.len() as u64 => units::counted(found, "finding", "findings"),
         found => format!("{found} findings, of which {} are shown", findings.len()),
     };
     screen::line(&format!("{store}: looked at {looked_at}: {found}"))
+}
+
+/// One of the things that a report counts.
+fn one_of(things: &str) -> String {
+    match things.strip_suffix("ies") {
+        Some(stem) => format!("{stem}y"),
+        None => things.trim_end_matches('s').to_owned(),
+    }
 }

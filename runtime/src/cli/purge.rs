@@ -5,6 +5,7 @@ use serde_json::json;
 use super::exit::{Exit, Usage};
 use super::global::{Global, TopicName};
 use super::{folder, screen, stats};
+use gristmill_config::units::counted;
 use gristmill_core::job::Name;
 use gristmill_store::{Produce, StoreError, TopicCounts, purge};
 
@@ -152,29 +153,25 @@ impl Outcome {
                 screen::line(&format!("would remove {jobs} of `{topic}`, and the topic"))
             }
             Self::Running => {
-                let jobs = jobs(*running);
+                let jobs = counted(*running, "running job", "running jobs");
                 screen::note(&format!(
-                    "`{topic}` has {running} running {jobs}: pause the topic and wait for the end, or cancel what runs"
+                    "`{topic}` has {jobs}: pause the topic and wait for the end, or cancel what runs"
                 ));
                 Ok(())
             }
             Self::Purged { .. } => {
-                let jobs = jobs(removed);
-                screen::line(&format!("removed {removed} {jobs} of `{topic}`, and the topic"))?;
+                let jobs = counted(removed, "job", "jobs");
+                screen::line(&format!("removed {jobs} of `{topic}`, and the topic"))?;
                 screen::note(STAYS);
                 Ok(())
             }
             Self::HasJobs { .. } => {
-                let jobs = jobs(removed);
+                let jobs = counted(removed, "job", "jobs");
                 screen::note(&format!(
-                    "removed {removed} {jobs} of `{topic}`, but it has got or begun others: pause the topic and repeat"
+                    "removed {jobs} of `{topic}`, but it has got or begun others: pause the topic and repeat"
                 ));
                 Ok(())
             }
         }
     }
-}
-
-const fn jobs(count: u64) -> &'static str {
-    if count == 1 { "job" } else { "jobs" }
 }

@@ -188,7 +188,7 @@ async fn running_jobs_stay_and_are_named() {
     copy(&project, &redis, &file(&project), &["--dry-run"]).ended(1);
     assert_eq!(counts_of(&stats(&project, &redis), "puppet"), [0, 1, 1, 0]);
     let said = copy(&project, &redis, &file(&project), &["--keep-paused", "--leave-behind"]);
-    let expected = "puppet: moved 0 ready, 1 delayed, 0 dead; 1 still running stay in the old store";
+    let expected = "puppet: moved 0 ready, 1 delayed, 0 dead; 1 still running, left in the old store";
     assert!(said.done().contains(expected), "{}", said.text());
     assert!(said.text().contains("gristmill resume puppet"), "{}", said.text());
     assert_eq!(counts_of(&stats(&project, &redis), "puppet"), [0, 0, 1, 0]);

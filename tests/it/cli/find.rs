@@ -42,9 +42,9 @@ fn with_and_without_a_server(project: &TestProject) {
     assert!(table.contains("CODE") && table.contains("  gone  "), "{table}");
     let none = project.run(&["job", "list", "key:none"]);
     // Of those that are ready, the store knows the keys.
-    assert_eq!((none.done().as_str(), none.err.as_str()), ("", "none of 3 jobs of tenant `default` fits\n"));
+    assert_eq!((none.done().as_str(), none.err.as_str()), ("", "no job of tenant `default` fits; looked at 3\n"));
     let word = project.run(&["jobs", "puppet", "key:none"]);
-    let hint = "fits\n`topic:puppet` finds the jobs of the topic `puppet`\n";
+    let hint = "fits; looked at 3\n`topic:puppet` finds the jobs of the topic `puppet`\n";
     assert!(word.done().is_empty() && word.err.ends_with(hint), "{}", word.err);
     let wrong = project.run(&["job", "list", "state:ded"]);
     wrong.ended(2);

@@ -12,7 +12,7 @@ async fn looked_at(project: TestProject, lose: impl AsyncFn(&TestProject)) {
     project.run(&["push", "parking", "--id", "lost", "--data", "x"]).done();
     project.run(&["push", "echo", "--data", "x", "--wait"]).done();
     let said = project.run(&["fsck"]).done();
-    assert!(said.contains(" 1 jobs, ") && said.ends_with(": nothing is wrong\n"), "{said}");
+    assert!(said.contains(" 1 job, ") && said.ends_with(": nothing is wrong\n"), "{said}");
 
     lose(&project).await;
     let said = project.run(&["fsck"]);

@@ -338,9 +338,8 @@ fn by_state(view: &JobView, key_rate: Option<Rate>, now: Timestamp) -> (WhyReaso
         }
         JobState::Waiting => (WhyReason::Waiting, waiting(view.waits_for.as_ref()), None),
         JobState::Dead { since } => {
-            let attempts = if view.attempts == 1 { "attempt" } else { "attempts" };
-            let (times, why) = (view.attempts, failure());
-            let detail = format!("dead since {since}, after {times} {attempts} ({why}): {}", remedy(view));
+            let (attempts, why) = (units::counted(view.attempts, "attempt", "attempts"), failure());
+            let detail = format!("dead since {since}, after {attempts} ({why}): {}", remedy(view));
             (WhyReason::Dead, detail, None)
         }
         JobState::Finished => {
@@ -398,9 +397,9 @@ fn waiting(waits_for: Option<&WaitsFor>) -> String {
     let ids: Vec<&str> = jobs.iter().filter(|job| job.ended.is_none()).map(|job| job.id.as_str()).collect();
     let more = if total - ended > ids.len() as u64 { ", ..." } else { "" };
     let names = if ids.is_empty() { String::new() } else { format!(": it waits for {}{more}", ids.join(", ")) };
-    let jobs = if *total == 1 { "job" } else { "jobs" };
+    let jobs = units::counted(*total, "job", "jobs");
     let failed = if *failed > 0 { format!(", {failed} of them not done") } else { String::new() };
-    format!("waiting: {open}{ended} of {total} {jobs} ended{failed}{names}")
+    format!("waiting: {open}{ended} of {jobs} ended{failed}{names}")
 }
 
 fn in_line(ahead: Option<u64>, idle: Option<&Idle>, expected: Option<Expected>) -> String {

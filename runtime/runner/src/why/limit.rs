@@ -1,7 +1,7 @@
 //! Which limit a topic has reached, and how far it is used.
 
 use super::idle::{Idle, IdleReason, LimitCounts};
-use gristmill_config::units::COUNT;
+use gristmill_config::units::{self, COUNT};
 use gristmill_core::topic::{FleetLimits, Rate};
 use gristmill_store::{LimitReached, TopicCounts};
 
@@ -12,17 +12,17 @@ pub(super) fn about_rate(rate: Rate) -> String {
 
 /// Why the limit keeps the topic's jobs. `of_tenant`: how many jobs of its tenant run.
 pub(super) fn limited(limit: LimitReached, counts: &TopicCounts, of_tenant: u64, limits: &FleetLimits) -> Idle {
-    let tenant = &counts.topic.tenant;
+    let tenant = format!("the tenant `{}`", counts.topic.tenant);
     match limit {
         LimitReached::TenantMaxRunning => {
             let most = limits.tenant.max_running.map(u64::from);
             let detail = match most {
-                Some(most) => format!(
-                    "{of_tenant} jobs of the tenant `{tenant}` run, and its `max-running` allows {most} in all runners together"
-                ),
-                None => format!(
-                    "as many jobs of the tenant `{tenant}` run as its `max-running` allows in all runners together"
-                ),
+                Some(most) => {
+                    let (one, many) = (format!("job of {tenant} runs"), format!("jobs of {tenant} run"));
+                    let run = units::counted(of_tenant, &one, &many);
+                    format!("{run}, and its `max-running` allows {most} in all runners together")
+                }
+                None => format!("as many jobs of {tenant} run as its `max-running` allows in all runners together"),
             };
             let limit = LimitCounts { used: Some(of_tenant), most, ..LimitCounts::default() };
             Idle::new(IdleReason::TenantMaxRunningReached, detail).with(limit)
@@ -32,7 +32,7 @@ pub(super) fn limited(limit: LimitReached, counts: &TopicCounts, of_tenant: u64,
                 LimitCounts { used: Some(used), most: Some(budget), until: Some(until), ..LimitCounts::default() };
             let [used, budget] = [used, budget].map(|jobs| COUNT.show(jobs));
             let detail = format!(
-                "`jobs-per-day` of the tenant `{tenant}` is used up: {used} of {budget} have started, and the next ones may at {until}"
+                "`jobs-per-day` of {tenant} is used up: {used} of {budget} have started, and the next ones may at {until}"
             );
             Idle::new(IdleReason::JobsPerDayUsedUp, detail).with(limit)
         }
@@ -41,7 +41,7 @@ pub(super) fn limited(limit: LimitReached, counts: &TopicCounts, of_tenant: u64,
                 LimitCounts { used: Some(used), most: Some(budget), until: Some(until), ..LimitCounts::default() };
             let [used, budget] = [used, budget].map(|fuel| COUNT.about(fuel));
             let detail = format!(
-                "`fuel-per-hour` of the tenant `{tenant}` is used up: {used} of {budget}, and the next jobs may start at {until}"
+                "`fuel-per-hour` of {tenant} is used up: {used} of {budget}, and the next jobs may start at {until}"
             );
             Idle::new(IdleReason::FuelPerHourUsedUp, detail).with(limit)
         }
@@ -51,7 +51,8 @@ pub(super) fn limited(limit: LimitReached, counts: &TopicCounts, of_tenant: u64,
                 || "as many as its `max-running` allows".into(),
                 |most| format!("and its `max-running` allows {most}"),
             );
-            let detail = format!("{running} of its jobs run, {allows} in all runners together");
+            let run = units::counted(running, "of its jobs runs", "of its jobs run");
+            let detail = format!("{run}, {allows} in all runners together");
             let limit = LimitCounts { used: Some(running), most, ..LimitCounts::default() };
             Idle::new(IdleReason::MaxRunningReached, detail).with(limit)
         }
@@ -91,6 +92,9 @@ mod tests {
         let found = limited(LimitReached::MaxRunning, FleetLimits::NONE);
         assert!(found.detail.starts_with("2 of its jobs run, as many as its `max-running` allows"), "another's limit");
         assert_eq!(found.limit, Some(used(2, None)));
+        let one = TopicCounts { running: 1, ..counts.clone() };
+        let found = super::limited(LimitReached::TenantMaxRunning, &one, 1, &limits);
+        assert!(found.detail.starts_with("1 job of the tenant `acme` runs, and its"), "{}", found.detail);
         let found = limited(LimitReached::Rate { until }, limits);
         let said = "its `rate` (100/s, 7 at once) allows all runners together to start the next job at 2027-01-15T08:00:00.000Z";
         assert_eq!((found.reason, found.detail.as_str()), (IdleReason::RateLimited, said));

@@ -8,7 +8,7 @@ use super::limit::limited;
 use super::served::{ProcessRole, Runners, Served};
 use super::serving::Serving;
 use crate::deployments::trap_streaks::pausing_version;
-use gristmill_config::units::about_duration;
+use gristmill_config::units::{about_duration, counted};
 use gristmill_core::deployment::{Other, show_share};
 use gristmill_core::job::TopicId;
 use gristmill_core::time::Timestamp;
@@ -84,9 +84,10 @@ pub fn idle(counts: &TopicCounts, of_tenant: u64, served: &Served, runners: Runn
     }
     let Serving::Handler { concurrency } = served.serving else { return None };
     let most = u64::from(concurrency) * runners.alive;
+    let allowed = counted(concurrency, "at once is allowed", "at once are allowed");
     let detail = match runners.alive {
-        1 => format!("{concurrency} at once are allowed in one runner"),
-        alive => format!("{} run, and {concurrency} at once are allowed in each of {alive} runners", counts.running),
+        1 => format!("{allowed} in one runner"),
+        alive => format!("{} run, and {allowed} in each of {alive} runners", counts.running),
     };
     (counts.running >= most).then(|| {
         let limit = LimitCounts { used: Some(counts.running), most: Some(most), ..LimitCounts::default() };
@@ -162,6 +163,8 @@ mod tests {
         let limit = LimitCounts { used: Some(6), most: Some(6), ..LimitCounts::default() };
         assert_eq!((full.reason, full.limit), (IdleReason::ConcurrencyReached, Some(limit)));
         assert_eq!(full.detail, "6 run, and 2 at once are allowed in each of 3 runners");
+        let one = idle(&counts(5, 1, false), 1, &served(Serving::Handler { concurrency: 1 }), runners(1)).unwrap();
+        assert_eq!(one.detail, "1 at once is allowed in one runner");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use gristmill_core::http_grant::HttpGrant;
 use gristmill_core::job::Job;
 use gristmill_core::time::Timestamp;
 use gristmill_core::topic::{Capability, Grants};
+use gristmill_core::units::counted;
 
 /// A slow machine, or one that is busy, is no reason for another end than the recorded one.
 const TIMEOUT_MIN: Duration = Duration::from_secs(600);
@@ -182,8 +183,8 @@ impl Recording {
         let first = before.iter().zip(&now).position(|(before, now)| before != now);
         let number = first.unwrap_or_else(|| before.len().min(now.len())) + 1;
         format!(
-            "log: {} lines were recorded, now there are {}; line {number} is the first that differs",
-            before.len(),
+            "log: {} recorded, now {}; line {number} is the first that differs",
+            counted(before.len(), "line was", "lines were"),
             now.len()
         )
     }

@@ -13,6 +13,7 @@ use crate::state::AppState;
 use crate::wire;
 use crate::wire::topic::{PauseSet, TopicSeen, TopicsSeen};
 use gristmill_core::job::{Name, TopicId};
+use gristmill_core::units::counted;
 use gristmill_runner::why::{ProcessRole, Runners, Served, TopicWhy, idle, topic_why};
 use gristmill_store::{Purged, StoreError, TopicCounts};
 
@@ -102,8 +103,8 @@ async fn purge(
     };
     let TopicCounts { ready, delayed, running, dead, .. } = counts;
     if running > 0 {
-        let detail =
-            format!("{running} jobs of `{topic}` are running: pause the topic and wait for them, or cancel them");
+        let jobs = counted(running, "running job", "running jobs");
+        let detail = format!("`{topic}` has {jobs}: pause the topic and wait for the end, or cancel what runs");
         return Err(Problem::new(Code::TopicHasJobs, detail));
     }
     let purged = gristmill_store::purge(&*state.store, &topic, if jobs { PURGED_AT_ONCE } else { 0 }).await?;

@@ -13,6 +13,7 @@ use crate::problem::{Code, Problem};
 use crate::wire::bulk::{Bulk, BulkState, NewBulk, SAMPLES};
 use gristmill_core::job::{JobId, Name};
 use gristmill_core::time::Timestamp;
+use gristmill_core::units::counted;
 use gristmill_metrics::{BulkFacts, Event, EventKind};
 
 /// How many of a tenant are kept, and of all; the oldest that looks at no jobs makes room for a new one.
@@ -232,7 +233,8 @@ impl BulkRun {
         let detail = match state {
             BulkState::Counted if matched == expect => return Ok(()),
             BulkState::Counted => {
-                format!("bulk action {id} has counted {matched} jobs, not {expect}: look at it again")
+                let jobs = counted(matched, "job", "jobs");
+                format!("bulk action {id} has counted {jobs}, not {expect}: look at it again")
             }
             BulkState::Counting => format!("bulk action {id} is counting: start it once its state is `counted`"),
             _ => format!("bulk action {id} was confirmed or aborted before, it is {}: make another", state.as_str()),

@@ -27,19 +27,15 @@ pub(super) fn folder(manifest: &Manifest, checked: &[Checked], problems: &[Diagn
     }
     list(problems)?;
     let bad = checked.iter().filter(|checked| checked.component.is_err()).count() + problems.len();
-    let end = match bad {
-        0 => "no problems".to_owned(),
-        1 => "1 problem".to_owned(),
-        bad => format!("{bad} problems"),
-    };
+    let end = if bad == 0 { "no problems".to_owned() } else { units::counted(bad, "problem", "problems") };
     let space = if checked.is_empty() && problems.is_empty() { "" } else { "\n" };
-    let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let topics: BTreeSet<&TopicId> = manifest
         .topics
         .keys()
         .chain(checked.iter().flat_map(|checked| &checked.topics).map(|topic| &topic.id))
         .collect();
-    let (components, topics) = (of(checked.len(), "component"), of(topics.len(), "topic"));
+    let components = units::counted(checked.len(), "component", "components");
+    let topics = units::counted(topics.len(), "topic", "topics");
     screen::line(&format!("{space}{components}, {topics}, {end}"))
 }
 

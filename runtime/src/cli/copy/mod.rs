@@ -17,6 +17,7 @@ use super::exit::{Exit, Usage};
 use super::global::Global;
 use super::screen;
 use crate::open::{self as store, Layout, Opened};
+use gristmill_config::units::counted;
 use gristmill_config::{StoreAddress, StoreSettings};
 use gristmill_core::bill::Day;
 use gristmill_core::deployment::Deployment;
@@ -144,9 +145,9 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let mut beside = beside.into_iter().filter(|(_, count, ..)| *count > 0).peekable();
     if !global.json {
         plan.lost.iter().try_for_each(|lost| screen::line(&format!("stays in the old store: {lost}")))?;
-        screen::line(&format!("moved {moved} {}", if moved == 1 { "job" } else { "jobs" }))?;
+        screen::line(&format!("moved {}", counted(moved, "job", "jobs")))?;
         for (verb, count, one, many, of) in beside {
-            screen::line(&format!("{verb} {count} {}{of}", if count == 1 { one } else { many }))?;
+            screen::line(&format!("{verb} {}{of}", counted(count, one, many)))?;
         }
     } else if beside.peek().is_some() || !plan.lost.is_empty() {
         screen::document(&json!({
@@ -304,8 +305,8 @@ async fn copy<'a>(
         refuse_taken_ids(&moving)?;
         ensure!(
             moved.is_empty() || moved.iter().any(|job| job.removed),
-            "none of {} jobs of `{topic}` could be removed from the old store: does another process change them?",
-            moved.len()
+            "failed to remove {} of `{topic}` from the old store: does another process change them?",
+            counted(moved.len(), "job", "jobs")
         );
         if !quiet && last_note.elapsed() >= NOTE_EVERY {
             screen::note(&format!("{topic}: {} moved", copied.moved()));
@@ -334,9 +335,9 @@ fn refuse_taken_ids(moving: &TopicMove<'_, dyn Transfer>) -> anyhow::Result<()> 
     let mut taken = moving.kept.iter().filter(|(_, reason)| **reason == Unmoved::IdTaken).map(|(id, _)| id);
     let Some(first) = taken.next() else { return Ok(()) };
     bail!(
-        "{} jobs of `{}` stay in the old store, {first} first: the new one has other jobs by their ids, or it is the \
+        "failed to move {} of `{}`, {first} first: the new store has other jobs by their ids, or it is the \
          same store by another address. If it is not, cancel or delete one of each two, and run this again",
-        1 + taken.count(),
+        counted(1 + taken.count(), "job", "jobs"),
         moving.topic,
     )
 }
@@ -365,17 +366,17 @@ impl Copied {
                 words.push_str(&format!("; {count} {what}"));
             }
         };
-        add(*known, "of them were there already");
-        add(*in_both, "began to run meanwhile, and are in both");
-        add(*running, "still running stay in the old store: run this again when they have ended");
+        add(*known, "of them there already");
+        add(*in_both, "begun meanwhile, and now in both");
+        add(*running, "still running, left in the old store: run this again when nothing runs");
         add(
             *linked,
-            "that wait for other jobs, are waited for, came meanwhile, or stand in no line stay in the old store: have them run there, and run this again",
+            "that wait for other jobs, are waited for, came meanwhile, or stand in no line, left in the old store: have them run there, and run this again",
         );
         if let Some((count, id, problem)) = unreadable {
             words.push_str(&format!(
-                "; {count} that cannot be read stay in the old store, {id} first ({problem}): a store of another kind \
-                 cannot keep them"
+                "; {count} unreadable, left in the old store, {id} first ({problem}): a store of another kind cannot \
+                 keep them"
             ));
         }
         if *paused {
@@ -414,7 +415,7 @@ mod tests {
     fn what_stays_behind_is_said() {
         let copied = Copied { topic: "echo".into(), ready: 2, running: 1, paused: true, ..Copied::default() };
         let words = copied.in_words();
-        assert!(words.starts_with("echo: moved 2 ready, 0 delayed, 0 dead; 1 still running stay"), "{words}");
+        assert!(words.starts_with("echo: moved 2 ready, 0 delayed, 0 dead; 1 still running, left"), "{words}");
         assert!(words.ends_with("`gristmill resume echo`") && !words.contains("both"), "{words}");
         let copied = Copied { linked: 2, ..copied };
         assert!(copied.in_words().contains("; 2 that wait for other jobs, are waited for, "), "{}", copied.in_words());

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::super::global::Global;
 use super::super::screen;
 use super::{deployments_of, tokens_of};
+use gristmill_config::units::counted;
 use gristmill_core::bill::Day;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_store::{Check, Finding, FsckReport, Transfer};
@@ -125,8 +126,8 @@ fn lost(report: &FsckReport, tenants: &[Name]) -> Vec<String> {
     let in_words = |((tenant, topic), jobs): ((Option<&str>, Option<&str>), Vec<&str>)| {
         let whose = [tenant, topic].into_iter().flatten().collect::<Vec<_>>().join("/");
         let (count, first) = (jobs.len(), jobs.first().unwrap_or(&"?"));
-        let (jobs, stand) = if count == 1 { ("job", "stands") } else { ("jobs", "stand") };
-        format!("`{whose}`: {count} {jobs} that {stand} in no line, {first} first: `gristmill fsck` says what to do")
+        let jobs = counted(count, "job that stands", "jobs that stand");
+        format!("`{whose}`: {jobs} in no line, {first} first: `gristmill fsck` says what to do")
     };
     let mut lost: Vec<_> = lost.into_iter().map(in_words).collect();
     let all = report.count_of(Check::JobInNoPlace);
@@ -134,8 +135,4 @@ fn lost(report: &FsckReport, tenants: &[Name]) -> Vec<String> {
         lost.push(format!("more jobs that stand in no line: {all} in the whole store"));
     }
     lost
-}
-
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }

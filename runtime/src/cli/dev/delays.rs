@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill_config::units::counted;
 use gristmill_core::job::{Due, JobChange, JobId};
 use gristmill_store::{JobQuery, JobState, Store, StoreError, find};
 
@@ -49,11 +50,7 @@ pub(super) async fn always(store: Arc<dyn Store>) -> Infallible {
     loop {
         ticks.tick().await;
         if let Ok(jumped @ 1..) = jump(&*store).await {
-            screen::note(&format!("jumped over the delay of {}", in_words(jumped)));
+            screen::note(&format!("jumped over the delay of {}", counted(jumped, "job", "jobs")));
         }
     }
-}
-
-pub(super) fn in_words(jobs: usize) -> String {
-    if jobs == 1 { "1 job".into() } else { format!("{jobs} jobs") }
 }

@@ -24,6 +24,7 @@ use super::keys::{Key, Keys};
 use super::native::{Native, Processes, is_output};
 use super::runs::Runs;
 use gristmill_config::ManifestError;
+use gristmill_config::units::counted;
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::{Capability, Demands};
 use gristmill_runner::handlers::HandlerRegistry;
@@ -136,7 +137,7 @@ impl<'a> Session<'a> {
             }
             Key::JumpDelays => match delays::jump(&*self.runner.store).await {
                 Ok(0) => screen::note("no job is delayed"),
-                Ok(jumped) => screen::note(&format!("jumped over the delay of {}", delays::in_words(jumped))),
+                Ok(jumped) => screen::note(&format!("jumped over the delay of {}", counted(jumped, "job", "jobs"))),
                 Err(error) => screen::note(&format!("error: {error}")),
             },
             Key::OpenPage => open(self.runner.page.as_deref()),

@@ -151,7 +151,8 @@ fn keys_of(app: &App) -> String {
         Mode::Name(typed) => format!(":{}_", screen::clean(typed)),
         Mode::Filter => format!("/{}_", screen::clean(&app.state().filter)),
         Mode::Confirm { what, count, typed, .. } => {
-            format!("{what} {count} jobs? type {count} and Enter, or Esc: {typed}_")
+            let jobs = units::counted(*count, "job", "jobs");
+            format!("{what} {jobs}? type {count} and Enter, or Esc: {typed}_")
         }
     }
 }

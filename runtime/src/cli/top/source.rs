@@ -18,7 +18,7 @@ use crate::cli::table::facts;
 use crate::cli::topic_line::{TopicLine, Topics};
 use crate::cli::why::Answerer;
 use crate::cli::{bulk, describe, workers};
-use gristmill_config::Manifest;
+use gristmill_config::{Manifest, units};
 use gristmill_core::job::{JobId, Name, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::RecentWanted;
@@ -289,7 +289,7 @@ impl Source {
     async fn act_on_group(&self, group: &DeadGroup, act: JobAction) -> anyhow::Result<String> {
         let ids = self.finder(&group.topic.tenant, &group.q)?.ids().await?;
         let done = act_on(&*self.reached.store, &group.topic, &ids, act, |_, _| Ok(())).await?;
-        Ok(format!("{} {done} jobs of {}", bulk::past(act.into()), group.topic))
+        Ok(format!("{} {} of {}", bulk::past(act.into()), units::counted(done, "job", "jobs"), group.topic))
     }
 }
 
