@@ -52,7 +52,9 @@ pub(super) async fn note_idle(global: &Global, reached: &Reached, topic: &TopicI
         return;
     }
     let Ok(manifest) = global.manifest_without_secrets() else { return };
-    let (missing, store) = (missing_handler(global, &manifest, topic), &manifest.store.address);
+    // The warning says of an unknown topic what makes it one.
+    let missing = if is_warned { None } else { missing_handler(global, &manifest, topic) };
+    let store = &manifest.store.address;
     let (idle, missing) = match &reached.server {
         // A function may be its handler, and a file may be refused, so the files alone do not say.
         Some(server) => match server.topic_why(topic).await.ok().and_then(|why| why.idle) {
@@ -89,6 +91,10 @@ fn missing_handler(global: &Global, manifest: &Manifest, id: &TopicId) -> Option
     let files = folder::scan(&manifest.handlers).ok()?;
     if files.iter().any(|file| file.name.as_ref() == Ok(&topic.handler)) {
         return None;
+    }
+    // Files make topics of the default tenant alone.
+    if topic.id != *id {
+        return (!global.has_manifest()).then(|| "here is no gristmill.toml".into());
     }
     let file = manifest.handlers.folder.join(format!("{}.wasm", topic.handler));
     Some(if global.has_manifest() {
