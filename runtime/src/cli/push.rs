@@ -333,7 +333,8 @@ impl PushedJobs {
     /// Says to people what they may not expect of the topic, and whether anything does its jobs.
     pub(super) async fn warn(&self, global: &Global, reached: &Reached) {
         self.warnings.iter().for_each(|warning| screen::note(&format!("warning: {warning}")));
-        if let Some(job) = self.jobs.first() {
+        let mut pushed = self.jobs.iter().zip(&self.pushed);
+        if let Some((job, _)) = pushed.find(|(_, pushed)| **pushed == Pushed::Stored) {
             known::note_idle(global, reached, &job.spec.topic, !self.warnings.is_empty()).await;
         }
     }

@@ -238,6 +238,22 @@ async fn a_push_to_an_unknown_topic_warns_and_names_a_near_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_push_that_is_refused_says_of_no_job_that_it_waits() {
+    let project = project().await;
+    let refused = || {
+        let said = project.run(&["push", "parking", "--id", "late", "--data", "x", "--after", "unknown"]);
+        said.ended(1).err.clone()
+    };
+    let without_server = refused();
+    assert!(
+        without_server.starts_with("error: failed to push job late: job `unknown` is not known"),
+        "{without_server}"
+    );
+    let _runner = project.serve().await;
+    assert_eq!(refused(), without_server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_push_in_a_folder_with_nothing_says_that_nothing_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let gristmill = |words: &[&str]| {
