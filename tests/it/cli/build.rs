@@ -67,6 +67,8 @@ async fn the_job_that_is_pushed_after_a_build_runs_what_was_built() {
         // The same again, and for people.
         let said = build(&project, guests::PUPPET, &[]);
         assert!(said.ended(0).err.contains("the running server serves it"), "{}", said.err);
+        let made = said.text();
+        assert!(made.contains("echo.wasm: ") && made.lines().count() == 1, "{made}");
     }
 }
 

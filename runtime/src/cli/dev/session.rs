@@ -200,7 +200,8 @@ impl<'a> Session<'a> {
         self.built.insert(project.to_owned());
         let dropped = Instant::now();
         if !self.global.json {
-            built.describe();
+            screen::note(&built.in_words());
+            built.note_problems();
         }
         let (version, demands) = (Some(built.component.version()), built.component.demands());
         let lacking = manifest.topics_of(&built.name).into_iter().map(|topic| (topic.id.clone(), topic.lacks(demands)));

@@ -246,7 +246,8 @@ impl Built {
             let more = [("served", serving.is_served().into()), ("refused", serving.refused().into())];
             return screen::document(&document::with(self.as_document(), more));
         }
-        self.describe();
+        screen::line(&self.in_words())?;
+        self.note_problems();
         serving.note();
         Ok(())
     }
@@ -263,14 +264,18 @@ impl Built {
         })
     }
 
-    /// Prints what was made, and which lines the manifest lacks.
-    pub(in crate::cli) fn describe(&self) {
+    /// What was made.
+    pub(in crate::cli) fn in_words(&self) -> String {
         let (size, version) = (units::SIZE.about(self.bytes), self.component.version());
         let made = match self.component.kind() {
             Kind::Component => "a component",
             Kind::CoreModule => "a core module, made a component as it is loaded",
         };
-        screen::note(&format!("{}: {size}, {made}, version {version}", self.dropped.display()));
+        format!("{}: {size}, {made}, version {version}", self.dropped.display())
+    }
+
+    /// Says to people which lines the manifest lacks.
+    pub(in crate::cli) fn note_problems(&self) {
         for problem in &self.lacking {
             screen::note_rendered(|colour| format!("\n{}", problem.render(colour)));
         }
