@@ -29,7 +29,7 @@ impl Tokens for RemoteStore {
     }
 
     async fn revoke_token(&self, id: &TokenId) -> Result<bool, StoreError> {
-        let question = Question::delete(format!("/v1/tokens/{id}"), "revoke a token");
+        let question = Question::delete(self.path_of_token(id).await?, "revoke a token");
         let wire::Revoked { revoked } = self.server.ask(question).await?;
         Ok(revoked)
     }
@@ -41,9 +41,17 @@ impl Tokens for RemoteStore {
     }
 
     async fn set_token_limits(&self, id: &TokenId, limits: TokenLimits) -> Result<bool, StoreError> {
-        let question = Question::put(format!("/v1/tokens/{id}/limits"), &limits, "limit a token");
+        let path = format!("{}/limits", self.path_of_token(id).await?);
+        let question = Question::put(path, &limits, "limit a token");
         let limited: Option<TokenLimits> = self.server.ask_about(question, &[Code::TokenUnknown]).await?;
         Ok(limited.is_some())
+    }
+}
+
+impl RemoteStore {
+    /// An admin of one tenant reaches the tokens of that one, and no others.
+    async fn path_of_token(&self, id: &TokenId) -> Result<String, StoreError> {
+        Ok(format!("{}/{id}", path(self.own_tenant().await?.as_ref())))
     }
 }
 
@@ -114,6 +122,16 @@ mod tests {
         assert_eq!(tested.store.tokens(Some(&tenant())).await.unwrap()[0].limits, limits);
         assert!(remote.revoke_token(&added.id).await.unwrap() && !remote.revoke_token(&added.id).await.unwrap());
         assert!(!remote.set_token_limits(&added.id, limits).await.unwrap());
+
+        // An admin of one tenant has the tokens of that one, and no others.
+        for admin in [NewToken { scopes: [Scope::Admin].into(), ..token("admin") }, token("c")] {
+            remote.add_token(&admin).await.unwrap();
+        }
+        let admin = RemoteStore::connect_with(tested.server.address(), Some("admin".to_owned().into())).await.unwrap();
+        let [theirs, of_all] = ["c", "b"].map(|text| TokenHash::of(text).id());
+        assert!(admin.set_token_limits(&theirs, limits).await.unwrap() && admin.revoke_token(&theirs).await.unwrap());
+        assert!(!admin.set_token_limits(&of_all, limits).await.unwrap() && !admin.revoke_token(&of_all).await.unwrap());
+        assert!(tested.store.find_token(&of_all).await.unwrap().is_some());
 
         // The refusal of a client without a token says how to name one.
         let error = tested.remote.job(&tenant(), &"j".parse().unwrap()).await.unwrap_err();
