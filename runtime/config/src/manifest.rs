@@ -16,7 +16,7 @@ use super::otel::{self, OtelSettings};
 use super::page::{self, PageSettings};
 use super::read::{Problems, Section};
 use super::server::{self, HandlerSettings, Server};
-use super::store::{self, StoreSettings};
+use super::store::{self, StoreAddress, StoreSettings};
 use super::{stores, topics};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::topic::{Adapter, Capability, DeadPolicy, Topic, WrittenAs};
@@ -219,6 +219,13 @@ impl Manifest {
     /// component is not for clients of the default tenant.
     pub fn makes_topic(&self, handler: &Name) -> bool {
         self.handlers.auto_topics && !self.named_handlers().any(|named| named == handler)
+    }
+
+    /// Whether the jobs of all tenants are in one file or on one server, so that all are unavailable together.
+    pub fn keeps_tenants_together(&self) -> bool {
+        let is_cluster =
+            |address: &StoreAddress| matches!(address, StoreAddress::Redis(url) if url.contains("+cluster:"));
+        self.stores.is_empty() && !is_cluster(&self.store.address)
     }
 
     /// The handlers that sections name.

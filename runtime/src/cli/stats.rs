@@ -123,7 +123,8 @@ async fn read(
         Some(tenant) => vec![tenant.clone()],
         None => tenants_of(global, manifest, &reached).await?,
     };
-    Ok(Some(OfTenants::ask(&tenants, async |tenant| reached.store.counts(tenant).await).await?))
+    let together = !global.names_server() && manifest.keeps_tenants_together();
+    Ok(Some(OfTenants::ask(&tenants, together, async |tenant| reached.store.counts(tenant).await).await?))
 }
 
 /// What was read of some tenants.
@@ -143,12 +144,14 @@ pub(super) struct MissingTenants {
 }
 
 impl<T> OfTenants<T> {
-    /// Asks about one tenant after the other, and goes on after one whose store is unavailable.
+    /// Asks about one tenant after the other, and goes on after one whose store is unavailable, unless they have one store `together`: each
+    /// would be waited for in vain.
     ///
     /// # Errors
     /// A store refuses, or is unavailable for each of the tenants.
     pub(super) async fn ask<E: Into<anyhow::Error>>(
         tenants: &[Name],
+        together: bool,
         mut ask: impl AsyncFnMut(&Name) -> Result<Vec<T>, E>,
     ) -> anyhow::Result<Self> {
         let mut all = Self::default();
@@ -157,7 +160,7 @@ impl<T> OfTenants<T> {
                 Ok(read) => all.read.extend(read),
                 Err(error) => {
                     let source = error.into().downcast::<StoreError>()?;
-                    anyhow::ensure!(source.is_unavailable(), source);
+                    anyhow::ensure!(source.is_unavailable() && !together, source);
                     let missing = MissingTenants { tenants: vec![tenant.clone()], source };
                     MissingTenants::add(&mut all.missing, Some(missing));
                 }
@@ -286,4 +289,31 @@ fn table(counts: &[TopicCounts]) -> Table {
         table.row(row);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many tenants of three are asked while the store of the first is unavailable, and whether the others are read.
+    async fn asked(together: bool) -> (usize, bool) {
+        let tenants = ["a", "b", "c"].map(|tenant| tenant.parse().unwrap());
+        let mut asked = 0;
+        let read = OfTenants::ask(&tenants, together, async |tenant| {
+            asked += 1;
+            let source = anyhow::anyhow!("refused");
+            if tenant.as_str() != "a" {
+                Ok(vec![()])
+            } else {
+                Err(StoreError::Unavailable { store: "s".into(), source })
+            }
+        });
+        let is_read = read.await.is_ok_and(|of| of.read.len() == 2 && of.missing.is_some());
+        (asked, is_read)
+    }
+
+    #[tokio::test]
+    async fn an_unavailable_store_of_all_tenants_is_asked_once() {
+        assert_eq!((asked(true).await, asked(false).await), ((1, false), (3, true)));
+    }
 }

@@ -69,15 +69,24 @@ impl Topics {
         Ok(Self::Files { store, manifest: manifest.clone(), files: files(manifest)? })
     }
 
+    /// Whether all tenants are known to be in one store.
+    pub(super) fn are_together(&self) -> bool {
+        match self {
+            Self::Server { manifest, .. } => manifest.as_ref().is_some_and(Manifest::keeps_tenants_together),
+            Self::Files { manifest, .. } => manifest.keeps_tenants_together(),
+        }
+    }
+
     /// The topics of these tenants. Those of a store that is unavailable are missing.
     ///
     /// # Errors
     /// The store refuses, or is unavailable for each of the tenants.
     pub(super) async fn of(&self, tenants: &[Name]) -> anyhow::Result<OfTenants<TopicLine>> {
+        let together = self.are_together();
         match self {
             Self::Server { server, manifest } => {
                 let line = |topic| TopicLine::seen(topic, manifest.as_ref());
-                OfTenants::ask(tenants, async |tenant| {
+                OfTenants::ask(tenants, together, async |tenant| {
                     let topics = server.topics(tenant).await?;
                     Ok::<_, StoreError>(topics.into_iter().map(line).collect())
                 })
@@ -85,7 +94,7 @@ impl Topics {
             }
             Self::Files { store, manifest, files } => {
                 let OfTenants { read: counts, missing } = match store {
-                    Some(store) => OfTenants::ask(tenants, async |tenant| store.counts(tenant).await).await?,
+                    Some(store) => OfTenants::ask(tenants, together, async |tenant| store.counts(tenant).await).await?,
                     None => OfTenants::default(),
                 };
                 let is_read = |tenant: &Name| !missing.as_ref().is_some_and(|missing| missing.contains(tenant));

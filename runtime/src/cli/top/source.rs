@@ -118,7 +118,8 @@ impl Source {
         let OfTenants { read: lines, mut missing } = self.topics.of(&self.tenants).await?;
         let mut topics = self.with_rates(Instant::now(), lines);
         topics.sort_by_key(|row| std::cmp::Reverse(row.line.attention()));
-        let mut seen = Seen { at: Timestamp::now(), topics, ..Seen::default() };
+        let (mut seen, together) =
+            (Seen { at: Timestamp::now(), topics, ..Seen::default() }, self.topics.are_together());
         match view {
             View::Topics => {}
             View::Jobs { tenant, query } => {
@@ -131,13 +132,13 @@ impl Source {
             }
             View::Dead => {
                 let ask = async |tenant: &Name| self.finder(tenant, "")?.dead_groups().await;
-                seen.dead = OfTenants::ask(&self.tenants, ask).await?.note(&mut missing);
+                seen.dead = OfTenants::ask(&self.tenants, together, ask).await?.note(&mut missing);
             }
             View::Workers => seen.workers = workers::read(&self.reached).await?.workers,
             View::Attempts => seen.attempts = self.attempts().await?,
             View::Schedules => {
                 let ask = async |tenant: &Name| self.reached.store.schedules(tenant, None).await;
-                seen.schedules = OfTenants::ask(&self.tenants, ask).await?.note(&mut missing);
+                seen.schedules = OfTenants::ask(&self.tenants, together, ask).await?.note(&mut missing);
             }
             View::Events => {
                 self.events.listen(self.reached.server.as_ref(), &self.tenants).await?;
@@ -175,7 +176,7 @@ impl Source {
     async fn jobs(&self, tenant: Option<&Name>, query: &str) -> anyhow::Result<OfTenants<JobView>> {
         let tenants: Vec<Name> =
             self.tenants.iter().filter(|one| tenant.is_none_or(|tenant| tenant == *one)).cloned().collect();
-        OfTenants::ask(&tenants, async |tenant| {
+        OfTenants::ask(&tenants, self.topics.are_together(), async |tenant| {
             let mut jobs = Vec::new();
             let each = |view| {
                 jobs.push(view);
