@@ -173,6 +173,7 @@ impl<T> OfTenants<T> {
     }
 
     /// What was read; tenants that are missing are noted.
+    #[cfg(feature = "top")]
     pub(super) fn note(self, missing: &mut Option<MissingTenants>) -> Vec<T> {
         MissingTenants::add(missing, self.missing);
         self.read
