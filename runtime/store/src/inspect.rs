@@ -45,7 +45,7 @@ operations! {
             [ask topic: latest_ends(limit)];
 
         /// How far the attempts at these deliveries are, as their handlers last reported. `None`: they have reported nothing, or more than
-        /// a day ago, or the attempt is over. Answers in the order given. A store by way of a server reports it with [`Query::job`] alone.
+        /// a day ago, or the attempt is over. Answers in the order given. A store by way of a server reports it with the job alone.
         async fn progress(
             &self,
             tenant: &Name,
@@ -72,14 +72,14 @@ operations! {
         /// Returns `None` if more than [`AHEAD`] do, or the job is not ready in this topic, or waits for its key ([`JobView::behind`]).
         async fn jobs_ahead(&self, topic: &TopicId, id: &JobId) -> Result<Option<u64>, StoreError> [ask topic: first];
 
-        /// What the clock shows by which the tenant's new jobs come due. A store by way of a server says what this host's shows.
+        /// What the clock shows by which the tenant's new jobs come due. A store by way of a server refuses.
         async fn clock_time(&self, tenant: &Name) -> Result<Timestamp, StoreError> [current tenant];
 
         /// Every tenant that has or had jobs, ordered by name.
         async fn tenants(&self) -> Result<Vec<Name>, StoreError>;
 
         /// The workers whose heartbeats are kept, by id, each with the last one; at most 1,000 of each server of the store, those that
-        /// sent it last. Workers that were not retired are among them for an hour after their death.
+        /// sent it last. Workers that were not retired are among them for an hour after their death. A store by way of a server refuses.
         async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError>;
     }
 }

@@ -18,9 +18,9 @@ use crate::serve::accept::HttpService;
 use crate::wire::dead::Groups;
 use crate::wire::push::{Bulk, Job};
 use crate::wire::topic::{TopicSeen, TopicsSeen};
-use crate::wire::worker::{Worker, WorkerKind, Workers};
+use crate::wire::worker::Workers;
 use crate::wire::{self, BATCH};
-use gristmill_core::job::{JobChange, JobId, Name, NewJob, Progress, TopicId, WorkerId};
+use gristmill_core::job::{JobChange, JobId, Name, NewJob, Progress, TopicId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::token::TokenText;
 use gristmill_runner::why::{TopicWhy, Why};
@@ -112,6 +112,12 @@ impl RemoteStore {
     pub async fn own_tenant(&self) -> Result<Option<Name>, StoreError> {
         let me: wire::Me = self.server.ask(Question::get("/v1/me".into(), "ask what the token allows")).await?;
         Ok(me.tenant)
+    }
+
+    /// What only the clock of the store can say, which another one would answer wrongly.
+    fn of_its_clock(&self, doing: &'static str) -> StoreError {
+        let source = anyhow!("a server does not say what the clock of its store shows: ask it why a job waits instead");
+        StoreError::Refused { store: self.server.name.clone(), doing, source }
     }
 
     /// An answer for each id, or none of them.
@@ -349,6 +355,7 @@ impl Query for RemoteStore {
         Ok(jobs)
     }
 
+    /// A job as the server shows it has its progress.
     async fn progress(&self, _: &Name, deliveries: &[(JobId, u64)]) -> Result<Vec<Option<Progress>>, StoreError> {
         Ok(vec![None; deliveries.len()])
     }
@@ -372,20 +379,12 @@ impl Query for RemoteStore {
         Ok(tenants)
     }
 
-    /// A server does not say what its store's clock says: this machine's counts.
     async fn clock_time(&self, _: &Name) -> Result<Timestamp, StoreError> {
-        Ok(Timestamp::now())
+        Err(self.of_its_clock("read the clock of the store"))
     }
 
-    /// Also by this machine's clock.
     async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
-        let Workers { workers, .. } = self.workers().await?;
-        let (runners, now) = (workers.into_iter().filter(|worker| worker.kind == WorkerKind::Runner), Timestamp::now());
-        let heartbeat = |runner: Worker| {
-            let at = runner.heartbeat_at_ms?;
-            Some(Heartbeat { worker: WorkerId::new(&runner.worker), at, silent_for: now.since(at) })
-        };
-        Ok(runners.filter_map(heartbeat).collect())
+        Err(self.of_its_clock("read the heartbeats of runners"))
     }
 }
 

@@ -180,6 +180,11 @@ async fn every_state_of_a_job_looks_the_same_from_outside() {
     assert_eq!(counts, tested.store.counts(&tenant()).await.unwrap());
     assert_eq!((counts[0].delayed, counts[0].dead, counts[0].running), (2, 1, 1));
     assert_eq!(tested.remote.tenants().await.unwrap(), [tenant()]);
+    // Only the store's own clock says these: no other one is passed off as it.
+    let (clock, beats) = (tested.remote.clock_time(&tenant()).await, tested.remote.heartbeats().await);
+    for refused in [clock.unwrap_err(), beats.unwrap_err()] {
+        assert!(matches!(refused, StoreError::Refused { .. }) && !refused.is_unavailable(), "{refused:?}");
+    }
 }
 
 #[tokio::test]
