@@ -2,7 +2,10 @@
 // First: it brings what the engine lacks, for the packages that the handler imports.
 import '#host';
 import { drain } from '#engine';
-import { handler } from '#handler';
+import * as made from '#handler';
+
+// Not imported by its name: where that is not exported, the bundler would show this file, and not say what is to be done.
+const { handler } = made;
 
 if (typeof handler?.handle !== 'function') {
   throw new TypeError(`\`handler\` in ${HANDLER_FILE} cannot be called: write \`export const handler = handle(yourFunction)\``);

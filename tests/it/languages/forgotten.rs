@@ -20,7 +20,7 @@ function welcome() {}
 export const handler = handle(welcom());
 function welcom() {}
 ", "Error: handle(undefined): give it the function that does the jobs\n    at handle (gristmill-guest/index.js:";
-    typescript: "node" "npm", "handler.ts" = "export {};", "handler";
+    typescript: "node" "npm", "handler.ts" = "export {};", "`handler` in handler.ts cannot be called: write `export const handler = handle(";
     python: "python3", "handler.py" = "import gristmill_guest", "write @handler above the function";
     go: "go", "handler.go" = "package main\n\nimport _ \"github.com/gristmill/gristmill/guest-sdk/go\"\n\nfunc main() {}\n", "no handler: call gristmill.Handle in an init function";
     c: "clang" "wasm-ld", "handler.c" = "#include \"gristmill.h\"\n", "gm_handle";
