@@ -143,6 +143,9 @@ def fail(error: BaseException) -> None:
             f"error: the package `{_package_of(native.name)}` needs `{native.name}`, which is compiled for this machine, and a component cannot "
             "load it: use a package of pure Python, or do these jobs in a pull worker"
         )
+    missing = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
+    if missing and missing not in sys.modules:
+        sys.exit(f"error: there is no module `{missing}`: write the package that has it into requirements.txt")
     sys.exit(1)
 
 

@@ -7,7 +7,6 @@ recording of an attempt that answers (`_replay`).
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import logging
@@ -279,7 +278,7 @@ def _leave_pipes() -> None:
 def _load(name: str) -> Callable[[Any], Any]:
     """Imports the handler's module; ends the process if it has none, with what CPython says of it."""
     try:
-        module = importlib.import_module(name)
+        module = __import__(name)  # its traceback has no frames of importlib's
     except BaseException as error:
         check.fail(error)
     return check.exported_by(module, name)

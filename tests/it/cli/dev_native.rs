@@ -180,6 +180,21 @@ async fn a_save_in_typescript_serves_without_a_build_and_what_does_not_load_leav
     serves_without_a_build(TYPESCRIPT).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_module_that_python_does_not_find_is_said_to_belong_into_requirements() {
+    let mill = NativeProject::new(PYTHON).await;
+    mill.write("handler.py", "import requestz\n");
+    let said = mill.start().up_to("waiting for changes").await;
+    has(
+        &said,
+        &[
+            "/handler.py\", line 1",
+            "there is no module `requestz`: write the package that has it into requirements.txt",
+        ],
+    );
+    assert!(!said.contains("importlib"), "{said}");
+}
+
 async fn has_all_that_a_component_has(language: Language, spoken: &[&str], failures: &[(&str, &str)]) {
     let mill = NativeProject::new(language).await;
     let mut log = mill.start();

@@ -30,7 +30,7 @@ pub(super) fn look_for(needs: &[Need], path: &OsStr) -> anyhow::Result<()> {
 /// The first line that does not end well.
 pub(super) async fn run(lines: &[String], project: &Path) -> anyhow::Result<()> {
     for line in lines {
-        screen::note(&format!("$ {line}"));
+        screen::note(&format!("$ {}", shortened(line)));
         let output = std::io::stderr().as_fd().try_clone_to_owned().context("failed to share standard error")?;
         let mut shell = Command::new("sh")
             .args(["-euc", line])
@@ -44,12 +44,21 @@ pub(super) async fn run(lines: &[String], project: &Path) -> anyhow::Result<()> 
         let status = shell.wait().await.context("failed to wait for `sh`")?;
         group.has_ended();
         if !status.success() {
-            // The line, and all that it says, was shown: the cause is not pushed out of sight.
+            // The beginning of the line, and all that it says, was shown: the cause is not pushed out of sight.
             let program = line.split_whitespace().next().unwrap_or_default();
             return Err(anyhow!("a line of {FILE} failed: `{program} …` ended with {status}"));
         }
     }
     Ok(())
+}
+
+/// The line as far as a person reads it; the file has the rest.
+fn shortened(line: &str) -> String {
+    const SHOWN: usize = 100;
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{} …", line[..end].trim_end()),
+        None => line.to_owned(),
+    }
 }
 
 /// The processes of a line. They are in a group of their own, so that compilers end with the shell that started them.
@@ -90,6 +99,12 @@ mod tests {
         look_for(&need("sh"), &path).unwrap();
         let error = look_for(&need("no-such-program"), &path).unwrap_err().to_string();
         assert!(error.contains("no-such-program") && error.contains("install it"), "{error}");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_as_far_as_it_is_read() {
+        let lines = ["cargo build".to_owned(), "x".repeat(100), "ä".repeat(101)].map(|line| shortened(&line));
+        assert_eq!(lines, ["cargo build".to_owned(), "x".repeat(100), format!("{} …", "ä".repeat(100))]);
     }
 
     #[tokio::test]
