@@ -52,6 +52,8 @@ def _request_refused(error: BaseException) -> Optional[Reject]:
 
 #: Letters of a traceback that are kept with the attempt, the last ones.
 _TRACE_MAX = 4000
+#: What calls the author's function under a debugger.
+_DEBUGGER = ("gristmill_guest._replay", "bdb")
 #: This package's files are below it; they may lie in the author's project.
 _SDK = __file__.rpartition("/")[0] + "/"
 
@@ -60,6 +62,8 @@ def _exception(error: BaseException) -> Retry:
     #: Where the files of the project are: in a component, unless the host says another place.
     project = getattr(_host.current, "PROJECT", "/0/")
     trace = error.__traceback__ and error.__traceback__.tb_next  # without this file's own line
+    while trace and trace.tb_frame.f_globals.get("__name__") in _DEBUGGER:
+        trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace)).rstrip().replace(f'"{project}', '"')
     log.error("uncaught exception", traceback=text)
     message = "".join(traceback.format_exception_only(type(error), error)).strip()

@@ -109,6 +109,19 @@ def _replace_clock() -> None:
     datetime.datetime = kind("datetime.datetime", (_Datetime,), named)  # type: ignore[misc]
 
 
+class _Pdb(pdb.Pdb):
+    """Shows the author's frames and those of packages, and not how this package came to call them."""
+
+    def get_stack(self, frame: Any, trace: Any) -> Any:
+        stack, at = super().get_stack(frame, trace)
+        shown = [number for number, (of, _) in enumerate(stack) if not _is_ours(of)]
+        return ([stack[number] for number in shown], shown.index(at)) if at in shown else (stack, at)
+
+
+def _is_ours(frame: Any) -> bool:
+    return frame.f_code.co_filename.startswith(_SDK) or frame.f_globals.get("__name__") in ("bdb", "runpy")
+
+
 class _Debugger:
     """`pdb` around an attempt."""
 
@@ -124,7 +137,7 @@ class _Debugger:
         while trace is not None:
             own.append(trace)
             trace = trace.tb_next
-        while own and own[-1].tb_frame.f_code.co_filename.startswith(_SDK):
+        while own and _is_ours(own[-1].tb_frame):
             own.pop()
         for each in reversed(own):
             trace = types.TracebackType(trace, each.tb_frame, each.tb_lasti, each.tb_lineno)
@@ -141,9 +154,9 @@ def _stop(*_given: Any, **_named: Any) -> None:
     _pdb().set_trace(sys._getframe(1))
 
 
-def _pdb() -> pdb.Pdb:
+def _pdb() -> _Pdb:
     try:
-        debugger = pdb.Pdb(stdin=open("/dev/tty"), stdout=open("/dev/tty", "w"))
+        debugger = _Pdb(skip=["gristmill_guest.*"], stdin=open("/dev/tty"), stdout=open("/dev/tty", "w"))
     except OSError as error:
         sys.exit(f"pdb needs a terminal, and there is none: {error}")
     debugger.use_rawinput = False

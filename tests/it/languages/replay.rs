@@ -129,6 +129,18 @@ async fn a_failure_in_python_ends_the_same_in_cpython_or_it_is_said_why_not() {
     for text in ["the attempt ends with it", "(0, '{\"name\": \"Ann\"}')", "same as recorded"] {
         assert!(shown.contains(text), "no {text:?} in\n{shown}");
     }
+    let debugged = ["replay", &failed.recording, &failed.native(), "--debug"];
+    let shown = typed_in_terminal(&failed.project, &debugged, "w\nc\nw\nq\n");
+    let same = "same as recorded: outcome, output and log";
+    for (text, is_shown) in [
+        (same, true),
+        ("handler.py(", true),
+        ("the attempt ends with it", true),
+        ("gristmill_guest/", false),
+        ("bdb.py", false),
+    ] {
+        assert!(shown.contains(text) == is_shown, "{text:?} in\n{shown}");
+    }
     ends_the_same_or_says_why_not(&failed, checkpoint, ("raise LookupError(", "return str("));
 }
 
