@@ -171,13 +171,13 @@ impl Way {
             return Ok(RemoteStore::connect_with(server.clone(), self.token.clone()).await.map(Reached::from));
         }
         for path in self.layout.files().chain(self.layout.memory()) {
-            match owner(path) {
-                Ok(None) => {}
-                Ok(Some(Owner { http: None, pid, .. })) => {
+            // What cannot be read now cannot be read in a moment.
+            match owner(path)? {
+                None => {}
+                Some(Owner { http: None, pid, .. }) => {
                     return Ok(Err(StoreError::Owned { store: path.display().to_string(), owner: pid, http: None }));
                 }
-                Ok(Some(owner)) => return Ok(self.owners_server(path, owner).await.map(Reached::from)),
-                Err(problem) => return Ok(Err(problem)),
+                Some(owner) => return Ok(self.owners_server(path, owner).await.map(Reached::from)),
             }
         }
         if self.layout.memory().is_some() {
@@ -304,4 +304,21 @@ fn given_up(problem: StoreError) -> anyhow::Error {
     error.context(
         "the store's owner does not listen; if it is a server, set `listen` in its [http], else wait for its end",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_note_of_the_owner_that_cannot_be_read_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut manifest = Manifest::default_at(folder.path());
+        manifest.store.address = StoreAddress::File(folder.path().join("g.db"));
+        let note = folder.path().join("g.db.owner");
+        // As one of another user, for any user: it leads to itself.
+        std::os::unix::fs::symlink(&note, &note).unwrap();
+        let error = Way::new(&manifest, None, None).try_to_reach(true).await.unwrap_err();
+        assert!(error.downcast_ref::<StoreError>().is_some_and(StoreError::is_unavailable), "{error:?}");
+    }
 }
