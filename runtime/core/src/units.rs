@@ -262,6 +262,11 @@ pub fn nearest<'a>(written: &str, choices: impl Iterator<Item = &'a str>) -> Opt
     by_distance.min().map(|(_, choice)| choice)
 }
 
+/// What follows a wrong text where this was probably meant: nothing, or ` (did you mean …?)`.
+pub fn hint(near: Option<impl fmt::Display>) -> String {
+    near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default()
+}
+
 /// How many letters differ; `None` if more than `most` do, and of a text that is longer than a hint is worth: strangers write such texts,
 /// and the effort grows with the lengths of both.
 pub(crate) fn distance(written: &str, choice: &str, most: usize) -> Option<usize> {

@@ -6,7 +6,7 @@ use super::topic_line::{TopicLine, Topics};
 use super::{folder, screen};
 use gristmill_config::Manifest;
 use gristmill_core::job::{Name, TopicId};
-use gristmill_core::units::nearest;
+use gristmill_core::units::{hint, nearest};
 use gristmill_runner::why::IdleReason;
 use gristmill_store::StoreError;
 
@@ -15,8 +15,8 @@ pub(super) async fn note_unknown(global: &Global, topic: &TopicId) -> anyhow::Re
     let Some(known) = known(global, &topic.tenant).await? else { return Ok(()) };
     let names = known.iter().map(|line| line.seen.counts.topic.topic.as_str());
     if names.clone().all(|name| name != topic.topic.as_str()) {
-        let near = nearest(topic.topic.as_str(), names).map(|near| format!(" (did you mean `{near}`?)"));
-        screen::note(&format!("there is no topic `{topic}`{}; see `gristmill topics`", near.unwrap_or_default()));
+        let hint = hint(nearest(topic.topic.as_str(), names));
+        screen::note(&format!("there is no topic `{topic}`{hint}; see `gristmill topics`"));
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use tracing_subscriber::fmt::format::{self, FmtSpan, Writer};
 use super::exit::Usage;
 use super::global::{Global, LogFormat};
 use super::screen;
-use gristmill_core::units::nearest;
+use gristmill_core::units::{hint, nearest};
 
 /// Lines that wait to be written. A guest's line has up to some KiB.
 const WAITING_LINES: usize = 4096;
@@ -122,8 +122,7 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
         let lower = word.to_lowercase();
         let near = LEVELS.into_iter().find(|level| lower.starts_with(level));
         let near = near.or_else(|| nearest(&lower, LEVELS.into_iter()));
-        let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
-        return Err(format!("`{word}` is no level{near}: levels are {}", LEVELS.join(", ")));
+        return Err(format!("`{word}` is no level{}: levels are {}", hint(near), LEVELS.join(", ")));
     }
     let is_ours = |directive: &&str| {
         let origin = directive.split(['=', '[']).next().unwrap_or_default();

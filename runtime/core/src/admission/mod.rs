@@ -10,7 +10,7 @@ use crate::job::{AFTER, Claim, Due, JobOptions, JobSpec, Name, NewJob, TopicId, 
 use crate::outcome::{LimitName, Outcome};
 use crate::time::{Timestamp, millis};
 use crate::topic::{Limits, Topic};
-use crate::units::about_duration;
+use crate::units::{about_duration, hint};
 
 pub use follow_ups::{FOLLOW_UPS_BYTES, FollowUpRules, FollowUps, NoFollowUp};
 
@@ -113,7 +113,7 @@ pub enum Refused {
 
 /// The topic of a new job has no section in the manifest, no handler and no pull worker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no topic `{topic}`{}: {}", hint(near.as_deref()), remedy(topic, *is_of_unknown_tenant, used_by.as_ref()))]
+#[error("there is no topic `{topic}`{}: {}", hint(near.as_ref()), remedy(topic, *is_of_unknown_tenant, used_by.as_ref()))]
 pub struct UnknownTopic {
     /// The topic that is unknown.
     pub topic: TopicId,
@@ -123,10 +123,6 @@ pub struct UnknownTopic {
     pub near: Option<String>,
     /// The topic whose section names the file that would make this one.
     pub used_by: Option<TopicId>,
-}
-
-fn hint(near: Option<&str>) -> String {
-    near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default()
 }
 
 fn remedy(topic: &TopicId, is_of_unknown_tenant: bool, used_by: Option<&TopicId>) -> String {

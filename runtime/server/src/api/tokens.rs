@@ -19,7 +19,7 @@ use crate::wire;
 use gristmill_core::admission::LONGEST;
 use gristmill_core::job::{DEFAULT_TENANT, Name};
 use gristmill_core::token::{DESCRIPTION_BYTES, NewToken, TOKENS_PER_TENANT, Token, TokenId, TokenLimits, TokenText};
-use gristmill_core::units::nearest;
+use gristmill_core::units::{hint, nearest};
 use gristmill_metrics::{Event, EventKind};
 use gristmill_store::{StoreError, TokenAdded};
 
@@ -150,9 +150,8 @@ pub fn unknown_tenant(tenant: &Name, known: &BTreeSet<Name>) -> Option<String> {
     if known.contains(tenant) || tenant.as_str() == DEFAULT_TENANT {
         return None;
     }
-    let near =
-        nearest(tenant.as_str(), known.iter().map(Name::as_str)).map(|near| format!(" (did you mean `{near}`?)"));
-    Some(format!("no job and no section of the manifest is of a tenant `{tenant}`{}", near.unwrap_or_default()))
+    let hint = hint(nearest(tenant.as_str(), known.iter().map(Name::as_str)));
+    Some(format!("no job and no section of the manifest is of a tenant `{tenant}`{hint}"))
 }
 
 /// Scopes and limits that the caller has itself. Otherwise one that leaks could make itself a greater one.

@@ -7,6 +7,7 @@ use axum::http::Method;
 
 use crate::openapi::Route;
 use crate::problem::{Code, Problem};
+use gristmill_core::units::hint;
 
 /// The paths of the API with their parameters, such as `/v1/tenants/{tenant}/topics`, each with its methods.
 #[derive(Debug)]
@@ -23,8 +24,8 @@ impl KnownPaths {
 
     /// Names the path that was perhaps meant.
     pub(super) fn unknown(&self, path: &str) -> Problem {
-        let near = self.near(path).map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
-        Problem::new(Code::NotFound, format!("there is no such path{near}; see docs/reference/http-api.md"))
+        let hint = hint(self.near(path));
+        Problem::new(Code::NotFound, format!("there is no such path{hint}; see docs/reference/http-api.md"))
     }
 
     /// Names the methods that the path takes.
