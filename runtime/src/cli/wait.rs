@@ -304,22 +304,7 @@ mod tests {
     }
 
     fn view(state: JobState, result: Option<ResultView>) -> Option<JobView> {
-        Some(JobView {
-            id: id(),
-            state,
-            job: None,
-            attempts: 1,
-            last_failure: Some(failure()),
-            result,
-            result_topic: None,
-            behind: None,
-            rate_of_key: false,
-            waits_for: None,
-            checkpoint: None,
-            claimed_at: None,
-            progress: None,
-            ended: None,
-        })
+        Some(JobView { state, last_failure: Some(failure()), result, ..JobView::over(id(), 1, None) })
     }
 
     fn failure() -> Failure {

@@ -23,21 +23,12 @@ fn job(id: &str, body: &str) -> JobView {
     spec.metadata = vec![("order".into(), "17".into()), ("order".into(), "18".into())];
     let before = |minutes: u64| Timestamp::from_millis(now.as_millis() - minutes * 60_000);
     let detail = FailureDetail { code: "smtp-450".into(), message: "mailbox 7 is busy".into(), context: None };
+    let id = spec.id.clone();
     JobView {
-        id: spec.id.clone(),
         state: JobState::Dead { since: before(10) },
         job: Some(Job { spec, enqueued_at: before(90), due_at: before(90) }),
-        attempts: 3,
         last_failure: Some(Failure::new(Reason::Timeout, detail)),
-        result: None,
-        result_topic: None,
-        behind: None,
-        rate_of_key: false,
-        waits_for: None,
-        checkpoint: None,
-        claimed_at: None,
-        progress: None,
-        ended: None,
+        ..JobView::over(id, 3, None)
     }
 }
 

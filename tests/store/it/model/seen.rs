@@ -25,40 +25,18 @@ impl Model {
         let (id, result) = (key.1.clone(), self.results.get(key).cloned());
         if let Some(record) = self.jobs.get(key) {
             return Some(JobView {
-                id,
                 state: record.place.clone(),
                 job: Some(record.job.clone()),
-                attempts: record.attempts,
                 last_failure: record.failure.clone(),
                 result: result.map(|(_, result)| result),
-                result_topic: None,
                 behind: self.behind(&record.job.spec),
                 rate_of_key: self.is_held_back(record),
-                waits_for: None,
                 checkpoint: record.checkpoint.clone().map(|data| Payload { data, content_type: None }),
-                claimed_at: None,
-                progress: None,
-                ended: None,
+                ..JobView::over(id, record.attempts, None)
             });
         }
         let (attempts, result) = result?;
-        let (state, result) = (JobState::Finished, Some(result));
-        Some(JobView {
-            id,
-            state,
-            job: None,
-            attempts,
-            last_failure: None,
-            result,
-            result_topic: None,
-            behind: None,
-            rate_of_key: false,
-            waits_for: None,
-            checkpoint: None,
-            claimed_at: None,
-            progress: None,
-            ended: None,
-        })
+        Some(JobView { result: Some(result), ..JobView::over(id, attempts, None) })
     }
 
     fn behind(&self, spec: &JobSpec) -> Option<BehindKey> {

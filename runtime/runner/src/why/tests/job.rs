@@ -17,22 +17,7 @@ fn view(state: JobState) -> JobView {
     let spec = JobSpec::new(topic, Payload::default());
     let id = spec.id.clone();
     let job = Job { spec, enqueued_at: NOW, due_at: NOW };
-    JobView {
-        id,
-        state,
-        job: Some(job),
-        attempts: 0,
-        last_failure: None,
-        result: None,
-        result_topic: None,
-        behind: None,
-        rate_of_key: false,
-        waits_for: None,
-        checkpoint: None,
-        claimed_at: None,
-        progress: None,
-        ended: None,
-    }
+    JobView { state, job: Some(job), ..JobView::over(id, 0, None) }
 }
 
 fn paused() -> Option<Idle> {

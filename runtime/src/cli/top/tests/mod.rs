@@ -99,22 +99,7 @@ fn job(state: JobState) -> JobView {
     let at = Timestamp::from_millis(1_800_000_000_000);
     let id = spec.id.clone();
     let job = gristmill_core::job::Job { spec, enqueued_at: at, due_at: at };
-    JobView {
-        id,
-        state,
-        job: Some(job),
-        attempts: 3,
-        last_failure: None,
-        result: None,
-        result_topic: None,
-        behind: None,
-        rate_of_key: false,
-        waits_for: None,
-        checkpoint: None,
-        claimed_at: None,
-        progress: None,
-        ended: None,
-    }
+    JobView { state, job: Some(job), ..JobView::over(id, 3, None) }
 }
 
 #[test]

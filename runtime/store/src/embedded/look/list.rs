@@ -130,22 +130,9 @@ impl Filling<'_> {
             let (state, history) = state(row)?;
             self.last = row.get("number")?;
             self.last_key = row.get("key")?;
-            self.jobs.push(JobView {
-                id: job.spec.id.clone(),
-                state,
-                job: Some(job),
-                attempts: history.attempts,
-                last_failure: history.failure,
-                result: None,
-                result_topic: None,
-                behind: None,
-                rate_of_key: false,
-                waits_for: None,
-                checkpoint: None,
-                claimed_at: claimed_at(row)?,
-                progress: None,
-                ended: None,
-            });
+            let bare = JobView::over(job.spec.id.clone(), history.attempts, None);
+            let (last_failure, claimed_at) = (history.failure, claimed_at(row)?);
+            self.jobs.push(JobView { state, job: Some(job), last_failure, claimed_at, ..bare });
         }
         Ok(())
     }

@@ -31,43 +31,18 @@ impl Model {
 
     pub(in super::super) fn view(&self, id: &JobId) -> Option<JobView> {
         let result = self.results.get(id).cloned();
-        let (behind, rate_of_key, checkpoint, id) = (None, false, None, id.clone());
-        let Some(record) = self.jobs.get(&id) else {
+        let Some(record) = self.jobs.get(id) else {
             let (attempts, result) = result?;
-            let (state, result, last_failure, waits_for) = (JobState::Finished, Some(result), None, None);
-            return Some(JobView {
-                id,
-                state,
-                job: None,
-                attempts,
-                last_failure,
-                result,
-                result_topic: None,
-                behind,
-                waits_for,
-                rate_of_key,
-                checkpoint,
-                claimed_at: None,
-                progress: None,
-                ended: None,
-            });
+            return Some(JobView { result: Some(result), ..JobView::over(id.clone(), attempts, None) });
         };
         let Record { job, state, attempts, failure, .. } = record.clone();
         Some(JobView {
             state,
             job: Some(job),
-            attempts,
             last_failure: failure,
             result: result.map(|(_, result)| result),
-            result_topic: None,
-            behind,
-            waits_for: self.waits_for(&id, 10),
-            rate_of_key,
-            checkpoint,
-            claimed_at: None,
-            progress: None,
-            ended: None,
-            id,
+            waits_for: self.waits_for(id, 10),
+            ..JobView::over(id.clone(), attempts, None)
         })
     }
 
