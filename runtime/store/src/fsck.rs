@@ -151,6 +151,10 @@ checks! {
         "jobs wait for a key of which no job holds a slot",
         "they wait for ever",
         "cancel them and push them again";
+    KeyIndexWrong "key-index-wrong":
+        "it is noted that jobs wait for a key and none does, or the other way round",
+        "lists of the topic's jobs lack them",
+        "nothing: it is right again once no job of the key waits";
     WaiterGone "waiter-gone":
         "a job that is gone, or waits at another place, stands in line for a key",
         "the key's slot goes to a job that does not exist",

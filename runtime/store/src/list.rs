@@ -122,6 +122,11 @@ impl Cursor {
         Self { line: Priority::Low, key: Some(key.to_owned()), number, ..Self::at_front(StateFilter::Ready) }
     }
 
+    /// The same, behind this job there.
+    pub(super) fn after_job(self, last: JobId) -> Self {
+        Self { jobs: Self::new(self.place, self.number, last).jobs, ..self }
+    }
+
     /// The same, of a store that is one of several.
     pub(super) fn within(self, store: Name) -> Self {
         Self { stage: Some(Stage { store, is_new: false }), ..self }

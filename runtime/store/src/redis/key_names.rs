@@ -139,14 +139,9 @@ pub(super) fn slots_field(topic: &Name, key: &str) -> String {
     format!("{topic} {key}")
 }
 
-/// What the members of `behind` for a key of a topic begin with.
-pub(super) fn behind_of_key(topic: &Name, key: &str) -> String {
-    format!("{topic} {}:{key} ", key.len())
-}
-
-/// Between which bounds all members of `behind` for a topic are.
+/// Between which bounds all members of `behind` for a topic are: no name has the sign that follows the blank.
 pub(super) fn all_behind(topic: &Name) -> (String, String) {
-    (format!("[{topic} "), format!("({topic} ~"))
+    (format!("[{topic} "), format!("({topic}!"))
 }
 
 /// Defines the keys of a partition by their names; those `of` something have one for each topic, worker or job.
@@ -199,12 +194,13 @@ keys! {
         priorities = "priorities";
         /// SET of ids of jobs whose stamp and envelope have more than 4 KiB.
         large = "large";
-        /// HASH id of a job with a key → `place key`: where it waits in `behind`, 0 if it does not, 00 if the rate of its key held it back and
-        /// it has not started since.
+        /// HASH id of a job with a key → `segment key`: in which part of the line of its key it waits or has waited, 0 if in none, 00 if the rate of
+        /// its key held it back and it has not started since.
         keyed = "keyed";
-        /// HASH `topic key` → ids of the jobs that hold the key's slots; empty → the last place that was given out.
+        /// HASH `topic key` → ids of the jobs that hold the key's slots, and the ends of the line of those that are due and wait for one; ` topic key n` →
+        /// a segment between the ends: see `keys/line.lua`; ` topic` → how many wait.
         slots = "slots";
-        /// ZSET of `topic length:key place id` of jobs that are due and wait for a slot of their key.
+        /// ZSET of the fields `topic key` of `slots` for which jobs wait, all of score 0.
         behind = "behind";
         /// HASH topic → `slots:on-dead`, unless a key has one slot that a dead job gives up; `topic@` → 1, once its keys have had a rate.
         per_key = "per-key";

@@ -37,7 +37,7 @@ local function cancel(id, topic, unique, keep, notify, result)
   free_slots(at, topic, { id }, true)
   note_end(id, 'x')
   -- The next job of its key may be the next one to be cancelled.
-  place(topic)
+  place(at, topic)
   finish(stored, { [topic.name] = 1 }, { id }, 'cancelled',
          { unique = unique, values = topic.unique, result_key = keep ~= '0' and result or '', attempts = attempts,
            keep = keep, notify = notify, done = ARGV[3] })

@@ -77,6 +77,7 @@ impl Partition {
         names.extend(jobs.iter().map(|job| keys.result(job.id)));
         let mut call = Call::new(
             script!(
+                "keys/line.lua",
                 "keys/waiting.lua",
                 "links/links.lua",
                 "path/finish/ends.lua",

@@ -36,7 +36,7 @@ end
 -- Puts a job where it waits until `due`. `was_delayed`: until when it has been delayed; false of one that was taken out of its place.
 local function put(topic, id, was_delayed, key, deliveries)
   if due > now and key then
-    redis.call('HSET', at.keyed, id, '0 ' .. key)
+    note_key(at, id, 0, key)
     if deliveries == 0 then free_slots(at, topic, { id }) end
   end
   if not was_delayed then return wait(at, topic, id, due, nil, key) end
@@ -47,14 +47,14 @@ end
 local function change(id, topic, enqueued, envelope)
   local body, deliveries, _, worker = redis.call('HGET', at.jobs, id), parse_claim(redis.call('HGET', KEYS[15], id))
   if not body or string.sub(body, 1, 8) ~= enqueued or worker ~= '' or redis.call('ZSCORE', topic.dead, id) then return 0 end
-  local delayed, key, place = tonumber(redis.call('ZSCORE', topic.delayed, id)), key_of(at, id)
+  local delayed, key = tonumber(redis.call('ZSCORE', topic.delayed, id)), key_of(at, id)
   local stands_by = delayed and delayed >= NEVER
   local before = stands_by and stamped_due(body) or delayed or now
   local moves, has_other = due and due ~= before, priority and priority ~= priority_of(at, id)
   if not moves and not has_other then return 1 end
   -- One that waits for others is due when they have ended.
   local is_put, stays = moves and not stands_by, delayed and (due or now) > now
-  local lines_up = not is_put and not delayed and has_other and (place or 0) == 0
+  local lines_up = not is_put and not delayed and has_other and (not key or lines.holds(lines.of(at, topic, key), id))
   if (is_put and not stays or lines_up) and not take_out(at, topic, id) then return 0 end
   rewrite(id, body, moves and (stands_by and math.ceil(due) or due), has_other and envelope)
   if is_put then put(topic, id, stays and delayed, key or false, deliveries) end

@@ -84,7 +84,7 @@ impl Partition {
         let mut topics: Numbered<&Name> = Numbered(Vec::new());
         let numbers: Vec<usize> = jobs.iter().map(|job| topics.number(&job.job.spec.topic.topic)).collect();
         let names = keys.with_rows([keys.claims()], topics.0.iter().copied());
-        let mut call = Call::new(script!("keys/waiting.lua", "change/change.lua"), &names);
+        let mut call = Call::new(script!("keys/line.lua", "keys/waiting.lua", "change/change.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel());
         call.arg(change.due.map_or_else(|| "-".into(), due_argument));
         call.arg(change.priority.map_or("", |priority| priority.as_str())).topics(&topics.0);

@@ -23,7 +23,13 @@ impl Partition {
             names.extend([keys.claims(), keys.failures()]);
             names.extend(ids.iter().map(|id| keys.result(id)));
             let mut call = Call::new(
-                script!("keys/waiting.lua", "links/links.lua", "path/push/insert.lua", "dead/respawn.lua"),
+                script!(
+                    "keys/line.lua",
+                    "keys/waiting.lua",
+                    "links/links.lua",
+                    "path/push/insert.lua",
+                    "dead/respawn.lua"
+                ),
                 &names,
             );
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
@@ -48,6 +54,7 @@ impl Partition {
         for ids in ids.chunks(SCRIPT_JOBS) {
             let mut call = Call::new(
                 script!(
+                    "keys/line.lua",
                     "keys/waiting.lua",
                     "links/links.lua",
                     "path/finish/ends.lua",

@@ -54,7 +54,9 @@ local function bucket_of(t, key, rate, delayed)
   local full_at, empty_at = tonumber(redis.call('ZSCORE', KEY_RATES, member) or 0), now_us() + math.ceil(rate.burst * rate.per / rate.jobs)
   -- A bucket that is emptier than empty: the rate was raised since, or the clock set back.
   local bucket = { is_changed = full_at > empty_at, full_at = math.min(math.max(full_at, now_us()), empty_at), held = 0, last = 0, dues = {} }
-  for id in string.gmatch(rate.slots > 1 and redis.call('HGET', SLOTS, member) or '', '%S+') do
+  -- The ids of the holders; behind the line break stand those that wait.
+  local holders = string.match(rate.slots > 1 and redis.call('HGET', SLOTS, member) or '', '^[^\n]*')
+  for id in string.gmatch(holders, '%S+') do
     if string.sub(redis.call('HGET', KEYED, id) or '', 1, 3) == '00 ' then
       local due = due_of(delayed, id) or 0
       bucket.held, bucket.last, bucket.dues[due] = bucket.held + 1, math.max(bucket.last, due), true

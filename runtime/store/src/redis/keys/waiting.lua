@@ -1,4 +1,4 @@
--- Put in front of the scripts that make jobs wait or no longer wait: push, schedule, settle, migrate, respawn, cancel, change, pause,
+-- Put, after line, in front of the scripts that make jobs wait or no longer wait: push, schedule, settle, migrate, respawn, cancel, change, pause,
 -- sweep, delete_dead, poll_raw, adopt_waiting, import, import_windows, remove_exported, forget_topic, seal, carry, look_up; and of fsck_topic and
 -- fsck_jobs. Their KEYS begin with
 --
@@ -13,7 +13,8 @@ local NEVER = 99999999999999
 local function partition(now, up, wake)
   return { now = now, up = up, wake = wake, jobs = KEYS[1], priorities = KEYS[2], active = KEYS[3], due = KEYS[4],
            topics = KEYS[5], paused = KEYS[7], perishable = KEYS[8], large = KEYS[9],
-           keyed = KEYS[10], slots = KEYS[11], behind = KEYS[12], per_key = KEYS[13], walked = 0 }
+           keyed = KEYS[10], slots = KEYS[11], behind = KEYS[12], per_key = KEYS[13], walked = 0,
+           lines = {}, changed = {}, noted = {}, in_lines = {} }
 end
 
 -- The topic whose row begins at KEYS[first]. `arrived` and `later` gather what announce() carries out.
@@ -75,25 +76,18 @@ local function line_up(at, topic, id, priority)
   if arrived then arrived[#arrived + 1] = id else topic.arrived[priority] = { id } end
 end
 
--- The key of a stored job, and the place in `behind` where it waits for that: 0 if it does not. Nothing if it has no key.
+-- The key of a stored job, and the segment of the line where it stands if it waits for that: of one that does not wait any more it may be an
+-- earlier one. Nothing if it has no key.
 local function key_of(at, id)
-  local stored = some_special(at) and redis.call('HGET', at.keyed, id)
+  local stored = at.noted[id] or some_special(at) and redis.call('HGET', at.keyed, id)
   if not stored then return nil end
   local place, key = string.match(stored, '^(%d+) (.*)$')
   return key, tonumber(place)
 end
 
--- A member of `behind`, or what the members of a key begin with. Members are in the order of their bytes: those of a key are together, in
--- the order of their places, and no key begins with another.
-local function behind_member(topic, key, place, id)
-  local before = topic.name .. ' ' .. #key .. ':' .. key .. ' '
-  return place and before .. string.format('%016.0f', place) .. ' ' .. id or before
-end
-
--- The first members of a key in `behind`, at most `most`.
-local function first_behind(at, topic, key, most)
-  local before = behind_member(topic, key)
-  return redis.call('ZRANGEBYLEX', at.behind, '[' .. before, '(' .. before .. '~', 'LIMIT', 0, most)
+-- Notes the key of a job; lines.save() writes it.
+local function note_key(at, id, place, key)
+  at.noted[id], at.special = string.format('%.0f ', place) .. key, true
 end
 
 -- How many slots a key of the topic has, and whether a dead job keeps its own.
@@ -105,80 +99,145 @@ local function key_limits(at, topic)
   return topic.slots, topic.halts
 end
 
--- The ids of the jobs that hold the key's slots, and the field of `slots` that has them.
-local function holders_of(at, topic, key)
-  local field, holders = topic.name .. ' ' .. key, {}
-  for id in string.gmatch(redis.call('HGET', at.slots, field) or '', '%S+') do holders[#holders + 1] = id end
-  return holders, field
+-- Reads the lines of keys, each once a script.
+function lines.fetch(at, topic, keys)
+  local fields = {}
+  for _, key in ipairs(keys) do
+    local field = topic.name .. ' ' .. key
+    if not at.lines[field] then fields[#fields + 1], at.lines[field] = field, true end
+  end
+  if #fields == 0 then return end
+  for i, stored in ipairs(ask('HMGET', at.slots, fields)) do
+    local line = lines.read(fields[i], stored)
+    at.lines[fields[i]], line.was_waiting = line, line.head ~= ''
+  end
+end
+
+-- The line of a key. Who changes it calls lines.note().
+function lines.of(at, topic, key)
+  local field = topic.name .. ' ' .. key
+  if not at.lines[field] then lines.fetch(at, topic, { key }) end
+  return at.lines[field]
+end
+
+-- Notes that a line has changed, and that so many more jobs of the topic wait in lines; lines.save() writes it.
+function lines.note(at, topic, line, more)
+  if not line.is_changed then line.is_changed, at.changed[#at.changed + 1] = true, line end
+  at.in_lines[topic.name] = (at.in_lines[topic.name] or 0) + more
+end
+
+-- Writes what has changed: few commands, however many lines they are.
+function lines.save(at)
+  if #at.changed == 0 and not next(at.noted) then return end
+  local kept, empty, begun, over, noted = {}, {}, {}, {}, {}
+  for _, line in ipairs(at.changed) do
+    local text, waits = table.concat(line.holders, ' '), line.head ~= ''
+    if waits then text = text .. string.format('\n%.0f %.0f\n', line.first, line.last) .. line.head .. '\n' .. line.tail end
+    if text == '' then empty[#empty + 1] = line.field else kept[#kept + 1], kept[#kept + 2] = line.field, text end
+    if waits and not line.was_waiting then begun[#begun + 1], begun[#begun + 2] = 0, line.field end
+    if line.was_waiting and not waits then over[#over + 1] = line.field end
+    line.was_waiting, line.is_changed = waits, nil
+  end
+  for id, text in pairs(at.noted) do noted[#noted + 1], noted[#noted + 2] = id, text end
+  many('HSET', at.slots, kept)
+  many('HDEL', at.slots, empty)
+  many('ZADD', at.behind, begun)
+  many('ZREM', at.behind, over)
+  many('HSET', at.keyed, noted)
+  for name, more in pairs(at.in_lines) do
+    if more ~= 0 and redis.call('HINCRBY', at.slots, ' ' .. name, more) == 0 then redis.call('HDEL', at.slots, ' ' .. name) end
+  end
+  at.changed, at.noted, at.in_lines = {}, {}, {}
+end
+
+-- A segment is full with so many bytes: the end of a job reads and writes two of them, and one end in a dozen reads another.
+lines.SEGMENT = 512
+
+-- Puts a job at the end of a line, and returns its segment.
+function lines.join(at, line, id)
+  if line.head == '' then
+    line.head = id
+    return line.first
+  elseif line.tail == '' and line.last == line.first and #line.head < lines.SEGMENT then
+    line.head = line.head .. ' ' .. id
+    return line.first
+  end
+  line.tail = line.tail == '' and id or line.tail .. ' ' .. id
+  local place = line.last + 1
+  if #line.tail >= lines.SEGMENT then
+    redis.call('HSET', at.slots, lines.field_of(line, place), line.tail)
+    line.last, line.tail = place, ''
+  end
+  return place
+end
+
+-- Fills the head of a line, if it is used up, with the next segment that there is.
+function lines.fill_head(at, line)
+  while line.head == '' and line.first < line.last do
+    line.first = line.first + 1
+    local field = lines.field_of(line, line.first)
+    line.head = redis.call('HGET', at.slots, field) or ''
+    if line.head ~= '' then redis.call('HDEL', at.slots, field) end
+  end
+  if line.head == '' and line.tail ~= '' then
+    line.first, line.last, line.head, line.tail = line.last + 1, line.last + 1, line.tail, ''
+  end
 end
 
 -- Gives the job a slot of its key, however many are held.
 local function hold_slot(at, topic, id, key)
-  local holders, field = holders_of(at, topic, key)
-  holders[#holders + 1] = id
-  redis.call('HSET', at.slots, field, table.concat(holders, ' '))
+  local line = lines.of(at, topic, key)
+  line.holders[#line.holders + 1] = id
+  lines.note(at, topic, line, 0)
 end
 
 -- Gives the job, which is due, a slot of its key, and returns true. If there is none, or other jobs have waited for longer, it waits behind
 -- them: false.
 local function take_slot(at, topic, id, key)
-  local holders, field = holders_of(at, topic, key)
-  for _, holder in ipairs(holders) do
-    if holder == id then return true end
-  end
-  if #holders == 0 or #holders < key_limits(at, topic) and #first_behind(at, topic, key, 1) == 0 then
-    holders[#holders + 1] = id
-    redis.call('HSET', at.slots, field, table.concat(holders, ' '))
+  local line = lines.of(at, topic, key)
+  if lines.holds(line, id) then return true end
+  if #line.holders == 0 or line.head == '' and #line.holders < key_limits(at, topic) then
+    hold_slot(at, topic, id, key)
     return true
   end
-  local place = redis.call('HINCRBY', at.slots, '', 1)
-  redis.call('HSET', at.keyed, id, place .. ' ' .. key)
-  redis.call('ZADD', at.behind, 0, behind_member(topic, key, place, id))
+  note_key(at, id, lines.join(at, line, id), key)
+  lines.note(at, topic, line, 1)
   note_used(at, topic)
   return false
 end
 
 -- These jobs are gone, or dead, or wait for a time: the slots that they held of their keys, if they have any, go to the jobs that have
 -- waited for the longest. `are_gone`: their keys are forgotten. announce() is left to the caller. Takes few commands, however many jobs
--- they are: one, beside those of all together, for each key that others wait for.
+-- they are.
 local function free_slots(at, topic, ids, are_gone)
-  local stored, of_key, keys, fields, keyed = some_special(at) and ask('HMGET', at.keyed, ids) or {}, {}, {}, {}, {}
+  local stored, of_key, keys, keyed = some_special(at) and ask('HMGET', at.keyed, ids) or {}, {}, {}, {}
   for i, id in ipairs(ids) do
     local key = stored[i] and string.match(stored[i], '^%d+ (.*)$')
     if key then
-      if not of_key[key] then
-        of_key[key], keys[#keys + 1], fields[#fields + 1] = {}, key, topic.name .. ' ' .. key
-      end
+      if not of_key[key] then of_key[key], keys[#keys + 1] = {}, key end
       of_key[key][id], keyed[#keyed + 1] = true, id
     end
   end
   if #keys == 0 then return end
   if are_gone then many('HDEL', at.keyed, keyed) end
-  local most, held, in_line, called, kept, empty = key_limits(at, topic), ask('HMGET', at.slots, fields), {}, {}, {}, {}
-  for k, key in ipairs(keys) do
-    local holders, before = {}, 0
-    for holder in string.gmatch(held[k] or '', '%S+') do
-      before = before + 1
+  local most = key_limits(at, topic)
+  lines.fetch(at, topic, keys)
+  for _, key in ipairs(keys) do
+    local line, holders, called = lines.of(at, topic, key), {}, 0
+    for _, holder in ipairs(line.holders) do
       if not of_key[key][holder] then holders[#holders + 1] = holder end
     end
-    if #holders < before then
-      for _, member in ipairs(first_behind(at, topic, key, math.max(most - #holders, 0))) do
-        local id = string.match(member, '%S+$')
-        in_line[#in_line + 1], called[#called + 1], called[#called + 2] = member, id, '0 ' .. key
-        holders[#holders + 1] = id
+    if #holders < #line.holders then
+      while line.head ~= '' and #holders < most do
+        local id, rest = string.match(line.head, '^(%S+) ?(.*)$')
+        line.head, called, holders[#holders + 1] = rest, called + 1, id
+        lines.fill_head(at, line)
         line_up(at, topic, id)
       end
-      if #holders == 0 then
-        empty[#empty + 1] = fields[k]
-      else
-        kept[#kept + 1], kept[#kept + 2] = fields[k], table.concat(holders, ' ')
-      end
+      line.holders = holders
+      lines.note(at, topic, line, -called)
     end
   end
-  many('ZREM', at.behind, in_line)
-  many('HSET', at.keyed, called)
-  many('HSET', at.slots, kept)
-  many('HDEL', at.slots, empty)
 end
 
 -- Notes that the job waits until `due`; announce() carries it out. `key`: false if it has none or holds a slot of it, nil if that is not
@@ -206,8 +265,9 @@ local function alarm(at, topic, due)
   publish_due(at.due, due, at.wake, topic.waiters)
 end
 
--- Puts jobs that go to the tail of their line there. The caller wakes the topic.
-local function place(topic)
+-- Writes what is noted of keys, and puts jobs that go to the tail of their line there. The caller wakes the topic.
+local function place(at, topic)
+  lines.save(at)
   for priority, ids in pairs(topic.arrived) do
     many('LPUSH', topic.ready[priority], ids)
     topic.placed = true
@@ -217,7 +277,7 @@ end
 
 -- Carries out what wait() noted. Topics are added to `topics` at just these moments.
 local function announce(at, topic)
-  place(topic)
+  place(at, topic)
   if topic.placed then wake(at, topic) end
   if #topic.later > 0 then
     many('ZADD', topic.delayed, topic.later)
@@ -247,6 +307,29 @@ local function has_ready(topic)
   return redis.call('EXISTS', topic.ready.high, topic.ready.normal, topic.ready.low) > 0
 end
 
+-- Takes a job out of a segment of a line: whether it was there.
+function lines.leave(at, topic, line, place, id)
+  if place == 0 or lines.holds(line, id) then return false end
+  local others, is_there = {}, false
+  for other in string.gmatch(lines.segment(at.slots, line, place), '%S+') do
+    if other == id then is_there = true else others[#others + 1] = other end
+  end
+  if not is_there then return false end
+  local rest = table.concat(others, ' ')
+  if place <= line.first then
+    line.head = rest
+    lines.fill_head(at, line)
+  elseif place > line.last then
+    line.tail = rest
+  elseif rest == '' then
+    redis.call('HDEL', at.slots, lines.field_of(line, place))
+  else
+    redis.call('HSET', at.slots, lines.field_of(line, place), rest)
+  end
+  lines.note(at, topic, line, -1)
+  return true
+end
+
 -- Takes a waiting job out of its place: whether it was there. The end of a List that is claimed from is looked at first.
 -- `walked` counts how many entries were walked through for it, at most. after_leaving() is left to the caller.
 local function take_out(at, topic, id)
@@ -255,7 +338,7 @@ local function take_out(at, topic, id)
     return true
   end
   local key, place = key_of(at, id)
-  if key and place > 0 then return redis.call('ZREM', at.behind, behind_member(topic, key, place, id)) == 1 end
+  if key and lines.leave(at, topic, lines.of(at, topic, key), place, id) then return true end
   local ready = topic.ready[priority_of(at, id)]
   at.walked = at.walked + redis.call('LLEN', ready)
   return redis.call('LREM', ready, -1, id) == 1

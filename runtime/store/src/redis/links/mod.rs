@@ -88,7 +88,10 @@ impl Partition {
     /// Goes on with the work that remains after ends of jobs. Returns how much was done.
     pub(super) async fn carry_ends(&self, keys: &Keys) -> Result<usize, StoreError> {
         const DOING: &str = "pass on the ends of jobs";
-        let mut call = Call::new(script!("keys/waiting.lua", "links/links.lua", "links/carry.lua"), &keys.waiting());
+        let mut call = Call::new(
+            script!("keys/line.lua", "keys/waiting.lua", "links/links.lua", "links/carry.lua"),
+            &keys.waiting(),
+        );
         call.arg(self.now_argument()).arg(keys.wake_channel());
         let passed = self.reply(DOING, call).await?.integer().map_err(self.misread(DOING))?;
         Ok(usize::try_from(passed).unwrap_or(0))
@@ -97,7 +100,10 @@ impl Partition {
     pub(crate) async fn seal(&self, tenant: &Name, id: &JobId) -> Result<BatchSealed, StoreError> {
         const DOING: &str = "seal a batch";
         let keys = self.keys(tenant);
-        let mut call = Call::new(script!("keys/waiting.lua", "links/links.lua", "links/seal.lua"), &keys.waiting());
+        let mut call = Call::new(
+            script!("keys/line.lua", "keys/waiting.lua", "links/links.lua", "links/seal.lua"),
+            &keys.waiting(),
+        );
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(id.as_str());
         let answer = self.link.run(DOING, vec![call]).await?;
         Ok(match answer.first() {

@@ -116,8 +116,10 @@ impl RedisStore {
             let keys = Keys::new(&self.server.prefix, &topic.tenant, *number);
             for part in jobs.chunks(SCRIPT_JOBS) {
                 let names = keys.with_rows([], [&topic.topic]);
-                let mut call =
-                    Call::new(script!("keys/waiting.lua", "path/push/insert.lua", "partitions/look_up.lua"), &names);
+                let mut call = Call::new(
+                    script!("keys/line.lua", "keys/waiting.lua", "path/push/insert.lua", "partitions/look_up.lua"),
+                    &names,
+                );
                 call.arg(self.server.now_argument()).arg(topic.topic.as_str());
                 for (_, id, value) in part {
                     call.arg(*id).arg(*value);

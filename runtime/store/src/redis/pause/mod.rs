@@ -27,7 +27,7 @@ impl Partition {
         let mut names = keys.waiting();
         names.extend(keys.row(&topic.topic));
         names.push(keys.pauses());
-        let mut call = Call::new(script!("keys/waiting.lua", "pause/pause.lua"), &names);
+        let mut call = Call::new(script!("keys/line.lua", "keys/waiting.lua", "pause/pause.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str()).arg(u8::from(paused));
         call.arg(by.unwrap_or_default());
         self.is_one("pause a topic", call).await
@@ -39,7 +39,7 @@ impl Partition {
         names.extend([keys.turns(), keys.strays(&topic.topic), keys.limited(), keys.rates()]);
         names.extend([keys.ended(&topic.topic), keys.pauses()]);
         names.extend([keys.recordings(&topic.topic), keys.recorded(&topic.topic)]);
-        let mut call = Call::new(script!("keys/waiting.lua", "pause/forget_topic.lua"), &names);
+        let mut call = Call::new(script!("keys/line.lua", "keys/waiting.lua", "pause/forget_topic.lua"), &names);
         call.arg(self.now_argument()).arg(topic.topic.as_str()).arg(TOTALS);
         call.arg(Reason::ALL.iter().map(|reason| format!("dead-{reason}")).collect::<Vec<_>>());
         self.is_one("forget a topic", call).await

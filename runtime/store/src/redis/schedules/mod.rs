@@ -233,7 +233,13 @@ impl Partition {
         let mut names = keys.with_rows([], [&topic.topic]);
         names.extend([keys.schedules(), keys.ticks(), keys.manifests()]);
         let mut call = Call::new(
-            script!("keys/waiting.lua", "links/links.lua", "path/push/insert.lua", "schedules/schedule.lua"),
+            script!(
+                "keys/line.lua",
+                "keys/waiting.lua",
+                "links/links.lua",
+                "path/push/insert.lua",
+                "schedules/schedule.lua"
+            ),
             &names,
         );
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str()).arg(step.edits.len());

@@ -43,7 +43,7 @@ local function import(id, topic, place, ms, priority, unique, claim, failure, ch
   end
   if priority ~= '' or key ~= '' then at.special, at.prioritised = true, nil end
   if key ~= '' then
-    redis.call('HSET', at.keyed, id, '0 ' .. key)
+    note_key(at, id, 0, key)
     if holds ~= '' then hold_slot(at, topic, id, key) end
   end
   if unique ~= '' then

@@ -1,5 +1,6 @@
 //! Moving jobs to and from another store.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use redis::{RedisResult, Value, pipe};
@@ -90,6 +91,7 @@ impl Partition {
             let (stored,): (Vec<Bytes>,) = self.link.query(REMOVE, &ask).await?;
             let mut call = Call::new(
                 script!(
+                    "keys/line.lua",
                     "keys/waiting.lua",
                     "links/links.lua",
                     "path/finish/ends.lua",
@@ -125,15 +127,25 @@ impl Partition {
     async fn adopt_waiting(&self, keys: &Keys, topic: &Name, limit: usize) -> Result<(), StoreError> {
         let mut names = keys.with_rows([], [topic]);
         names.extend([keys.strays(topic), keys.raw()]);
-        let mut call =
-            Call::new(script!("keys/waiting.lua", "path/claim/adopt.lua", "transfer/adopt_waiting.lua"), &names);
+        let mut call = Call::new(
+            script!("keys/line.lua", "keys/waiting.lua", "path/claim/adopt.lua", "transfer/adopt_waiting.lua"),
+            &names,
+        );
         call.arg(self.now_argument()).arg(topic.as_str()).arg(limit.min(ADOPTED));
         self.link.run(READ, vec![call]).await.map(drop)
     }
 
-    /// Ids in the order of the move, at most `limit`, as they are at one moment.
+    /// Ids in the order of the move, at most `limit`, as they are at one moment; those that wait for keys, as they were just before.
     async fn waiting_and_dead(&self, keys: &Keys, topic: &Name, limit: usize) -> Result<Placed, StoreError> {
         let last = i64::try_from(limit).unwrap_or(i64::MAX);
+        let (first_behind, last_behind) = all_behind(topic);
+        let mut ask = pipe();
+        ask.cmd("ZRANGEBYLEX").arg(keys.behind()).arg(first_behind).arg(last_behind).arg("LIMIT").arg(0).arg(last);
+        let (lines,): (Vec<String>,) = self.link.query(READ, &ask).await?;
+        let behind = match lines.is_empty() {
+            true => Vec::new(),
+            false => self.jobs_of_lines(READ, keys, &lines, limit, false).await?,
+        };
         let mut ask = pipe();
         ask.atomic();
         for priority in Priority::ALL {
@@ -142,12 +154,10 @@ impl Partition {
         for key in [keys.delayed(topic), keys.dead(topic)] {
             ask.cmd("ZRANGE").arg(key).arg(0).arg(last - 1).arg("WITHSCORES");
         }
-        let (first_behind, last_behind) = all_behind(topic);
-        ask.cmd("ZRANGEBYLEX").arg(keys.behind()).arg(first_behind).arg(last_behind).arg("LIMIT").arg(0).arg(last);
         // Bytes and not text: what others wrote there may be anything.
         type List = Vec<Vec<u8>>;
         type Scores = Vec<(Vec<u8>, f64)>;
-        let (high, normal, low, delayed, dead, behind): (List, List, List, Scores, Scores, List) =
+        let (high, normal, low, delayed, dead): (List, List, List, Scores, Scores) =
             self.link.query(READ, &ask).await?;
 
         let id = |bytes: Vec<u8>| String::from_utf8(bytes).ok()?.parse::<JobId>().ok();
@@ -160,9 +170,12 @@ impl Partition {
             delayed.filter_map(|(bytes, score)| Some((id(bytes)?, StoredPlace::Delayed { until: at(score) })));
         let dead = dead.into_iter();
         let dead = dead.filter_map(|(bytes, score)| Some((id(bytes)?, StoredPlace::Dead { since: at(score) })));
-        let behind = behind.into_iter().filter_map(|member| id(member.rsplit(|byte| *byte == b' ').next()?.to_vec()));
-        let behind = behind.map(|id| (id, StoredPlace::Ready));
-        Ok(ready.chain(delayed).chain(dead).chain(behind).take(limit).collect())
+        let placed: Placed = ready.chain(delayed).chain(dead).take(limit).collect();
+        // One that got the slot of its key since then is in both.
+        let elsewhere: HashSet<&JobId> = placed.iter().map(|(id, _)| id).collect();
+        let behind: Placed =
+            behind.into_iter().filter(|id| !elsewhere.contains(id)).map(|id| (id, StoredPlace::Ready)).collect();
+        Ok(placed.into_iter().chain(behind).take(limit).collect())
     }
 
     async fn read_stored(
@@ -296,7 +309,7 @@ impl Partition {
         let numbers: Vec<usize> = part.iter().map(|(_, stored)| topics.number(&stored.job.spec.topic.topic)).collect();
         let more = [keys.claims(), keys.failures(), keys.checkpoints(), keys.moved()];
         let mut call = Call::new(
-            script!("keys/waiting.lua", "path/push/insert.lua", "transfer/import.lua"),
+            script!("keys/line.lua", "keys/waiting.lua", "path/push/insert.lua", "transfer/import.lua"),
             &keys.with_rows(more, topics.0.iter().copied()),
         );
         call.arg(self.now_argument()).arg(keys.wake_channel()).topics(&topics.0);

@@ -25,7 +25,7 @@ local function remove_exported(id, unique)
   remove(stored, { id })
   free_slots(at, topic, { id }, true)
   -- The next job of its key may be the next one to be removed.
-  place(topic)
+  place(at, topic)
   redis.call('HDEL', KEYS[26], id)
   return 1
 end

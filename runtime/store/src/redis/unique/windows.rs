@@ -68,7 +68,8 @@ impl Partition {
         self.list_tenants(IMPORT, [&topic.tenant]).await?;
         let keys = self.keys(&topic.tenant);
         for windows in windows.chunks(SCRIPT_JOBS) {
-            let script = script!("keys/waiting.lua", "path/push/insert.lua", "unique/import_windows.lua");
+            let script =
+                script!("keys/line.lua", "keys/waiting.lua", "path/push/insert.lua", "unique/import_windows.lua");
             let mut call = Call::new(script, &keys.with_rows([], [&topic.topic]));
             call.arg(self.now_argument()).arg(keys.wake_channel()).arg(topic.topic.as_str());
             for window in windows {

@@ -5,7 +5,7 @@
 --       3 number of claims, then their holders
 --       then per job: id, unique value that it holds until it is over ('': none)
 -- Returns per job, 13: 1 if it is stored; what `claims` says; in which ready Lists it is ('high normal low', '': none or not looked
---   for); 1 if delayed; 1 if dead; what `keyed` says; 1 if it stands in `behind`; 1 if it holds a slot of its key; 1 if the list of its claim
+--   for); 1 if delayed; 1 if dead; what `keyed` says; 1 if it waits for its key; 1 if it holds a slot of its key; 1 if the list of its claim
 --   has it, 0 if not, 2 if that claim is none of those named; 1 if it has a lease; priority; 1 if large; the holder of its unique value.
 -- Texts are '' where there is nothing. At the end: 1 if the topic is listed.
 local at, topic = partition(0, 0, ''), topic_row(ARGV[1], 15)
@@ -30,11 +30,12 @@ local function lines_of(id, how, priority)
   return table.concat(found, ' ')
 end
 
-local function holds_slot(id, key)
-  for _, holder in ipairs(holders_of(at, topic, key)) do
-    if holder == id then return true end
-  end
-  return false
+-- Whether the job waits for its key, at this place, and whether it holds a slot of it.
+local function slot_of(id, key, place)
+  if not key then return false, false end
+  local line = lines.of(at, topic, key)
+  local ids = place > 0 and lines.segment(at.slots, line, place) or ''
+  return string.find(' ' .. ids .. ' ', ' ' .. id .. ' ', 1, true), lines.holds(line, id)
 end
 
 local facts = {}
@@ -43,7 +44,7 @@ for i = 4 + tonumber(ARGV[3]), #ARGV, 2 do
   local holder, priority = string.match(claim, '^%d+:%d+:(.*)$') or '', redis.call('HGET', at.priorities, id) or 'normal'
   if not topic.ready[priority] then priority = 'normal' end
   local keyed = redis.call('HGET', at.keyed, id) or ''
-  local key, place = key_of(at, id)
+  local is_behind, has_slot = slot_of(id, key_of(at, id))
   local listed = 0
   if holder ~= '' then
     listed = lists[holder] and yes(redis.call('LPOS', lists[holder], id)) or 2
@@ -51,8 +52,7 @@ for i = 4 + tonumber(ARGV[3]), #ARGV, 2 do
   for _, fact in ipairs({
     redis.call('HEXISTS', at.jobs, id), claim, lines_of(id, ARGV[2], priority), yes(redis.call('ZSCORE', topic.delayed, id)),
     yes(redis.call('ZSCORE', topic.dead, id)), keyed,
-    yes(key and place > 0 and redis.call('ZSCORE', at.behind, behind_member(topic, key, place, id))),
-    yes(key and holds_slot(id, key)), listed,
+    yes(is_behind), yes(has_slot), listed,
     yes(holder ~= '' and (redis.call('ZSCORE', leases, holder) or redis.call('ZSCORE', extended, id))), priority,
     redis.call('SISMEMBER', at.large, id),
     ARGV[i + 1] ~= '' and redis.call('HGET', topic.unique, ARGV[i + 1]) or '',

@@ -135,8 +135,7 @@ const CHECKS: [JobCheck; 12] = [
             .then(|| (Check::JobInWrongLine, format!("its priority is {own}, and it is noted for {line}")))
     },
     |_, facts| {
-        let place = facts.keyed.split(' ').next().filter(|_| !facts.keyed.is_empty())?;
-        let needs_slot = ["0", "00"].contains(&place) && (facts.runs() || !facts.lines.is_empty());
+        let needs_slot = !facts.keyed.is_empty() && (facts.runs() || !facts.lines.is_empty());
         (needs_slot && !facts.holds_slot).then(|| (Check::JobMissesKeySlot, format!("`keyed` says `{}`", facts.keyed)))
     },
     |_, facts| {
@@ -340,7 +339,7 @@ impl PartitionCheck<'_> {
         let mut names = self.keys.with_rows([], [topic]);
         names.extend([self.keys.claims(), self.keys.leases(), self.keys.extended()]);
         names.extend(lists);
-        let mut call = Call::new(script!("keys/waiting.lua", "look/fsck/fsck_jobs.lua"), &names);
+        let mut call = Call::new(script!("keys/line.lua", "keys/waiting.lua", "look/fsck/fsck_jobs.lua"), &names);
         call.arg(topic.as_str()).arg(how).arg(holders.len()).arg(holders);
         for job in jobs {
             call.arg(&job.id).arg(job.unique.as_deref().unwrap_or_default());

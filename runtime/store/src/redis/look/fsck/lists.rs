@@ -59,7 +59,7 @@ impl PartitionCheck<'_> {
         self.report.look("topics", 1);
         let mut names = self.keys.with_rows([], [topic]);
         names.push(self.keys.limited());
-        let mut call = Call::new(script!("keys/waiting.lua", "look/fsck/fsck_topic.lua"), &names);
+        let mut call = Call::new(script!("keys/line.lua", "keys/waiting.lua", "look/fsck/fsck_topic.lua"), &names);
         call.arg(topic.as_str());
         let mut reply = self.partition.reply(DOING, call).await?;
         let mut read = || -> RedisResult<_> {

@@ -64,24 +64,26 @@ impl PartitionCheck<'_> {
             loop {
                 let (next, found) = self.scan(scan, key, cursor).await?;
                 let names = [self.keys.jobs(), self.keys.keyed(), slots.clone(), behind.clone()];
-                let mut call = Call::new(script!("look/fsck/fsck_keys.lua"), &names);
+                let mut call = Call::new(script!("keys/line.lua", "look/fsck/fsck_keys.lua"), &names);
                 self.report.look("entries", found.len());
                 for (thing, _) in &found {
-                    match if scan == Scan::Hash { read_field(thing) } else { read_member(thing) } {
+                    match read_thing(thing, scan == Scan::Hash) {
                         Some(arguments) => drop(call.arg(&arguments[..])),
-                        // The last place that was given out.
-                        None if thing.is_empty() => {}
-                        None => self.found(Check::WaiterGone, (None, None), key.clone(), shown(thing)),
+                        // How many jobs of a topic wait.
+                        None if thing.starts_with(b" ") => {}
+                        None => self.found(Check::KeyIndexWrong, (None, None), key.clone(), shown(thing)),
                     }
                 }
                 for [thing, what, id] in self.triples(call).await? {
-                    let topic = thing.split(' ').next();
+                    let topic = thing.split(' ').find(|word| !word.is_empty());
                     let (check, detail) = match what.as_str() {
                         "holder" => (Check::SlotHolderGone, "no job with this id has the key"),
                         "slots" => (Check::WaiterWithoutHolder, "no job holds a slot of its key"),
+                        "index" => (Check::KeyIndexWrong, "`slots` and `behind` differ on whether jobs wait for it"),
                         _ => (Check::WaiterGone, "no job waits at this place"),
                     };
-                    self.found(check, (topic, Some(&id)), format!("{key} {thing}"), detail);
+                    let job = Some(id.as_str()).filter(|id| !id.is_empty());
+                    self.found(check, (topic, job), format!("{key} {thing}"), detail);
                 }
                 cursor = next;
                 if cursor == 0 {
@@ -272,26 +274,20 @@ impl PartitionCheck<'_> {
     }
 }
 
-/// What the script gets for a field of `slots`, `topic key`.
-fn read_field(field: &[u8]) -> Option<[Bytes; 6]> {
-    let space = field.iter().position(|byte| *byte == b' ')?;
-    let key = field.get(space + 1..)?.to_vec();
-    Some([b"slot".to_vec(), field.to_vec(), key, Bytes::new(), Bytes::new(), Bytes::new()])
-}
-
-/// The same of a member of `behind`, `topic length:key place id`.
-fn read_member(member: &[u8]) -> Option<[Bytes; 6]> {
-    let split = |bytes: &[u8], at: u8| {
-        let place = bytes.iter().position(|byte| *byte == at)?;
-        Some((bytes.get(..place)?.to_vec(), bytes.get(place + 1..)?.to_vec()))
+/// What the script gets for a field of `slots` or a member of `behind`: what it is, itself, the field of its line, and the key.
+fn read_thing(thing: &[u8], is_field: bool) -> Option<[&[u8]; 4]> {
+    let blank = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b' ');
+    let (kind, line): (&[u8], _) = match thing.strip_prefix(b" ") {
+        Some(rest) if is_field => {
+            let end = rest.iter().rposition(|byte| *byte == b' ')?;
+            let number = rest.get(end + 1..)?;
+            let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
+            (b"segment", rest.get(..end).filter(|_| is_number)?)
+        }
+        Some(_) => return None,
+        None => (if is_field { b"line" } else { b"index" }, thing),
     };
-    let (topic, rest) = split(member, b' ')?;
-    let (length, rest) = split(&rest, b':')?;
-    let (key, rest) = rest.split_at_checked(shown(&length).parse().ok()?)?;
-    let (place, id) = split(rest.strip_prefix(b" ")?, b' ')?;
-    let place = shown(&place).parse::<u64>().ok()?;
-    let field = [&topic[..], b" ", key].concat();
-    Some([b"waiter".to_vec(), member.to_vec(), key.to_vec(), place.to_string().into_bytes(), id, field])
+    Some([kind, thing, line, line.get(blank(line)? + 1..)?])
 }
 
 #[cfg(test)]
@@ -299,12 +295,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_read_as_the_scripts_write_them() {
-        let read = read_member(b"mail 5:a b:c 0000000000000007 job-1").unwrap().map(|part| shown(&part));
-        assert_eq!(read[1..], ["mail 5:a b:c 0000000000000007 job-1", "a b:c", "7", "job-1", "mail a b:c"]);
-        assert_eq!(read_field(b"mail a b").unwrap()[2], b"a b");
-        for strange in [&b""[..], b"mail", b"mail 5:a", b"mail 9:abc 1 x", b"mail x:abc 1 x"] {
-            assert!(read_member(strange).is_none(), "{strange:?}");
+    fn fields_and_members_are_read_as_the_scripts_write_them() {
+        let read = |thing: &str, is_field| {
+            let parts = read_thing(thing.as_bytes(), is_field)?;
+            Some(parts.map(|part| String::from_utf8_lossy(part).into_owned()))
+        };
+        assert_eq!(read("mail a b", true).unwrap(), ["line", "mail a b", "mail a b", "a b"]);
+        assert_eq!(read(" mail a b 7", true).unwrap(), ["segment", " mail a b 7", "mail a b", "a b"]);
+        assert_eq!(read("mail a 7", false).unwrap(), ["index", "mail a 7", "mail a 7", "a 7"]);
+        for (strange, is_field) in
+            [("", true), ("mail", true), (" mail", true), (" mail a", true), (" mail 7", true), (" mail a", false)]
+        {
+            assert!(read(strange, is_field).is_none(), "{strange:?}");
         }
     }
 }

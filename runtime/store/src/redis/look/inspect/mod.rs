@@ -9,7 +9,7 @@ use crate::clock::NEVER;
 use crate::redis::clock::TimeReply;
 use crate::redis::envelope;
 use crate::redis::holder::{claim_fields, claimed_at, parse_claim};
-use crate::redis::key_names::{Keys, all_behind, behind_of_key, counter, slots_field};
+use crate::redis::key_names::{Keys, counter, slots_field};
 use crate::redis::record::{read_failure, read_result};
 use crate::redis::script::{Call, script};
 use crate::redis::store::Partition;
@@ -59,10 +59,10 @@ impl Partition {
             }
             ask.cmd("ZCARD").arg(keys.delayed(topic)).cmd("ZCARD").arg(keys.dead(topic));
             ask.cmd("ZCOUNT").arg(keys.delayed(topic)).arg(NEVER.as_millis()).arg("+inf");
-            let (first, last) = all_behind(topic);
-            ask.cmd("ZLEXCOUNT").arg(keys.behind()).arg(first).arg(last);
+            ask.cmd("HGET").arg(keys.slots()).arg(format!(" {topic}"));
         }
-        let sizes: Vec<u64> = if topics.is_empty() { Vec::new() } else { self.link.query(DOING, &ask).await? };
+        let sizes: Vec<Option<u64>> = if topics.is_empty() { Vec::new() } else { self.link.query(DOING, &ask).await? };
+        let sizes: Vec<u64> = sizes.into_iter().map(Option::unwrap_or_default).collect();
         let (sizes, _) = sizes.as_chunks::<7>();
         let with_ready: Vec<&Name> = topics
             .iter()
@@ -122,16 +122,8 @@ impl Partition {
         key: &str,
         limit: usize,
     ) -> Result<Option<Vec<JobId>>, StoreError> {
-        let (keys, before) = (self.keys(&topic.tenant), behind_of_key(&topic.topic, key));
-        let mut ask = pipe();
-        ask.atomic();
-        ask.cmd("HGET").arg(keys.slots()).arg(slots_field(&topic.topic, key));
-        ask.cmd("ZRANGEBYLEX").arg(keys.behind()).arg(format!("[{before}")).arg(format!("({before}~"));
-        ask.arg("LIMIT").arg(0).arg(limit + 1);
-        let (holders, behind): (Option<String>, Vec<String>) = self.link.query("list the jobs of a key", &ask).await?;
-        // A member ends with the job's place and its id.
-        let behind = behind.iter().filter_map(|member| member.rsplit_once(' ')?.1.parse().ok());
-        Ok(Some(read_holders(&holders.unwrap_or_default()).into_iter().chain(behind).collect()))
+        let (keys, field) = (self.keys(&topic.tenant), slots_field(&topic.topic, key));
+        self.jobs_of_lines("list the jobs of a key", &keys, &[field], limit + 1, true).await.map(Some)
     }
 
     pub(crate) async fn unique_holder(&self, topic: &TopicId, value: &str) -> Result<Option<JobId>, StoreError> {
@@ -168,6 +160,26 @@ impl Partition {
 }
 
 impl Partition {
+    /// The ids of at most `limit` jobs that wait for these keys, fields of `slots`, or hold their slots as well, if that is wanted: those of a key together, the
+    /// ones that have waited longest first.
+    pub(in crate::redis) async fn jobs_of_lines(
+        &self,
+        doing: &'static str,
+        keys: &Keys,
+        fields: &[String],
+        limit: usize,
+        with_holders: bool,
+    ) -> Result<Vec<JobId>, StoreError> {
+        let mut call = Call::new(script!("keys/line.lua", "look/list/of_keys.lua"), &[keys.slots()]);
+        call.arg(limit).arg(u8::from(with_holders)).arg(fields);
+        let mut reply = self.reply(doing, call).await?;
+        let mut ids = Vec::new();
+        while !reply.is_empty() {
+            ids.extend(reply.text().map_err(self.misread(doing))?.parse().ok());
+        }
+        Ok(ids)
+    }
+
     /// Reads everything about the job at one moment, or else it might be seen in two places.
     async fn view_stored(&self, keys: &Keys, job: Job) -> Result<Option<JobView>, StoreError> {
         let (topic, id) = (&job.spec.topic, &job.spec.id);
@@ -183,14 +195,11 @@ impl Partition {
             keys.result(id),
             keys.keyed(),
             keys.slots(),
-            keys.behind(),
             keys.checkpoints(),
         ];
-        let mut call = Call::new(script!("look/inspect/view.lua"), &names);
+        let mut call = Call::new(script!("keys/line.lua", "look/inspect/view.lua"), &names);
         call.arg(id.as_str());
-        let key = job.spec.shared_key();
-        call.arg(key.map(|key| slots_field(&topic.topic, key)).unwrap_or_default());
-        call.arg(key.map(|key| behind_of_key(&topic.topic, key)).unwrap_or_default());
+        call.arg(job.spec.shared_key().map(|key| slots_field(&topic.topic, key)).unwrap_or_default());
         let mut reply = self.reply(LOOK_UP, call).await?;
         let mut read = || -> RedisResult<_> {
             let stored = (reply.bytes()?, reply.bytes()?, reply.text()?, reply.bytes()?);
@@ -244,9 +253,10 @@ impl Partition {
     }
 }
 
-/// The jobs that hold the slots of a key.
+/// The jobs that hold the slots of a key: in its field of `slots` the first line.
 pub(in crate::redis) fn read_holders(text: &str) -> Vec<JobId> {
-    let mut ids: Vec<JobId> = text.split(' ').filter_map(|id| id.parse().ok()).collect();
+    let mut ids: Vec<JobId> =
+        text.lines().next().unwrap_or_default().split(' ').filter_map(|id| id.parse().ok()).collect();
     ids.sort();
     ids
 }

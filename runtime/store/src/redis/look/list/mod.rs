@@ -8,7 +8,7 @@ use crate::list::{Anchor, PAGE_BYTES, PAGE_JOBS};
 use crate::redis::connection::error::unexpected;
 use crate::redis::envelope;
 use crate::redis::holder::{claim_fields, claimed_at, parse_claim};
-use crate::redis::key_names::{Keys, all_behind, behind_of_key};
+use crate::redis::key_names::Keys;
 use crate::redis::path::claim::batches::LISTS;
 use crate::redis::path::claim::job_id;
 use crate::redis::record::read_failure;
@@ -56,8 +56,8 @@ impl Partition {
     async fn list_ready(&self, topic: &TopicId, after: Option<&Cursor>, limit: usize) -> Result<Page, StoreError> {
         let keys = self.keys(&topic.tenant);
         let mut page = Page::default();
-        if let Some((after, key)) = after.and_then(|after| Some((after, after.key.as_deref()?))) {
-            return self.list_behind(topic, page, (key, after.number), limit).await;
+        if let Some(after) = after.filter(|after| after.key.is_some()) {
+            return self.list_behind(topic, page, Some(after), limit).await;
         }
         let begin = after.map_or(Priority::High, |after| after.line);
         for line in Priority::ALL.into_iter().filter(|line| *line >= begin) {
@@ -101,26 +101,25 @@ impl Partition {
                 return Ok(page);
             }
         }
-        self.list_behind(topic, page, ("", 0.0), limit).await
+        self.list_behind(topic, page, None, limit).await
     }
 
-    /// Adds the jobs that wait for others of their key, behind a place of a key.
+    /// Adds the jobs that wait for others of their key, behind one of them.
     async fn list_behind(
         &self,
         topic: &TopicId,
         mut page: Page,
-        (key, place): (&str, f64),
+        after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, StoreError> {
         let keys = self.keys(&topic.tenant);
-        let (first, last) = all_behind(&topic.topic);
-        let first =
-            if key.is_empty() { first } else { format!("({}{:016}~", behind_of_key(&topic.topic, key), place as u64) };
-        let script = script!("look/list/list.lua", "look/list/list_behind.lua");
-        let mut call = page_call(script, &keys, keys.behind(), limit - page.jobs.len());
-        call.arg(first).arg(last);
+        let (mut key, mut place) =
+            after.map(|after| (after.key.clone().unwrap_or_default(), after.number)).unwrap_or_default();
+        let names = [keys.jobs(), keys.claims(), keys.failures(), keys.behind(), keys.slots()];
+        let mut call = Call::new(script!("keys/line.lua", "look/list/list.lua", "look/list/list_behind.lua"), &names);
+        call.arg(limit - page.jobs.len()).arg(PAGE_BYTES).arg(topic.topic.as_str()).arg(&key).arg(place as u64);
+        call.arg(after.and_then(Cursor::last).map(JobId::as_str).unwrap_or_default());
         let mut reply = self.reply(DOING, call).await?;
-        let (mut key, mut place) = (key.to_owned(), place);
         let mut read = || -> RedisResult<()> {
             let (more, mut jobs) = (reply.number()? == 1, reply.array()?);
             while !jobs.is_empty() {
@@ -130,7 +129,8 @@ impl Partition {
                 })?;
                 page.jobs.push(listed.view);
             }
-            page.next = more.then(|| Cursor::behind_key(&key, place));
+            let last = page.jobs.last().filter(|_| more);
+            page.next = last.map(|last| Cursor::behind_key(&key, place).after_job(last.id.clone()));
             Ok(())
         };
         read().map_err(self.misread(DOING))?;

@@ -177,7 +177,7 @@ impl Partition {
             names.extend(keys.row(topic));
         }
         names.push(keys.raw());
-        let mut call = Call::new(script!("keys/waiting.lua", "path/migrate/poll_raw.lua"), &names);
+        let mut call = Call::new(script!("keys/line.lua", "keys/waiting.lua", "path/migrate/poll_raw.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel());
         for topic in topics {
             call.arg(topic.as_str());
@@ -227,7 +227,7 @@ impl Partition {
         let (claimed, others): (Vec<&DueNext>, Vec<&DueNext>) = next.iter().partition(is_claimed);
         let (claimed, next) = (claimed.len(), [claimed, others].concat());
         let names = keys.with_rows([keys.limited()], next.iter().map(|next| &next.topic));
-        let mut call = Call::new(script!("keys/waiting.lua", "path/migrate/migrate.lua"), &names);
+        let mut call = Call::new(script!("keys/line.lua", "keys/waiting.lua", "path/migrate/migrate.lua"), &names);
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(limit).arg(if guessed { "1" } else { "" });
         call.arg(claimed).arg(next.iter().map(|next| next.member.as_str()).collect::<Vec<_>>());
         let moved = and_claim(self.reply(DOING, call), claim).await?.integer().map_err(self.misread(DOING))?;

@@ -61,7 +61,7 @@ local function read_new(topics, first, follow)
   ids = new.ids
   while first < #ARGV do
     local run = { topic = topics[tonumber(ARGV[first])], due = ARGV[first + 1], priority = ARGV[first + 2],
-                  window = ARGV[first + 3] ~= '-' and ARGV[first + 3] or nil, begin = n + 1, values = {} }
+                  window = ARGV[first + 3] ~= '-' and ARGV[first + 3] or nil, begin = n + 1, values = {}, keys = {} }
     local width = 2
     if run.window then width = width + 1 end
     if ARGV[first + 4] ~= '' then
@@ -79,6 +79,7 @@ local function read_new(topics, first, follow)
       n = n + 1
       ids[n] = ARGV[i]
       if run.window then run.values[n - run.begin + 1] = ARGV[i + 2] end
+      if run.key_at then run.keys[n - run.begin + 1] = ARGV[i + run.key_at] end
     end
     run.last, new.runs[#new.runs + 1] = n, run
     if run.topic then expect_place(run.topic, run.due, run.priority) else expect('HLEN', KEYS[#KEYS]) end
@@ -118,6 +119,7 @@ local function insert(at, new, dropped)
     local stamped = (run.links_at or not topic) and math.ceil(due) or due
     local stamp, before = struct.pack('>I8', at.now) .. due_stamp(stamped, run.due), last
     local holders = topic and run.window and ask('HMGET', topic.unique, run.values)
+    if run.key_at and topic and due <= exact then lines.fetch(at, topic, run.keys) end
     for n = run.begin, run.last do
       local id, value, holder = ids[n], nil, nil
       if holders then
@@ -146,10 +148,7 @@ local function insert(at, new, dropped)
         if value then hold(at, topic, id, value, run.window) end
         if priority ~= '' then priorities[#priorities + 1], priorities[#priorities + 2] = id, priority end
         local key = run.key_at and ARGV[i + run.key_at] or false
-        if key then
-          at.special = true
-          redis.call('HSET', at.keyed, id, '0 ' .. key)
-        end
+        if key then note_key(at, id, 0, key) end
         if named and add_links(topic, id, batch, named) then
           stand_by(topic, id)
         else

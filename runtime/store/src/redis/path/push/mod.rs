@@ -104,7 +104,7 @@ impl Partition {
         let reused: Vec<_> = ids.filter(|(_, id)| !id.is_fresh()).collect();
         names.extend(reused.iter().map(|(_, id)| keys.result(id)));
         let mut call = Call::new(
-            script!("signals/waiters.lua", "signals/wake.lua", "path/push/plain_push.lua"; "keys/waiting.lua", "links/links.lua", "path/push/insert.lua", "path/push/push.lua"),
+            script!("signals/waiters.lua", "signals/wake.lua", "path/push/plain_push.lua"; "keys/line.lua", "keys/waiting.lua", "links/links.lua", "path/push/insert.lua", "path/push/push.lua"),
             &names,
         );
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(how).topics(&topics.0);

@@ -172,7 +172,7 @@ impl Partition {
         names.extend(follow_ups.iter().any(|follow_up| is_elsewhere(follow_up.job)).then(|| keys.outbox()));
 
         let mut call = Call::new(
-            script!("path/finish/ends.lua", "path/settle/plain_settle.lua", "signals/waiters.lua", "signals/wake.lua"; "keys/waiting.lua", "links/links.lua", "path/push/insert.lua", "path/finish/finish.lua", "path/settle/settle.lua"),
+            script!("path/finish/ends.lua", "path/settle/plain_settle.lua", "signals/waiters.lua", "signals/wake.lua"; "keys/line.lua", "keys/waiting.lua", "links/links.lua", "path/push/insert.lua", "path/finish/finish.lua", "path/settle/settle.lua"),
             &names,
         );
         call.arg(self.now_argument()).arg(keys.wake_channel()).arg(keys.done_channel()).arg(record.number);

@@ -99,6 +99,7 @@ impl Partition {
         let mut names = keys.with_rows(more, topics());
         names.extend(topics().map(|topic| keys.ended(topic)));
         let script = script!(
+            "keys/line.lua",
             "keys/waiting.lua",
             "links/links.lua",
             "path/push/insert.lua",
