@@ -296,7 +296,7 @@ const ALL_TENANTS: &[(&str, &str)] = &[
     ("{tokens}:requirement", "STRING"),
     ("{tokens}:operators", "SET"),
 ];
-const ALL_TENANTS_OF: &[(&str, &str)] = &[("{tokens}:of", "SET"), ("mover", "STRING")];
+const ALL_TENANTS_OF: &[(&str, &str)] = &[("{tokens}:of", "SET"), ("mover", "STRING"), ("probe", "STRING")];
 
 /// What a key is, by its name.
 #[derive(Debug, PartialEq, Eq)]
@@ -328,7 +328,8 @@ pub(super) fn read_key<'a>(prefix: &str, key: &'a str) -> Option<KnownKey<'a>> {
     };
     let of_all = || {
         let kind = find(ALL_TENANTS, rest).or_else(|| find(ALL_TENANTS_OF, rest.rsplit_once(':')?.0))?;
-        Some(KnownKey { kind, expires: rest.starts_with("mover:"), partition: None })
+        let expires = rest.starts_with("mover:") || rest.starts_with("probe:");
+        Some(KnownKey { kind, expires, partition: None })
     };
     partition().or_else(of_all)
 }
@@ -394,7 +395,7 @@ of_installation! {
     format = ":format"
     /// STRING: the id of the store.
     id = ":id"
-    /// STRING that a probe writes and removes in one step.
+    /// STRING that a probe writes and removes in one step. Behind it, those that a connection alone has begin.
     probe = ":probe"
     /// HASH: the last step of the server's clock, its number, from when to when it went, and what is moved because of it. Of all tenants, in a slot of its own.
     clock = ":clock"
@@ -464,6 +465,7 @@ mod tests {
         assert_eq!(read(&keys.result(&"j-1".parse().unwrap())), known("string", true));
         assert_eq!(read(&keys.bill(Day::from_number(0))), known("hash", true));
         assert_eq!(read(&mover("gm:x", &tenant)), known("string", true));
+        assert_eq!(read(&(probe("gm:x") + ":4c92")), known("string", true));
         assert_eq!(read(&TokenKeys::new("gm:x").of(Some(&tenant))), known("set", false));
         for key in [workers, format, id, probe, clock, placements, deployments, partitions, tenants_key] {
             assert!(read(&key("gm:x")).is_some(), "{}", key("gm:x"));

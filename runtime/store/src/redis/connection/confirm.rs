@@ -15,8 +15,8 @@ use super::error::{is_broken, misconfigured};
 use super::server::Connection;
 use gristmill_config::{AcknowledgedBy, Acknowledgement};
 
-/// How long the key by which two connections find out that they have the same server stays if the process ends in between.
-const MEETING_MS: u32 = 10_000;
+/// How long a key of a connection stays if the process ends in between.
+const KEY_MS: u32 = 10_000;
 
 /// Makes keys that no other connection has.
 pub(in crate::redis) type ProbeKeys = Box<dyn Fn() -> String + Send + Sync>;
@@ -72,7 +72,7 @@ impl Confirmation {
             }
             Err(error) => return Err(error),
         }
-        cmd("SET").arg(&key).arg("").arg("PX").arg(MEETING_MS).exec_async(&mut commands).await?;
+        cmd("SET").arg(&key).arg("").arg("PX").arg(KEY_MS).exec_async(&mut commands).await?;
         let is_same: bool = cmd("EXISTS").arg(&key).query_async(pushes).await?;
         if !is_same {
             return Err(std::io::Error::other(
@@ -106,7 +106,8 @@ impl Confirmation {
     async fn round(&self) -> Result<(), Failure> {
         let mut commands = Pipeline::with_capacity(3);
         let key = (self.keys)();
-        commands.cmd("SET").arg(&key).arg("").ignore().cmd("DEL").arg(&key).ignore();
+        // It expires, should the process end before it is removed.
+        commands.cmd("SET").arg(&key).arg("").arg("PX").arg(KEY_MS).ignore().cmd("DEL").arg(&key).ignore();
         commands.add_command(self.wait(self.settings.within.as_millis()));
         let answer: RedisResult<(Value,)> = commands.query_async(&mut self.connection.commands.clone()).await;
         let (answer,) = answer.map_err(|error| Failure { reason: error.to_string(), broken: is_broken(&error) })?;

@@ -10,6 +10,7 @@ use super::ledger::{Ledger, ServerFailure, rounds};
 use super::server::until;
 use crate::prelude::*;
 use crate::redis::RedisStore;
+use crate::redis::key_names::read_key;
 use crate::tests::{job, tenant};
 use crate::{Pushed, StoreError};
 
@@ -49,6 +50,22 @@ async fn a_push_that_no_replica_has_is_stored_and_not_acknowledged() {
     assert!(replica.ask::<u64>("DBSIZE", &[]).await.unwrap() > 0);
 }
 
+    until("it is ready", async || store.unavailable().await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn what_a_connection_writes_to_ask_the_replicas_is_no_damage() {
+    let primary = Redis::start_with(Settings::default().listens()).await;
+    let mut names = Vec::<String>::new();
+    until("a connection has written its key", async || {
+        open(&primary.url(), &settings(AcknowledgedBy::Replicas, 0, PATIENT)).await;
+        names = primary.ask("KEYS", &["gm:probe:*"]).await.unwrap();
+        !names.is_empty()
+    })
+    .await;
+    for name in names {
+        assert!(read_key("gm", &name).is_some_and(|known| known.expires), "{name}");
+    }
 #[tokio::test]
 async fn pushes_that_come_together_share_a_round() {
     let primary = Redis::start_with(Settings::default().listens()).await;
