@@ -99,7 +99,7 @@ impl Cluster {
     fn server(&self, address: ServerAddress) -> Server {
         match self.seeds.first() {
             Some(seed) => Server { address, ..seed.clone() },
-            None => Server { address, settings: redis::RedisConnectionInfo::default(), tls: None },
+            None => Server { address, settings: redis::RedisConnectionInfo::default(), tls: None, choice: None },
         }
     }
 }

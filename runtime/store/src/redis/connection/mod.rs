@@ -9,6 +9,7 @@ pub(super) mod known_id;
 pub(super) mod link;
 mod live;
 mod rights;
+mod sentinel_watch;
 mod server;
 pub(super) mod server_link;
 pub(super) mod slots;

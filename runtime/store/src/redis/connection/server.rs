@@ -1,7 +1,10 @@
 //! One server, as an address names it, and how a connection to it is made.
 
+use std::future::{pending, poll_fn};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -9,10 +12,12 @@ use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
-    RedisError, RedisResult,
+    RedisError, RedisResult, cmd,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::commands::Commands;
@@ -27,6 +32,9 @@ pub(in crate::redis) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A server without TLS waits for the rest of what it takes for a command. Leaves time to find out that it does.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How often a quiet connection is asked whether it is still there: a half-open one would be silent for ever.
+const PING_EVERY: Duration = Duration::from_secs(10);
+
 /// Where a server is, and how to greet it.
 #[derive(Debug, Clone)]
 pub(in crate::redis) struct Server {
@@ -34,6 +42,8 @@ pub(in crate::redis) struct Server {
     /// The user, the password and the database.
     pub(in crate::redis) settings: RedisConnectionInfo,
     pub(in crate::redis) tls: Option<Arc<Tls>>,
+    /// Set for a primary that sentinels name: its connections end when they choose another one.
+    pub(in crate::redis) choice: Option<watch::Receiver<PrimaryChoice>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,11 +52,57 @@ pub(in crate::redis) enum ServerAddress {
     Unix(PathBuf),
 }
 
+/// Which server takes the writes, by the last word of the sentinels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::redis) enum PrimaryChoice {
+    /// No majority names one.
+    Unclear,
+    Made(ServerAddress),
+    /// A failover has begun.
+    UnderWay,
+}
+
+impl PrimaryChoice {
+    /// Whether a connection to the server may stay.
+    pub(in crate::redis) fn allows(&self, server: &ServerAddress) -> bool {
+        match self {
+            Self::Unclear => true,
+            Self::Made(primary) => primary == server,
+            Self::UnderWay => false,
+        }
+    }
+}
+
 /// A connection, with the task that reads and writes it. Both end together.
 #[derive(Debug)]
 pub(in crate::redis) struct Connection {
     pub(in crate::redis) commands: Commands,
-    _task: AbortOnDropHandle<()>,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Connection {
+    pub(in crate::redis) fn is_open(&self) -> bool {
+        !self.task.is_finished()
+    }
+
+    /// Waits until it is no longer open, or does not answer. Cancel-safe.
+    pub(in crate::redis) async fn broken(&mut self) {
+        loop {
+            tokio::select! {
+                () = poll_fn(|context| self.poll_ended(context)) => return,
+                () = sleep(PING_EVERY) => {
+                    if cmd("PING").exec_async(&mut self.commands).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // A task that was ready once must not be polled again.
+        if self.is_open() { Pin::new(&mut self.task).poll(context).map(drop) } else { Poll::Ready(()) }
+    }
 }
 
 impl Server {
@@ -63,7 +119,7 @@ impl Server {
             _ => return Err((ErrorKind::InvalidClientConfig, "it is no host and no socket").into()),
         };
         let tls = plain.map(|_| Arc::new(Tls::new(files.clone())));
-        Ok(Self { address, settings: info.redis_settings().clone(), tls })
+        Ok(Self { address, settings: info.redis_settings().clone(), tls, choice: None })
     }
 
     /// Connects and logs in. Takes at most [`CONNECT_TIMEOUT`] for each.
@@ -118,7 +174,15 @@ impl Server {
         let settings = self.settings.clone().set_protocol(protocol);
         let config = config.set_response_timeout(None);
         let (commands, task) = MultiplexedConnection::new_with_config(&settings, stream, config).await?;
-        Ok(Connection { commands: Commands(commands), _task: AbortOnDropHandle::new(tokio::spawn(task)) })
+        let left = left(self.address.clone(), self.choice.clone());
+        // Calls that it has not answered by then fail as if the server had closed the connection.
+        let task = async move {
+            tokio::select! {
+                () = task => {}
+                () = left => {}
+            }
+        };
+        Ok(Connection { commands: Commands(commands), task: AbortOnDropHandle::new(tokio::spawn(task)) })
     }
 
     /// Finds out for a connection that the server has ended whether it takes no further client. The server sends that to each
@@ -156,11 +220,25 @@ impl fmt::Display for Server {
     /// Without the user and the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls.is_some() { "rediss://" } else { "" };
-        match &self.address {
-            ServerAddress::Tcp(host, port) if host.contains(':') => write!(f, "{scheme}[{host}]:{port}"),
-            ServerAddress::Tcp(host, port) => write!(f, "{scheme}{host}:{port}"),
-            ServerAddress::Unix(path) => write!(f, "{}", path.display()),
+        write!(f, "{scheme}{}", self.address)
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
         }
+    }
+}
+
+/// Waits until the server at the address is not the primary any more, or is about to be none.
+async fn left(address: ServerAddress, choice: Option<watch::Receiver<PrimaryChoice>>) {
+    let Some(mut choice) = choice else { return pending().await };
+    if choice.wait_for(|choice| !choice.allows(&address)).await.is_err() {
+        pending().await
     }
 }
 

@@ -234,12 +234,13 @@ impl ServerLink {
     }
 
     async fn connection(&self) -> RedisResult<Arc<Live>> {
-        if let Some(live) = self.live.load_full() {
+        let open = || self.live.load_full().filter(|live| live.connection.is_open());
+        if let Some(live) = open() {
             return Ok(live);
         }
         let connect = async {
             let _turn = self.connecting.lock().await;
-            if let Some(live) = self.live.load_full() {
+            if let Some(live) = open() {
                 return Ok(live);
             }
             let (server, connection) =
@@ -285,7 +286,7 @@ impl ServerLink {
         let (begin, map) = (self.settings.probe_key.clone(), self.settings.map.clone());
         let own = match &self.topology {
             Topology::Single(server) => Some(server.address.clone()),
-            Topology::Sentinels(_) => None,
+            Topology::Sentinels(..) => None,
         };
         Box::new(move || {
             let map = map.as_ref().and_then(|map| map.borrow().clone());

@@ -2,12 +2,12 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::try_join_all;
-use redis::{AsyncConnectionConfig, Msg, ProtocolVersion, PushInfo, PushKind, RedisResult, cmd};
+use futures_util::stream::FuturesUnordered;
+use redis::{AsyncConnectionConfig, Msg, ProtocolVersion, PushInfo, RedisResult};
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
 
 use super::error::timed_out;
 use super::link::{Link, Servers};
@@ -16,14 +16,10 @@ use super::server_link::ServerLink;
 use super::slots::{Origin, SlotMap};
 use super::timeout::timeout;
 
-/// How often a quiet connection is asked whether it is still there: a half-open one would be silent for ever.
-const PING_EVERY: Duration = Duration::from_secs(10);
-
 /// A subscription to channels, on all servers that have some of them.
 pub(in crate::redis) struct ChannelSubscription {
     /// One to each server that has channels of ours.
     connections: Vec<Connection>,
-    broken: Arc<Notify>,
     overflowed: Arc<Notify>,
     /// Set in a cluster.
     cluster: Option<Listened>,
@@ -57,10 +53,10 @@ impl Link {
         channels: &[String],
         hear: impl Fn(&str, &[u8], &Origin) -> bool + Send + Sync + 'static,
     ) -> RedisResult<ChannelSubscription> {
-        let (broken, overflowed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let overflowed = Arc::new(Notify::new());
         let hear = Arc::new(hear);
         let config = |origin: Origin| {
-            let receiver = receiver(Arc::clone(&broken), Arc::clone(&overflowed), (Arc::clone(&hear), origin));
+            let receiver = receiver(Arc::clone(&overflowed), Arc::clone(&hear), origin);
             AsyncConnectionConfig::new().set_push_sender(receiver)
         };
         let connect = async {
@@ -77,8 +73,7 @@ impl Link {
                     (connections, Some(Listened { channels: channels.into(), servers, map }))
                 }
             };
-            let (broken, overflowed) = (Arc::clone(&broken), Arc::clone(&overflowed));
-            Ok(ChannelSubscription { connections, broken, overflowed, cluster: listened })
+            Ok(ChannelSubscription { connections, overflowed: Arc::clone(&overflowed), cluster: listened })
         };
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(timed_out("subscribing took too long")))
     }
@@ -87,20 +82,19 @@ impl Link {
 impl ChannelSubscription {
     /// Waits until there is something wrong. Cancel-safe.
     pub(in crate::redis) async fn trouble(&mut self) -> Trouble {
-        loop {
-            tokio::select! {
-                () = self.broken.notified() => return Trouble::Broken,
-                () = self.overflowed.notified() => return Trouble::Overflowed,
-                () = moved(self.cluster.as_mut()) => return Trouble::Moved,
-                () = sleep(PING_EVERY) => {
-                    for connection in &mut self.connections {
-                        if cmd("PING").exec_async(&mut connection.commands).await.is_err() {
-                            return Trouble::Broken;
-                        }
-                    }
-                }
-            }
+        tokio::select! {
+            () = one_broken(&mut self.connections) => Trouble::Broken,
+            () = self.overflowed.notified() => Trouble::Overflowed,
+            () = moved(self.cluster.as_mut()) => Trouble::Moved,
         }
+    }
+}
+
+/// Waits until one of them is broken. Cancel-safe.
+async fn one_broken(connections: &mut [Connection]) {
+    let mut each: FuturesUnordered<_> = connections.iter_mut().map(Connection::broken).collect();
+    if each.next().await.is_none() {
+        pending().await
     }
 }
 
@@ -125,14 +119,12 @@ async fn subscribe(server: &ServerLink, config: AsyncConnectionConfig, channels:
 
 /// What the connection calls for every push.
 fn receiver(
-    broken: Arc<Notify>,
     overflowed: Arc<Notify>,
-    (hear, origin): (Arc<impl Fn(&str, &[u8], &Origin) -> bool + Send + Sync + 'static>, Origin),
+    hear: Arc<impl Fn(&str, &[u8], &Origin) -> bool + Send + Sync + 'static>,
+    origin: Origin,
 ) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
     move |push| {
-        if push.kind == PushKind::Disconnection {
-            broken.notify_one();
-        } else if let Some(message) = Msg::from_push_info(push)
+        if let Some(message) = Msg::from_push_info(push)
             && !hear(message.get_channel_name(), message.get_payload_bytes(), &origin)
         {
             overflowed.notify_one();

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -9,9 +10,12 @@ use futures_util::stream::FuturesUnordered;
 use redis::{
     AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, Value, cmd,
 };
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{misconfigured, timed_out};
-use super::server::{Connection, Server, ServerAddress};
+use super::sentinel_watch::watch as watch_sentinels;
+use super::server::{Connection, PrimaryChoice, Server, ServerAddress};
 use super::timeout::timeout;
 use gristmill_config::RedisTls;
 
@@ -25,16 +29,27 @@ const SENTINEL_PORT: u16 = 26379;
 #[derive(Debug)]
 pub(in crate::redis) enum Topology {
     Single(Server),
-    Sentinels(Sentinels),
+    /// With the task that listens to them, from the first connection on.
+    Sentinels(Arc<Sentinels>, OnceLock<AbortOnDropHandle<()>>),
 }
 
 /// Sentinels, and the primary that they watch by this name.
 #[derive(Debug)]
 pub(in crate::redis) struct Sentinels {
-    sentinels: Vec<Server>,
-    name: String,
+    pub(super) sentinels: Vec<Server>,
+    pub(super) name: String,
+    /// What they said when they were last asked.
+    pub(super) choice: watch::Sender<PrimaryChoice>,
     /// How to greet the primary. Its address is what the sentinels say.
     primary: Server,
+}
+
+/// What the sentinels say.
+pub(super) struct Votes {
+    /// What most of those say that have answered.
+    address: ServerAddress,
+    /// Whether that is what most of all say.
+    pub(super) choice: PrimaryChoice,
 }
 
 impl Topology {
@@ -45,7 +60,9 @@ impl Topology {
     /// It is none of them, or makes no sense.
     pub(in crate::redis) fn parse(url: &str, files: &RedisTls) -> RedisResult<Self> {
         match url.split_once("+sentinel://") {
-            Some((scheme, rest)) => Sentinels::parse(scheme, rest, files).map(Self::Sentinels),
+            Some((scheme, rest)) => {
+                Ok(Self::Sentinels(Arc::new(Sentinels::parse(scheme, rest, files)?), OnceLock::new()))
+            }
             None => Server::parse(url, files).map(Self::Single),
         }
     }
@@ -61,7 +78,8 @@ impl Topology {
     ) -> RedisResult<(Cow<'_, Server>, Connection)> {
         match self {
             Self::Single(server) => Ok((Cow::Borrowed(server), server.connect(protocol, config).await?)),
-            Self::Sentinels(sentinels) => {
+            Self::Sentinels(sentinels, watching) => {
+                watching.get_or_init(|| AbortOnDropHandle::new(tokio::spawn(watch_sentinels(Arc::clone(sentinels)))));
                 let primary = sentinels.primary().await?;
                 let connection = primary.connect(protocol, config).await?;
                 refuse_replica(&primary, &connection).await?;
@@ -103,14 +121,39 @@ impl Sentinels {
         let first = hosts.split(',').next().unwrap_or(hosts);
         let user = if user.is_empty() { String::new() } else { format!("{user}@") };
         let primary = Server::parse(&format!("{scheme}://{user}{first}/{database}"), files)?;
-        Ok(Self { sentinels, name: name.to_owned(), primary })
+        let choice = watch::Sender::new(PrimaryChoice::Unclear);
+        Ok(Self { sentinels, name: name.to_owned(), choice, primary })
     }
 
     /// The primary by the word of most sentinels that answer: one that is cut off from the others may still name the last one.
     async fn primary(&self) -> RedisResult<Server> {
+        if *self.choice.borrow() == PrimaryChoice::UnderWay {
+            return Err(std::io::Error::other("the sentinels have begun a failover").into());
+        }
+        let address = self.ask().await?;
+        Ok(Server { address, choice: Some(self.choice.subscribe()), ..self.primary.clone() })
+    }
+
+    /// Asks the sentinels, and makes what they say the choice, unless a failover has begun.
+    pub(super) async fn ask(&self) -> RedisResult<ServerAddress> {
+        let votes = self.votes().await;
+        let made = votes.as_ref().map_or(PrimaryChoice::Unclear, |votes| votes.choice.clone());
+        self.choice.send_if_modified(|choice| {
+            let changes = *choice != made && *choice != PrimaryChoice::UnderWay;
+            if changes {
+                *choice = made;
+            }
+            changes
+        });
+        votes.map(|votes| votes.address)
+    }
+
+    /// What the sentinels say that answer in time.
+    pub(super) async fn votes(&self) -> RedisResult<Votes> {
         let mut named: Vec<ServerAddress> = Vec::new();
         let mut problem = timed_out("no sentinel answered in time");
-        let mut answers: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.ask(sentinel)).collect();
+        let mut answers: FuturesUnordered<_> = self.sentinels.iter().map(|one| self.ask_one(one)).collect();
+        let is_majority = |votes: usize| votes > self.sentinels.len() / 2;
         let hear = async {
             while let Some(answer) = answers.next().await {
                 let address = match answer {
@@ -121,7 +164,7 @@ impl Sentinels {
                     }
                 };
                 named.push(address);
-                if votes(&named, named.last()) > self.sentinels.len() / 2 {
+                if is_majority(votes(&named, named.last())) {
                     return;
                 }
             }
@@ -129,10 +172,12 @@ impl Sentinels {
         // Those that have answered by then decide.
         drop(timeout(SENTINEL_TIMEOUT, hear).await);
         let address = named.iter().max_by_key(|address| votes(&named, Some(address))).cloned().ok_or(problem)?;
-        Ok(Server { address, ..self.primary.clone() })
+        let is_made = is_majority(votes(&named, Some(&address)));
+        let choice = if is_made { PrimaryChoice::Made(address.clone()) } else { PrimaryChoice::Unclear };
+        Ok(Votes { address, choice })
     }
 
-    async fn ask(&self, sentinel: &Server) -> RedisResult<ServerAddress> {
+    async fn ask_one(&self, sentinel: &Server) -> RedisResult<ServerAddress> {
         let mut connection = sentinel.connect(ProtocolVersion::RESP2, AsyncConnectionConfig::new()).await?;
         let mut ask = cmd("SENTINEL");
         ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
@@ -179,7 +224,8 @@ impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Single(server) => server.fmt(f),
-            Self::Sentinels(Sentinels { sentinels, name, .. }) => {
+            Self::Sentinels(watched, _) => {
+                let Sentinels { sentinels, name, .. } = &**watched;
                 let hosts: Vec<_> = sentinels.iter().map(ToString::to_string).collect();
                 write!(f, "{name} by the sentinels {}", hosts.join(", "))
             }
@@ -198,7 +244,8 @@ mod tests {
     #[test]
     fn an_address_names_sentinels_and_what_they_watch() {
         let url = "redis+sentinel://me:pw@h1,h2:7000,[::1]/main/3?sentinel-user=s&sentinel-password=a%40b";
-        let Topology::Sentinels(Sentinels { sentinels, name, primary }) = parse(url).unwrap() else { panic!("{url}") };
+        let Topology::Sentinels(watched, _) = parse(url).unwrap() else { panic!("{url}") };
+        let Sentinels { sentinels, name, primary, .. } = &*watched;
         let addresses: Vec<_> = sentinels.iter().map(|sentinel| sentinel.address.clone()).collect();
         assert_eq!(
             addresses,
