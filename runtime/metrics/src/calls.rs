@@ -19,6 +19,8 @@ pub enum CallResult {
     Unavailable,
     /// The store answered that it did not do it.
     Refused,
+    /// The store did it, and did not confirm in time that it outlives a failover.
+    Unconfirmed,
 }
 
 /// One histogram for each operation and result.

@@ -46,6 +46,7 @@ impl<S: ?Sized> Timed<S> {
         let result = match &answer {
             Ok(_) => CallResult::Ok,
             Err(error) if error.is_unavailable() => CallResult::Unavailable,
+            Err(StoreError::Unconfirmed { .. }) => CallResult::Unconfirmed,
             Err(_) => CallResult::Refused,
         };
         self.metrics.call(operation, result, begun.elapsed());

@@ -38,15 +38,29 @@ async fn ask(store: &dyn Store) -> Result<String, Problem> {
     let look = async { Ok::<_, StoreError>((store.unavailable().await?, store.clocks().await)) };
     match tokio::time::timeout(STORE_TIME, look).await {
         // Whatever the reason is: a load balancer must not send producers here.
-        Ok(Err(error)) => {
-            let refused = Problem::from(error);
-            Err(Problem { store: refused.store, ..Problem::new(Code::StoreUnavailable, refused.detail) })
-        }
+        Ok(Err(error)) => Err(refused(error)),
         Ok(Ok((away, clocks))) => {
-            let lines = away.iter().map(StoreError::to_string).chain(clocks.into_iter().filter_map(about_clock));
+            let lines = away.iter().map(about_away).chain(clocks.into_iter().filter_map(about_clock));
             Ok(lines.fold("ready\n".to_owned(), |said, line| said + &line + "\n"))
         }
         Err(_) => Err(Problem::new(Code::StoreUnavailable, format!("no answer within {} s", STORE_TIME.as_secs()))),
+    }
+}
+
+fn refused(error: StoreError) -> Problem {
+    let unconfirmed = match &error {
+        StoreError::Unconfirmed { source, .. } => Some(format!("it confirms no push: {source:#}")),
+        _ => None,
+    };
+    let refused = Problem::from(error);
+    let detail = unconfirmed.unwrap_or(refused.detail);
+    Problem { store: refused.store, ..Problem::new(Code::StoreUnavailable, detail) }
+}
+
+fn about_away(error: &StoreError) -> String {
+    match error {
+        StoreError::Unconfirmed { store, source } => format!("the store at {store} confirms no push: {source:#}"),
+        other => other.to_string(),
     }
 }
 
@@ -55,4 +69,22 @@ fn about_clock((store, offset): (Option<Name>, ClockOffset)) -> Option<String> {
     let offset = offset.noticed()?;
     let whose = store.map_or_else(|| "the store's clock".into(), |store| format!("the clock of the store `{store}`"));
     Some(format!("{whose} is {offset} (it shows {}): what waits for a time waits for that of the store", offset.store))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_confirms_no_push_is_not_ready_and_says_how_many_replicas_it_has() {
+        let error = || StoreError::Unconfirmed {
+            store: "here".into(),
+            source: anyhow::anyhow!("0 of the 1 replicas have it after 1000 ms"),
+        };
+        let problem = refused(error());
+        assert_eq!((problem.code, problem.store.as_deref()), (Code::StoreUnavailable, Some("here")));
+        for said in [problem.detail, about_away(&error())] {
+            assert!(said.contains("confirms no push: 0 of the 1 replicas"), "{said}");
+        }
+    }
 }

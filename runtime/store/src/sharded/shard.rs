@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -145,8 +146,12 @@ async fn probe_until_available(shard: Weak<Shard>) {
     }
 }
 
-/// One server.
-impl Shards for Shard {}
+#[async_trait]
+impl Shards for Shard {
+    async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
+        self.ask(self.store.unavailable()).await
+    }
+}
 
 impl WaitToClaim for Shard {}
 

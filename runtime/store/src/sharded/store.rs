@@ -12,7 +12,7 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use super::shard::{Shard, ShardSpec};
 use super::shard_map::ShardMap;
-use crate::{ClockOffset, Placement, PlacementRegistry, Probe, Shards, StoreError, WaitToClaim};
+use crate::{ClockOffset, Placement, PlacementRegistry, Shards, StoreError, WaitToClaim};
 use gristmill_config::HOME;
 use gristmill_core::job::{Lease, Name, NewJob};
 
@@ -164,9 +164,15 @@ impl WaitToClaim for ShardedStore {}
 #[async_trait]
 impl Shards for ShardedStore {
     async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
-        let probes = join_all(self.shards().iter().map(|shard| shard.probe())).await;
-        let mut unavailable: Vec<StoreError> = probes.into_iter().filter_map(Result::err).collect();
-        if unavailable.len() < self.shards().len() {
+        let answers = join_all(self.shards().iter().map(|shard| shard.unavailable())).await;
+        let (takes_jobs, mut unavailable) = (answers.iter().any(Result::is_ok), Vec::new());
+        for answer in answers {
+            match answer {
+                Ok(parts) => unavailable.extend(parts),
+                Err(error) => unavailable.push(error),
+            }
+        }
+        if takes_jobs {
             return Ok(unavailable);
         }
         unavailable.pop().map_or(Ok(Vec::new()), Err)

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis_value, pipe};
 
 use super::cluster::Cluster;
@@ -178,6 +179,23 @@ impl Link {
         match &self.servers {
             Servers::One(server) => server.connect().await,
             Servers::Cluster(cluster) => cluster.connect().await,
+        }
+    }
+
+    /// The servers that confirm no push, each as the error that it gives.
+    ///
+    /// # Errors
+    /// None confirms any.
+    pub(in crate::redis) async fn unconfirming(&self) -> Result<Vec<StoreError>, StoreError> {
+        match &self.servers {
+            Servers::One(server) => server.confirms().await.map(|()| Vec::new()),
+            Servers::Cluster(cluster) => {
+                let map = cluster.map().await.map_err(|error| self.failed("confirm a push", error))?;
+                let answers = join_all(map.servers().iter().map(|server| server.confirms())).await;
+                let (all, mut refusals) =
+                    (answers.len(), answers.into_iter().filter_map(Result::err).collect::<Vec<_>>());
+                if refusals.len() < all { Ok(refusals) } else { refusals.pop().map_or(Ok(Vec::new()), Err) }
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 use redis::{
@@ -41,6 +42,8 @@ pub(in crate::redis) struct ServerLink {
     live: ArcSwapOption<Live>,
     /// Held while connecting, so that a hundred callers make one connection and not a hundred.
     connecting: Mutex<()>,
+    /// Whether the last push was not confirmed, so that the log says it once.
+    unconfirmed: AtomicBool,
 }
 
 /// How to use a connection.
@@ -100,7 +103,14 @@ impl ServerLink {
     /// A link that is not connected yet.
     pub(in crate::redis) fn new(topology: Topology, settings: LinkSettings) -> Self {
         let address = topology.to_string();
-        Self { topology, address, settings, live: ArcSwapOption::empty(), connecting: Mutex::new(()) }
+        Self {
+            topology,
+            address,
+            settings,
+            live: ArcSwapOption::empty(),
+            connecting: Mutex::new(()),
+            unconfirmed: AtomicBool::new(false),
+        }
     }
 
     /// Runs scripts in the order given, in one round trip. Answers in the same order, with an error for each that was refused.
@@ -184,13 +194,34 @@ impl ServerLink {
         let Some(confirmation) = live.confirmation.clone().filter(|_| wait == Wait::Acknowledgement) else {
             return Ok(());
         };
-        confirmation.confirm().await.map_err(|failure| {
+        let confirmed = confirmation.confirm().await;
+        // An outage is logged elsewhere.
+        if confirmed.as_ref().err().is_none_or(|failure| !failure.broken) {
+            let was = self.unconfirmed.swap(confirmed.is_err(), Ordering::Relaxed);
+            match &confirmed {
+                Err(failure) if !was => {
+                    tracing::warn!(store = %self.address, "no push is confirmed: {}", failure.reason)
+                }
+                Ok(()) if was => tracing::info!(store = %self.address, "pushes are confirmed again"),
+                _ => {}
+            }
+        }
+        confirmed.map_err(|failure| {
             if failure.broken {
                 self.live.compare_and_swap(live, None);
             }
             let source = anyhow::anyhow!("{}; the jobs may be pushed again with the same ids", failure.reason);
             StoreError::Unconfirmed { store: self.address.clone(), source }
         })
+    }
+
+    /// Whether it confirms a push that would be made now.
+    ///
+    /// # Errors
+    /// The server is unavailable. Or [`StoreError::Unconfirmed`].
+    pub(in crate::redis) async fn confirms(&self) -> Result<(), StoreError> {
+        let live = self.connection().await.map_err(|error| self.failed("confirm a push", error))?;
+        self.confirm(&live, Wait::Acknowledgement).await
     }
 
     /// Makes sure that there is a connection. A wrong password or certificate is refused here, where nothing waits for the server yet and an operator

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::Partitions;
 use crate::redis::connection::link::Link;
 use crate::redis::store::Server;
-use crate::{Clock, Shards, StoreError};
+use crate::{Clock, Probe, Shards, StoreError};
+use async_trait::async_trait;
 use gristmill_config::RedisSettings;
 
 /// Jobs in a Redis server. Clones share one connection.
@@ -70,7 +71,7 @@ impl RedisStore {
         Self { partitions: Partitions::new(&server), server }
     }
 
-    /// Logs a warning for each setting of the server by which it may lose jobs. Does nothing if the server is unavailable, or does
+    /// Logs a warning for each setting of the server by which it may lose jobs, and one if it confirms no push. Does nothing if the server is unavailable, or does
     /// not show its settings to this user.
     pub async fn warn_of_risks(&self) {
         let mut look = redis::pipe();
@@ -81,6 +82,8 @@ impl RedisStore {
         for risk in risks(&found.unwrap_or_default().into_iter().flatten().collect()) {
             tracing::warn!(store = %self.server.link.address, "{risk}");
         }
+        // Logs it if no push can be confirmed.
+        drop(self.server.link.unconfirming().await);
     }
 
     /// The same store by another clock.
@@ -108,7 +111,13 @@ fn risks(settings: &HashMap<String, String>) -> Vec<String> {
 }
 
 /// One server.
-impl Shards for RedisStore {}
+#[async_trait]
+impl Shards for RedisStore {
+    async fn unavailable(&self) -> Result<Vec<StoreError>, StoreError> {
+        self.probe().await?;
+        self.server.link.unconfirming().await
+    }
+}
 
 #[cfg(test)]
 mod tests {

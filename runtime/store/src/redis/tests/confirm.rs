@@ -42,14 +42,14 @@ async fn a_push_that_no_replica_has_is_stored_and_not_acknowledged() {
     assert!(store.job(&tenant(), &jobs[0].spec.id).await.unwrap().is_some());
     let again = store.push(&jobs).await.unwrap_err();
     assert!(matches!(again, StoreError::Unconfirmed { .. }), "a push that changes nothing waits, too: {again:?}");
+    let ready = format!("{:#}", anyhow::Error::from(store.unavailable().await.unwrap_err()));
+    assert!(ready.contains("0 of the 1 replicas"), "it is not ready either: {ready}");
 
     let port = primary.port().to_string();
     let replica = Redis::start_with(Settings::default().listens().options(&["--replicaof", "127.0.0.1", &port])).await;
     until("the replica has it", async || matches!(store.push(&jobs).await, Ok(answers) if answers == [Pushed::Exists]))
         .await;
     assert!(replica.ask::<u64>("DBSIZE", &[]).await.unwrap() > 0);
-}
-
     until("it is ready", async || store.unavailable().await.is_ok()).await;
 }
 
@@ -66,6 +66,8 @@ async fn what_a_connection_writes_to_ask_the_replicas_is_no_damage() {
     for name in names {
         assert!(read_key("gm", &name).is_some_and(|known| known.expires), "{name}");
     }
+}
+
 #[tokio::test]
 async fn pushes_that_come_together_share_a_round() {
     let primary = Redis::start_with(Settings::default().listens()).await;
