@@ -140,8 +140,9 @@ impl Builder {
         Self { expected, ..self }
     }
 
-    /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable or full; clients can
-    /// push jobs meanwhile. Components that were never compiled are compiled once the runner has started, those first whose jobs wait.
+    /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable or full; the server
+    /// listens once the store is open, and clients can push jobs from then on. Components that were never compiled are compiled once the
+    /// runner has started, those first whose jobs wait.
     /// Dropping the future stops what has started.
     ///
     /// # Errors
