@@ -125,7 +125,7 @@ impl Builder {
         Self { compiler, ..self }
     }
 
-    /// Calls this with every attempt that the store has settled by its verdict. It must not block.
+    /// Calls this with the record of every attempt, once the store has settled it. It must not block.
     pub fn observer(self, observer: Observer) -> Self {
         Self { observer: Some(observer), ..self }
     }
@@ -140,9 +140,9 @@ impl Builder {
         Self { expected, ..self }
     }
 
-    /// Starts. Must be called within a tokio runtime with several threads. Waits while the store is unavailable or full; the server
-    /// listens once the store is open, and clients can push jobs from then on. Components that were never compiled are compiled once the
-    /// runner has started, those first whose jobs wait.
+    /// Starts. Must be called within a tokio runtime. It should have several threads: with one, whatever computes for long, such as a native
+    /// handler, holds up everything else. Waits while the store is unavailable or full; the server listens once the store is open, and clients
+    /// can push jobs from then on. Components that were never compiled are compiled once the runner has started, those first whose jobs wait.
     /// Dropping the future stops what has started.
     ///
     /// # Errors

@@ -83,6 +83,7 @@ impl Gristmill {
 
     /// Stores a job by the rules of its topic, and returns its id. Idempotent by [`JobSpec::id`](gristmill_core::job::JobSpec::id): a job with an id
     /// that is stored already, or with a unique value that another job holds, changes nothing and returns the id of that job.
+    /// A job of a topic that has no handler is stored and logged as a warning, and waits until there is one.
     ///
     /// # Errors
     /// The job breaks a rule of its topic, which the error names; or the store is unavailable or refuses. Nothing is stored.

@@ -38,7 +38,9 @@
 //! | `embedded` | the store in a SQLite file or in memory |
 //! | `redis` | the store in Redis |
 //! | `sharding` | several stores, and moving tenants between them |
+//! | `otel` | traces |
 //! | `cli` | the command line, which needs every store |
+//! | `top` | `gristmill top` in that |
 
 #![cfg_attr(
     not(all(feature = "cli", feature = "sharding")),
