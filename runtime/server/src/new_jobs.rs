@@ -133,14 +133,16 @@ impl AppState {
                 (Code::TooManyJobs, detail)
             }
             Some(Full::Bytes(most)) => {
-                let why = match limits.stored_bytes {
-                    Some(_) => ": see",
-                    None => ", which is half of what the store's disk or memory has room for: make room there, or set",
+                let what = "dead jobs, kept results and unique values count, too";
+                let detail = match limits.stored_bytes {
+                    Some(_) => format!(
+                        "tenant `{tenant}` may have {most} bytes in the store: see `stored-bytes` in its `limits`; {what}"
+                    ),
+                    None => format!(
+                        "the store's disk or memory has no room for more of tenant `{tenant}`, which may have half of it, {most} \
+                         bytes now: make room there, or set `stored-bytes` in its `limits`; {what}"
+                    ),
                 };
-                let detail = format!(
-                    "tenant `{tenant}` may have {most} bytes in the store{why} `stored-bytes` in its `limits`; dead jobs, \
-                     kept results and unique values count, too"
-                );
                 (Code::TooManyBytes, detail)
             }
             Some(Full::Topics(most)) => {

@@ -41,7 +41,9 @@ impl From<rusqlite::Error> for Fault {
 /// What a person can do about a failure that may pass, or about one that will not.
 fn remedy(code: ErrorCode) -> Option<(bool, &'static str)> {
     Some(match code {
-        ErrorCode::DiskFull => (true, "make room on its disk; nothing is lost"),
+        ErrorCode::DiskFull => {
+            (true, "make room on its disk: nothing was stored now, and what was acknowledged before is safe")
+        }
         ErrorCode::SystemIoFailure | ErrorCode::CannotOpen => (true, "look at its disk and at the system's log"),
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
             (true, "make the file and its folder writable for this process")
@@ -121,8 +123,9 @@ mod tests {
     fn the_error_names_file_cause_and_remedy() {
         let full = Fault::Sqlite { code: ErrorCode::DiskFull, extended: 13, message: "disk is full".into() };
         let text = format!("{:#}", anyhow::Error::from(full.into_error("/jobs.db", "push jobs")));
-        for part in ["/jobs.db", "make room", "disk is full"] {
+        for part in ["/jobs.db", "make room", "disk is full", "nothing was stored now"] {
             assert!(text.contains(part), "{text}");
         }
+        assert!(!text.contains("nothing is lost"), "the job of a push that was not stored is just that: {text}");
     }
 }
