@@ -188,8 +188,9 @@ impl Pusher<'_> {
         let reached = self.way.reach_or_make().await?;
         let stored = self.store(&reached, plan.jobs(1)).await?;
         stored.warn(self.global, &reached).await;
+        let is_duplicate = stored.pushed.iter().any(|pushed| matches!(pushed, Pushed::Duplicate(_)));
         stored.show(self.global)?;
-        if stored.pushed.iter().any(|pushed| matches!(pushed, Pushed::Duplicate(_))) {
+        if is_duplicate {
             draft.keep().iter().for_each(|kept| screen::note(kept));
         }
         Ok(Exit::Done)
@@ -212,8 +213,13 @@ impl Pusher<'_> {
     pub(super) async fn store(&self, reached: &Reached, jobs: Vec<NewJob>) -> anyhow::Result<PushedJobs> {
         let (mut admitted, mut warnings) = (Vec::with_capacity(jobs.len()), BTreeSet::new());
         if let Some(server) = &reached.server {
-            let (pushed, warnings) = server.push_with_warnings(&jobs).await.map_err(as_without_server)?;
-            return Ok(PushedJobs { jobs, pushed, warnings });
+            return Ok(match server.push_with_warnings(&jobs).await {
+                Err(error @ StoreError::Unconfirmed { .. }) => PushedJobs::unconfirmed(jobs, error),
+                answer => {
+                    let (pushed, warnings) = answer.map_err(as_without_server)?;
+                    PushedJobs { jobs, pushed, warnings, unconfirmed: None }
+                }
+            });
         }
         for job in jobs {
             let known = match &self.known_topics {
@@ -224,8 +230,10 @@ impl Pusher<'_> {
             warnings.extend(unknown.map(|unknown| unknown.to_string()));
             admitted.push(job);
         }
-        let pushed = reached.store.push(&admitted).await?;
-        Ok(PushedJobs { jobs: admitted, pushed, warnings })
+        Ok(match reached.store.push(&admitted).await {
+            Err(error @ StoreError::Unconfirmed { .. }) => PushedJobs::unconfirmed(admitted, error),
+            pushed => PushedJobs { jobs: admitted, pushed: pushed?, warnings, unconfirmed: None },
+        })
     }
 
     async fn push_and_wait(&self, plan: &Plan, patience: Duration) -> anyhow::Result<Exit> {
@@ -238,7 +246,11 @@ impl Pusher<'_> {
             (Err(StoreError::Refused { .. }), Some(server)) => {
                 let (is_named, jobs) = (plan.own_id || plan.spec.options.unique.is_some(), plan.jobs(1));
                 let Some(job) = jobs.first() else { return Ok(Exit::Failed) };
-                let (id, view) = server.push_and_wait(job, is_named, patience).await.map_err(as_without_server)?;
+                let answer = server.push_and_wait(job, is_named, patience).await;
+                let (id, view) = answer.map_err(|error| match error {
+                    StoreError::Unconfirmed { .. } => not_confirmed(&jobs, error),
+                    other => as_without_server(other),
+                })?;
                 let end = view
                     .map_or(wait::WaitResult::Gone, |view| wait::end_of(view).unwrap_or(wait::WaitResult::TimedOut));
                 return wait::show(global, topic, &id, &end);
@@ -246,6 +258,9 @@ impl Pusher<'_> {
             (signals, _) => signals?,
         };
         let stored = self.store(&reached, plan.jobs(1)).await?;
+        if let Some(error) = stored.unconfirmed {
+            return Err(not_confirmed(&stored.jobs, error));
+        }
         stored.warn(global, &reached).await;
         let Some((job, pushed)) = stored.jobs.first().zip(stored.pushed.first()) else { return Ok(Exit::Failed) };
         if let Pushed::Refused(no) = pushed {
@@ -322,14 +337,35 @@ fn as_without_server(error: StoreError) -> anyhow::Error {
     }
 }
 
+/// Says under which ids the jobs are stored, since only these make a repeat harmless.
+fn not_confirmed(jobs: &[NewJob], error: StoreError) -> anyhow::Error {
+    let remedy = match jobs {
+        [job] => {
+            let id = &job.spec.id;
+            format!(
+                "job {id} is stored, but not confirmed: repeat the push with this id (`--id {id}`), which stores no second job"
+            )
+        }
+        _ => "the jobs are stored under the ids above, but not confirmed: a repeat without these ids stores them again"
+            .into(),
+    };
+    anyhow::Error::from(error).context(remedy)
+}
+
 /// What became of some jobs.
 pub(super) struct PushedJobs {
     jobs: Vec<NewJob>,
+    /// Of each job; empty if they are not confirmed.
     pushed: Vec<Pushed>,
     warnings: BTreeSet<String>,
+    unconfirmed: Option<StoreError>,
 }
 
 impl PushedJobs {
+    const fn unconfirmed(jobs: Vec<NewJob>, error: StoreError) -> Self {
+        Self { jobs, pushed: Vec::new(), warnings: BTreeSet::new(), unconfirmed: Some(error) }
+    }
+
     /// Says to people what they may not expect of the topic, and whether anything does its jobs.
     pub(super) async fn warn(&self, global: &Global, reached: &Reached) {
         self.warnings.iter().for_each(|warning| screen::note(&format!("warning: {warning}")));
@@ -340,21 +376,24 @@ impl PushedJobs {
     }
 
     /// Prints the ids under which the jobs are known.
-    pub(super) fn show(&self, global: &Global) -> anyhow::Result<()> {
-        self.jobs.iter().zip(&self.pushed).try_for_each(|(job, pushed)| show(global, job, pushed))
+    ///
+    /// # Errors
+    /// A job is refused. Or the jobs are not confirmed: their ids are printed nevertheless.
+    pub(super) fn show(self, global: &Global) -> anyhow::Result<()> {
+        let Some(error) = self.unconfirmed else {
+            return self.jobs.iter().zip(&self.pushed).try_for_each(|(job, pushed)| show(global, job, pushed));
+        };
+        self.jobs.iter().try_for_each(|job| print(global, job, &job.spec.id, "unconfirmed"))?;
+        Err(not_confirmed(&self.jobs, error))
     }
 }
 
 /// Prints the id under which the job is known.
 fn show(global: &Global, job: &NewJob, pushed: &Pushed) -> anyhow::Result<()> {
     let (id, status) = known_as(job, pushed);
-    if global.json && !matches!(pushed, Pushed::Refused(_)) {
-        let TopicId { tenant, topic } = &job.spec.topic;
-        let (tenant, topic) = (tenant.as_str(), topic.as_str());
-        return screen::document(&json!({ "id": id.as_str(), "tenant": tenant, "topic": topic, "status": status }));
-    }
     match pushed {
         Pushed::Stored => {}
+        Pushed::Exists | Pushed::Duplicate(_) if global.json => {}
         Pushed::Exists => screen::note(&format!("note: job {id} is stored already; nothing was changed")),
         Pushed::Refused(no) => anyhow::bail!("failed to push job {id}: {no}"),
         Pushed::Duplicate(_) => {
@@ -367,7 +406,16 @@ fn show(global: &Global, job: &NewJob, pushed: &Pushed) -> anyhow::Result<()> {
             }
         }
     }
-    screen::line(id.as_str())
+    print(global, job, id, status)
+}
+
+fn print(global: &Global, job: &NewJob, id: &JobId, status: &str) -> anyhow::Result<()> {
+    if !global.json {
+        return screen::line(id.as_str());
+    }
+    let TopicId { tenant, topic } = &job.spec.topic;
+    let (tenant, topic) = (tenant.as_str(), topic.as_str());
+    screen::document(&json!({ "id": id.as_str(), "tenant": tenant, "topic": topic, "status": status }))
 }
 
 fn known_as<'a>(job: &'a NewJob, pushed: &'a Pushed) -> (&'a JobId, &'static str) {

@@ -10,6 +10,7 @@ use super::push::{CHUNK, Pusher};
 use super::store::Reached;
 use gristmill_core::job::{NewJob, TopicId};
 use gristmill_server::new_job;
+use gristmill_store::StoreError;
 
 /// Bytes of lines that are read before their jobs are pushed, unless a single line is longer.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -56,6 +57,11 @@ impl Pushing<'_> {
         let (first, last) = (numbers.first().copied().unwrap_or_default(), numbers.last().copied().unwrap_or_default());
         match self.store(&reached, jobs.clone(), last).await {
             Ok(()) => {}
+            Err(error)
+                if error.chain().any(|cause| matches!(cause.downcast_ref(), Some(StoreError::Unconfirmed { .. }))) =>
+            {
+                return Err(error.context(format!("failed to confirm {} of {}", lines(first, last), self.name)));
+            }
             Err(error) if Exit::of(&error) == Exit::StoreUnavailable => {
                 let failed = self.failed(first, last);
                 let unknown = "whether these are stored is not known, and a repeat stores those without an `id` again";
@@ -86,7 +92,7 @@ impl Pushing<'_> {
 
     /// What was not pushed, and what was.
     fn failed(&self, first: u64, last: u64) -> String {
-        let lines = if first == last { format!("line {first}") } else { format!("lines {first} to {last}") };
+        let lines = lines(first, last);
         let pushed = match self.pushed {
             0 => "nothing is pushed".into(),
             1 => "line 1 is pushed".into(),
@@ -94,6 +100,10 @@ impl Pushing<'_> {
         };
         format!("failed to push {lines} of {} ({pushed})", self.name)
     }
+}
+
+fn lines(first: u64, last: u64) -> String {
+    if first == last { format!("line {first}") } else { format!("lines {first} to {last}") }
 }
 
 const A_LIST: &str = "each line has one job, an object, and this begins a list: `jq -c '.[]'` puts each of its members on a line of its own";

@@ -246,7 +246,7 @@ async fn a_push_that_is_refused_says_of_no_job_that_it_waits() {
     };
     let without_server = refused();
     assert!(
-        without_server.starts_with("error: failed to push job late: job `unknown` is not known"),
+        without_server.starts_with("error: failed to push job late: the store has no job `unknown`"),
         "{without_server}"
     );
     let _runner = project.serve().await;
@@ -389,4 +389,41 @@ async fn an_unavailable_store_is_reported_at_once() {
         assert_eq!(error["error"]["code"], "store-unavailable");
     }
     assert!(begun.elapsed() < std::time::Duration::from_secs(60), "took {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unconfirmed_push_prints_the_ids_by_which_a_repeat_is_harmless() {
+    let manifest = format!("acknowledged-by = \"replicas\"\nacknowledged-within = \"10ms\"\n{MANIFEST}");
+    let project = TestProject::on_redis(&manifest, &[("echo", guests::ECHO)]).await;
+    let server = project.serve().await;
+    let log = server.log();
+    let address = log.split("listening on http://").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    let address = format!("http://{address}");
+    let ready = || {
+        let topics = project.run(&["stats", "--json"]).ended(0).documents();
+        topics.iter().filter_map(|topic| topic["ready"].as_u64()).sum::<u64>()
+    };
+    let ways: [&[&str]; 2] = [&[], &["--server", &address]];
+    for way in ways {
+        let before = ready();
+        let push = |options: &[&str]| project.run(&[&["push", "parking"][..], options, way].concat());
+        let said = push(&["--data", "x"]);
+        let id = said.ended(3).out.clone();
+        let id = std::str::from_utf8(&id).unwrap().trim();
+        assert!(!id.is_empty() && said.err.contains(&format!("`--id {id}`")), "{}", said.err);
+        push(&["--data", "x", "--id", id]).ended(3);
+        assert_eq!(ready(), before + 1, "a repeat with the id stores no second job");
+
+        let waited = push(&["--data", "x", "--wait"]);
+        assert_eq!(waited.ended(3).out, b"", "standard output is for the result");
+        assert!(waited.err.contains("`--id "), "{}", waited.err);
+        let document = push(&["--data", "x", "--json"]).ended(3).document();
+        assert_eq!(document["status"], "unconfirmed");
+
+        let lines = project
+            .pipe(b"{\"id\": \"a\"}\n{\"id\": \"b\"}", &[&["push", "parking", "--jsonl", "-"][..], way].concat());
+        assert_eq!(lines.ended(3).out, b"a\nb\n");
+        assert!(lines.err.contains("failed to confirm lines 1 to 2 of standard input"), "{}", lines.err);
+        assert!(!lines.err.contains("nothing is pushed") && !lines.err.contains("not known"), "{}", lines.err);
+    }
 }
