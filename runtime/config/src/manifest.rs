@@ -301,6 +301,12 @@ impl Manifest {
         })
     }
 
+    /// Says why a server could not use the files of [http.tls].
+    pub fn unusable_certificate(&self, problem: &str) -> Diagnostic {
+        let help = "`certificate` and `key` in it must name PEM files that the server's user may read";
+        self.source.complain(None, format!("failed to read [http.tls]: {problem}")).help(help)
+    }
+
     /// Says that a topic's handler is not among the `available` ones, and points at where the topic names it.
     pub fn missing_handler(&self, topic: &TopicId, available: &[Name]) -> Diagnostic {
         let handler = self.topics.get(topic).map_or(&topic.topic, |topic| &topic.handler);

@@ -48,6 +48,16 @@ async fn what_a_runner_would_refuse_beside_components_is_named() {
     project.write_manifest("");
     let said = project.run(&["stats", "--store", "sqlite:gristmill.db\r"]).ended(2).err.clone();
     assert!(said.contains("control character"), "{said}");
+    // What a runner needs whatever there is to serve.
+    std::fs::remove_dir_all(project.handlers()).unwrap();
+    for (manifest, problem) in [
+        ("[http.tls]\ncertificate = \"nope.pem\"\nkey = \"nope-key.pem\"", "failed to read [http.tls]: "),
+        ("[server]\ncache = \"/proc/cache\"", "failed to open the artifact cache /proc/cache"),
+    ] {
+        project.write_manifest(manifest);
+        let said = project.run(&["check"]);
+        assert!(said.code == 1 && (said.text() + &said.err).contains(problem), "{}{}", said.text(), said.err);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,3 +15,4 @@ mod unread_body;
 pub(crate) use delivery_tracker::DeliveryTracker;
 pub use listen::{ListenError, listen};
 pub use server::{HttpServer, OpenError, routes};
+pub use tls::try_tls;

@@ -63,6 +63,14 @@ impl std::fmt::Debug for Tls {
     }
 }
 
+/// Whether a server could use these files.
+///
+/// # Errors
+/// One of them cannot be read or is no PEM, or the key is not that of the certificate.
+pub fn try_tls(settings: TlsSettings) -> anyhow::Result<()> {
+    Tls::load(settings).map(drop)
+}
+
 impl Tls {
     /// Reads the files.
     ///

@@ -13,6 +13,7 @@ use super::global::Global;
 use super::{sandbox, screen};
 use gristmill_config::{Diagnostic, Manifest, ManifestError};
 use gristmill_core::job::Name;
+use gristmill_server::try_tls;
 
 /// Check the manifest and components: what made them, what they import, which grants they need
 ///
@@ -49,6 +50,8 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     if whole {
         problems.extend(manifest.unwritable_logs());
         problems.extend(manifest.missing_folder());
+        let unusable = manifest.http.tls.clone().and_then(|tls| try_tls(tls).err());
+        problems.extend(unusable.map(|error| manifest.unusable_certificate(&format!("{error:#}"))));
         problems.extend(missing_handlers(&manifest, &checked));
     }
     if global.json {
@@ -75,9 +78,7 @@ fn refuse(global: &Global, error: &ManifestError) -> anyhow::Result<Exit> {
 }
 
 async fn check_all(manifest: &Manifest, files: Vec<ComponentFile>) -> anyhow::Result<Vec<Checked>> {
-    if files.is_empty() {
-        return Ok(Vec::new());
-    }
+    // Also of an empty folder: a runner does not start without a cache.
     let sandbox = sandbox::small(manifest, sandbox::compiler(manifest)?)?;
     let mut checked = Vec::new();
     for file in files {
