@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
@@ -27,6 +27,11 @@ pub(super) struct Problems {
 impl Problems {
     pub(super) fn of(source: Source) -> Self {
         Self { source, found: RefCell::default() }
+    }
+
+    /// Of the manifest.
+    pub(super) fn path(&self) -> &Path {
+        &self.source.path
     }
 
     pub(super) fn at(&self, span: Span, title: impl Into<String>) -> Diagnostic {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::exposure::warn_if_exposed;
 use super::grants;
 use super::paths::{resolved, unseen};
 use super::read::Section;
@@ -101,6 +102,13 @@ impl StoreAddress {
                     .into(),
             )),
         }
+    }
+
+    /// Whether its text says a password.
+    fn has_password(&self) -> bool {
+        let Self::Redis(url) = self else { return false };
+        let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map_or("", |(user, _)| user);
+        user.contains(':') || url.contains("sentinel-password=")
     }
 
     /// Whether it is a Redis that is spoken to by TLS.
@@ -203,6 +211,9 @@ fn address(section: &mut Section<'_>, folder: &Path) -> Option<StoreAddress> {
         }
     };
     let address = StoreAddress::parse(&text, folder);
+    if !secret && address.as_ref().is_ok_and(StoreAddress::has_password) {
+        warn_if_exposed(problems.path());
+    }
     if let Err(BadStoreAddress(problem)) = &address {
         let title = format!("`url` in {} is no address of a store", section.title());
         let problem = problems.at(value.span(), title).label(problem);

@@ -1,5 +1,8 @@
 //! `check`: what is good, and what is said of the rest.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use gristmill_tests::guests;
 use gristmill_tests::test_project::{TestProject, fields};
 use serde_json::json;
@@ -45,9 +48,6 @@ async fn what_a_runner_would_refuse_beside_components_is_named() {
             "{command}"
         );
     }
-    project.write_manifest("");
-    let said = project.run(&["stats", "--store", "sqlite:gristmill.db\r"]).ended(2).err.clone();
-    assert!(said.contains("control character"), "{said}");
     // What a runner needs whatever there is to serve.
     std::fs::remove_dir_all(project.handlers()).unwrap();
     for (manifest, problem) in [
@@ -58,6 +58,22 @@ async fn what_a_runner_would_refuse_beside_components_is_named() {
         let said = project.run(&["check"]);
         assert!(said.code == 1 && (said.text() + &said.err).contains(problem), "{}{}", said.text(), said.err);
     }
+    project.write_manifest("");
+    let said = project.run(&["stats", "--store", "sqlite:gristmill.db\r"]).ended(2).err.clone();
+    assert!(said.contains("control character"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_in_a_manifest_that_others_can_read_is_warned_of() {
+    let project = project("").await;
+    let warned = |mode: u32, url: &str| {
+        project.write_manifest(&format!("[store]\nurl = \"{url}\""));
+        std::fs::set_permissions(project.manifest(), Permissions::from_mode(mode)).unwrap();
+        project.run(&["check"]).err.contains("gristmill.toml (mode 644): run `chmod 600")
+    };
+    assert!(warned(0o644, "redis://gristmill:hunter2@localhost/0"));
+    assert!(!warned(0o600, "redis://gristmill:hunter2@localhost/0"));
+    assert!(!warned(0o644, "redis://localhost/0"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
