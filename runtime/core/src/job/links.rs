@@ -120,8 +120,8 @@ impl Ended {
 pub enum NoLink {
     /// It names a job that the store does not know.
     #[error(
-        "job `{0}` is not known, so none can wait for it: name a job that is stored, or one that has ended and whose result is still \
-         kept (see `keep-result`)"
+        "the store has no job `{0}` to wait for, or to be a batch: it never was, or it is over and its result is not kept; to wait for \
+         a job that may be over, push that one with `keep-result`, or give its topic a `result-retention`"
     )]
     Unknown(JobId),
     /// Too many jobs wait for one.
