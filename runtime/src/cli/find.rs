@@ -193,7 +193,8 @@ async fn show_groups(global: &Global, finder: &Finder) -> anyhow::Result<()> {
             group.reason.map(|reason| reason.to_string()).unwrap_or_default(),
             group.code.clone(),
             describe::distance(group.last, now),
-            group.q.split(' ').next_back().unwrap_or_default().to_owned(),
+            // What is in a group is dead.
+            group.q.replacen(" state:dead", "", 1),
             group.message.clone(),
         ]
     };
