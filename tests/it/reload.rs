@@ -370,12 +370,17 @@ async fn the_manifest_is_swapped_whole_or_not_at_all() {
     // A mistake in one topic: the whole old one keeps ruling.
     let better = MANIFEST.replace("attempts = 1", "attempts = 2");
     runner.rewrite(&format!("{better}\n[topics.other]\nfule = 1"));
+    let is_refused = async || {
+        runner.client().get("/readyz").await.text().contains("the manifest was refused, and the one before is in force")
+    };
+    until("readyz to say it", SOON, async || is_refused().await.then_some(())).await;
     assert!(matches!(runner.work("puppet", &again).await.state, JobState::Dead { .. }));
     runner.rewrite(&better);
     until("the new manifest to rule", SOON, async || {
         (runner.work("puppet", &again).await.state == JobState::Finished).then_some(())
     })
     .await;
+    assert!(!is_refused().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,4 +27,6 @@ pub struct Available {
     pub brought: BTreeMap<(Name, Version), Handler>,
     /// The versions whose files are kept.
     pub kept: KeptVersions,
+    /// Whether the manifest's file cannot be used as it is.
+    pub manifest_refused: bool,
 }

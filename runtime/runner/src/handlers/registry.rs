@@ -32,6 +32,7 @@ pub struct HandlerRegistry {
     /// Of topics that have no entry.
     dead: Option<DeadPolicy>,
     refused: BTreeMap<Name, String>,
+    manifest_refused: bool,
     seen: SeenVersions,
     kept: KeptVersions,
     /// The handlers that had to be compiled when this registry was made.
@@ -91,6 +92,7 @@ impl HandlerRegistry {
             limits,
             dead,
             refused,
+            manifest_refused: available.manifest_refused,
             seen,
             kept,
             uncompiled,
@@ -102,6 +104,11 @@ impl HandlerRegistry {
     pub fn planned(manifest: &Manifest) -> Self {
         let known_topics = KnownTopics::new(manifest, None::<&[Name]>);
         Self::with(manifest, &Available::default(), &BTreeSet::new(), &Self::default(), known_topics)
+    }
+
+    /// Whether the manifest's file cannot be used as it is, so that the one before is in force.
+    pub const fn is_manifest_refused(&self) -> bool {
+        self.manifest_refused
     }
 
     /// Why files do not serve, by the handler's name.

@@ -51,7 +51,9 @@ fn not_served(registry: &HandlerRegistry, sees_names: bool) -> Vec<String> {
         1 => Some("1 handler is not compiled yet".to_owned()),
         count => Some(format!("{count} handlers are not compiled yet")),
     };
-    uncompiled.into_iter().chain(not_taken(registry, sees_names)).collect()
+    let refused = "the manifest was refused, and the one before is in force: the log and `gristmill check` say why";
+    let manifest = registry.is_manifest_refused().then(|| refused.to_owned());
+    manifest.into_iter().chain(uncompiled).chain(not_taken(registry, sees_names)).collect()
 }
 
 /// A line for each handler whose file is refused or lacks a grant, not why. A client that may not read everything learns how many they are.

@@ -324,10 +324,7 @@ impl Reloader {
         let text = match read.and_then(is_text) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => {
-                self.complain_of_manifest(&file, error.to_string());
-                return;
-            }
+            Err(error) => return self.complain_of_manifest(&file, error.to_string()).await,
         };
         let is_same = text == self.manifest_text;
         // The secrets in other files may be others.
@@ -351,12 +348,15 @@ impl Reloader {
                 manifest.file = Some(file);
                 self.take_manifest(manifest).await;
             }
-            Err(error) => tracing::error!("manifest refused, the last good one stays in force:\n{error}"),
+            Err(error) => {
+                tracing::error!("manifest refused, the last good one stays in force:\n{error}");
+                self.swap().await;
+            }
         }
     }
 
     /// Once for each problem.
-    fn complain_of_manifest(&mut self, file: &Path, problem: String) {
+    async fn complain_of_manifest(&mut self, file: &Path, problem: String) {
         // Once it can be read it is taken, whatever is in it.
         self.manifest_text = None;
         let problem = Err(problem);
@@ -364,6 +364,7 @@ impl Reloader {
             let manifest = file.display();
             tracing::error!(%manifest, problem = problem.as_ref().err(), "cannot be read: the last good one stays in force");
             self.written = Some(problem);
+            self.swap().await;
         }
     }
 
@@ -396,6 +397,7 @@ impl Reloader {
             deployments: self.deployments.current(),
             brought: self.brought.clone(),
             kept: self.last_good.kept().clone(),
+            manifest_refused: matches!(self.written, Some(Err(_))),
         };
         HandlerRegistry::new(&self.manifest, &available, &self.registry.borrow())
     }
