@@ -97,6 +97,23 @@ impl Fixed {
         let (http, otel) = (manifest.http.clone(), manifest.otel.clone());
         Self { server, store, stores, placements, http, otel, journal, audit, handlers }
     }
+
+    /// The sections that differ, for people.
+    fn changed_since(&self, before: &Self) -> String {
+        let sections = [
+            ("[server]", self.server != before.server),
+            ("[store]", self.store != before.store),
+            ("[stores]", self.stores != before.stores),
+            ("`store` of [tenants]", self.placements != before.placements),
+            ("[http]", self.http != before.http),
+            ("[otel]", self.otel != before.otel),
+            ("[journal]", self.journal != before.journal),
+            ("[audit]", self.audit != before.audit),
+            ("[handlers]", self.handlers != before.handlers),
+        ];
+        let changed = sections.into_iter().filter_map(|(section, differs)| differs.then_some(section));
+        changed.collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl Reloader {
@@ -370,11 +387,9 @@ impl Reloader {
 
     async fn take_manifest(&mut self, manifest: Manifest) {
         let fixed = Fixed::of(&manifest);
-        if self.fixed.as_ref().is_some_and(|before| *before != fixed) {
-            tracing::warn!(
-                "[server], [store], [stores], where tenants live, [http], [otel], [journal], [audit], the handlers' folder and the limits of \
-                 compiling apply at the next start"
-            );
+        let changed = self.fixed.as_ref().map(|before| fixed.changed_since(before)).unwrap_or_default();
+        if !changed.is_empty() {
+            tracing::warn!("what has changed in {changed} applies at the next start");
         }
         self.fixed = Some(fixed);
         self.manifest = manifest;
@@ -433,5 +448,19 @@ impl Reloader {
         let old = self.registry.send_replace(Arc::clone(&registry));
         drop(tokio::task::spawn_blocking(move || drop(old)));
         self.keep_good(&registry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_sections_that_differ_are_named() {
+        let fixed = |text: &str| Fixed::of(&Manifest::parse(text, Path::new("gristmill.toml")).unwrap());
+        let before = fixed("[topics.echo]\nattempts = 2");
+        assert_eq!(fixed("[topics.echo]\nattempts = 3\n[handlers]\nrescan = \"1m\"").changed_since(&before), "");
+        let after = fixed("[http]\nlisten = \"127.0.0.1:7332\"\n[handlers]\nfolder = \"elsewhere\"");
+        assert_eq!(after.changed_since(&before), "[http], [handlers]");
     }
 }
