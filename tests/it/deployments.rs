@@ -201,7 +201,8 @@ async fn a_version_that_is_no_worse_is_promoted_after_a_hundred_attempts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deploy_says_first_what_becomes_of_a_trial() {
-    let project = TestProject::new(PLAIN, &[("puppet", guests::PUPPET)]).await;
+    let shared = format!("{PLAIN}[topics.doll]\nhandler = \"puppet\"\nclock = true\n");
+    let project = TestProject::new(&shared, &[("puppet", guests::PUPPET)]).await;
     let _server = project.serve().await;
     let file = |number: u64| {
         let file = project.manifest().with_file_name(format!("{number}.wasm"));
@@ -212,6 +213,10 @@ async fn a_deploy_says_first_what_becomes_of_a_trial() {
         let said = project.run(&["deploy", "puppet", &file(number), "--share", share, "--replay", "0", "--yes"]);
         (said.ended(0).err.clone(), said.text())
     };
+    let trial = || {
+        let topics = project.run(&["topics", "--json"]).ended(0).documents();
+        topics.into_iter().find(|topic| topic["topic"] == "puppet").unwrap()["trial"].clone()
+    };
     let [old, new, third] = [0, 1, 2].map(|number| version(&puppet(number)));
     let (before, after) = deploy(0, "20%");
     assert!(before.contains(&format!("{old}, which serves already")) && before.contains("100%"), "{before}");
@@ -220,10 +225,11 @@ async fn a_deploy_says_first_what_becomes_of_a_trial() {
     let (before, after) = deploy(1, "30%");
     assert!(before.contains(&format!("{new}, in place of {old}")) && !before.contains("trial"), "{before}");
     assert!(after.contains(&format!("version {new} does 30% of `puppet`")), "{after}");
+    assert!(before.contains("`doll`: the handler is the same"), "{before}");
     let listed = project.run(&["topics"]).ended(0).text();
     assert!(listed.contains(&format!("puppet {old}")), "{listed}");
     assert!(listed.contains(&format!("tries {new} on 30% of the jobs")), "{listed}");
-    assert_eq!(project.run(&["topics", "--json"]).ended(0).document()["trial"]["version"], json!(new));
+    assert_eq!(trial()["version"], json!(new));
     let why = project.run(&["topics", "why", "puppet"]).ended(0).text();
     assert!(why.contains(&format!("running), and tries {new} on 30% of the jobs")), "{why}");
     let (before, _) = deploy(1, "40%");
@@ -238,5 +244,5 @@ async fn a_deploy_says_first_what_becomes_of_a_trial() {
     assert!(before.contains("which serves already") && before.contains("100%"), "{before}");
     assert!(before.contains(&format!("ends the trial of {third} on 10% of the jobs")), "{before}");
     assert!(after.contains(&format!("`puppet` is done by version {old}")), "{after}");
-    assert!(project.run(&["topics", "--json"]).ended(0).document()["trial"].is_null());
+    assert!(trial().is_null());
 }

@@ -99,6 +99,11 @@ pub(super) async fn deploy(global: &Global, args: DeployArgs) -> anyhow::Result<
     let now = Now::of(&component, seen.as_ref());
     let share = now.share_of(share);
     let mut about = changes(&topic, &component, &now, share);
+    let others = sharing(global, &manifest, &topic);
+    if !others.is_empty() {
+        let each = "each topic is promoted or rolled back by itself";
+        about.push(("also for", format!("{}: the handler is the same; {each}", others.join(", "))));
+    }
     if replay > 0 {
         about.push(("replayed", replayed(global, &manifest, &topic, &component, replay).await?));
     }
@@ -191,6 +196,16 @@ fn changes(topic: &TopicId, component: &Component, now: &Now<'_>, share: u16) ->
         ("needs", if needs.is_empty() { "none".into() } else { needs.join(", ") }),
         ("share", deployment::show_share(share)),
     ]
+}
+
+/// The other topics that have the handler of this one, and so get the version, too; as far as the manifest of this machine says.
+fn sharing(global: &Global, manifest: &Manifest, topic: &TopicId) -> Vec<String> {
+    if global.names_server() {
+        return Vec::new();
+    }
+    let handler = manifest.topics.get(topic).map_or(&topic.topic, |topic| &topic.handler);
+    let served = manifest.topics_of(handler).into_iter().map(|served| served.id);
+    served.filter(|served| served != topic).map(|served| format!("`{served}`")).collect()
 }
 
 async fn replayed(
