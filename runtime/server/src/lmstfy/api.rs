@@ -1,19 +1,12 @@
 //! What every route of lmstfy's API can reach.
 
-use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
-
 use super::holders::Holders;
 use super::throttle::Throttles;
 use crate::state::AppState;
-use gristmill_core::job::TopicId;
-
-/// Unknown topics of which a warning was logged, at most. No more are logged then.
-const WARNED: usize = 1000;
 
 /// lmstfy's API, and what it remembers. Clones share it.
 #[derive(Debug, Clone)]
@@ -29,7 +22,6 @@ pub(crate) struct Shared {
     /// The clients that had jobs.
     pub(super) holders: Holders,
     pub(super) throttles: Throttles,
-    warned: Mutex<HashSet<TopicId>>,
 }
 
 impl Deref for Api {
@@ -48,13 +40,6 @@ impl Api {
             access_log: AtomicBool::new(false),
             holders: Holders::default(),
             throttles: Throttles::default(),
-            warned: Mutex::default(),
         }))
-    }
-
-    /// Whether to log a warning about the topic: once, since clients publish to it again and again.
-    pub(super) fn should_warn(&self, topic: &TopicId) -> bool {
-        let mut warned = self.warned.lock();
-        warned.len() < WARNED && warned.insert(topic.clone())
     }
 }

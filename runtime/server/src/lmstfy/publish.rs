@@ -185,10 +185,8 @@ async fn read(mut body: Body, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
 async fn push(api: &Api, queue: &Queue, terms: &Terms, bodies: Vec<Vec<u8>>) -> Result<Vec<JobId>, Refusal> {
     let topic_ttl = api.state.topics().known_topics().rules(&queue.topic).ttl;
     let jobs: Option<Vec<NewJob>> = bodies.into_iter().map(|body| terms.job(queue, topic_ttl, body)).collect();
-    let Admitted { jobs, warnings } = api.state.admit_whole(jobs.ok_or(Refusal::Internal)?, &JobLabel::Alone).await?;
-    for warning in warnings.iter().filter(|_| api.should_warn(&queue.topic)) {
-        tracing::warn!(target: "gristmill::lmstfy", "{warning}");
-    }
+    // No warning of an unknown topic: a queue needs no entry in the manifest, and its consumers get the jobs at once.
+    let Admitted { jobs, .. } = api.state.admit_whole(jobs.ok_or(Refusal::Internal)?, &JobLabel::Alone).await?;
     let pushed = api.state.store.push(&jobs).await?;
     if pushed.iter().any(|pushed| *pushed != Pushed::Stored) {
         // Of 2^48 ids in each millisecond.
