@@ -71,9 +71,13 @@ pub(in crate::embedded) fn open_file(given: &Path, durability: Durability) -> Re
     is_no_other_thing(given)?;
     // Before it is asked for its real name: a link whose target is missing has none. The error below says why it cannot be made.
     // SQLite gives the files beside it the same mode.
+    let is_new = !given.exists();
     drop(OpenOptions::new().append(true).create(true).mode(PRIVATE).open(given));
     let path = real(given);
     warn_if_exposed(&path);
+    if let Some(problem) = made_by_root(&path).filter(|_| is_new) {
+        tracing::warn!("{problem}");
+    }
     let refused = |problem: anyhow::Error| StoreError::Refused { store: name(&path), doing: DOING, source: problem };
     // Each name would have a write-ahead log of its own.
     let names = std::fs::metadata(&path).map_or(1, |file| file.nlink());
@@ -112,6 +116,19 @@ pub(in crate::embedded) fn open_file(given: &Path, durability: Durability) -> Re
     let mut log = path.into_os_string();
     log.push("-wal");
     Ok(Opened { writing, file: Some(OpenFile { reading, listing, copying, lock, log: log.into(), health }) })
+}
+
+/// Says that the file belongs to root and its folder to another user, whose server could not open the file.
+pub(in crate::embedded) fn made_by_root(path: &Path) -> Option<String> {
+    let folder = path.parent()?;
+    let [file, owner] = [std::fs::metadata(path).ok()?.uid(), std::fs::metadata(folder).ok()?.uid()];
+    (file == 0 && owner != 0).then(|| {
+        let (path, folder) = (path.display(), folder.display());
+        format!(
+            "{path} is new and belongs to root, but its folder to another user (id {owner}), whose server cannot open it: run commands as that user, \
+             and `chown --reference={folder} {path} {path}.owner` now"
+        )
+    })
 }
 
 pub(in crate::embedded) fn open_memory() -> Result<Opened, StoreError> {

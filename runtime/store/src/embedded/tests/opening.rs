@@ -243,6 +243,19 @@ async fn the_files_of_a_store_are_private() {
     }
 }
 
+#[tokio::test]
+async fn root_is_warned_that_a_service_cannot_open_the_file_it_made() {
+    use crate::embedded::file::open::made_by_root;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    drop(EmbeddedStore::open(&path, Durability::Process).await.unwrap());
+    assert_eq!(made_by_root(&path), None);
+    // Only root may do this.
+    let given = std::os::unix::fs::chown(folder.path(), Some(12345), None).is_ok();
+    let warning = made_by_root(&path);
+    assert_eq!(warning.as_ref().is_some_and(|warning| warning.contains("(id 12345)")), given, "{warning:?}");
+}
+
 /// Between its start and its program, a child has the files of its parent open, and with them their locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_that_are_started_meanwhile_do_not_keep_a_file_from_its_next_owner() {
