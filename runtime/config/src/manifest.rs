@@ -121,7 +121,15 @@ impl Manifest {
         let (table, syntax) = DeTable::parse_recoverable(&source.text);
         if !syntax.is_empty() {
             // What could be saved of a broken file would be misread: its other mistakes come next time.
-            let shown = |error: &toml::de::Error| source.complain(error.span(), error.message().trim());
+            let shown = |error: &toml::de::Error| match (error.message().trim(), error.span()) {
+                ("duplicate key", Some(key)) => {
+                    let name = source.text.get(key.clone()).unwrap_or_default();
+                    source
+                        .complain(Some(key), format!("`{name}` is written twice"))
+                        .help("keep one, with all that belongs to it")
+                }
+                (message, span) => source.complain(span, message),
+            };
             return Err(ManifestError::Invalid { problems: syntax.iter().map(shown).collect() });
         }
         let problems = Problems::of(source.clone());
