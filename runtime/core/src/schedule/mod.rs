@@ -132,7 +132,8 @@ pub enum BadSchedule {
     )]
     Neither,
     #[error(
-        "`{cron}` is no cron expression: {problem}; its fields are minute, hour, day of the month, month, day of the week"
+        "`{cron}` is no cron expression: {problem}; its fields are minute, hour, day of the month, month, day of the week, as in \
+         `0 3 * * *` or `@daily`"
     )]
     Cron { cron: String, problem: String },
     #[error("`{cron}` names no day that comes: no month has such a day")]
