@@ -72,7 +72,7 @@ pub(super) fn parse<C: Parser>() -> Result<(C, Words), ExitCode> {
             let text = text.trim_end();
             let named = variables.iter().filter(|(option, _)| text.contains(option.as_str()));
             named.fold(text.to_owned(), |text, (option, name)| {
-                format!("{text}\nnote: {option} is not in the command: the variable {name} sets it")
+                format!("{text}\nnote: {} is not in the command: the variable {name} sets it", option.trim_end())
             })
         })
     })

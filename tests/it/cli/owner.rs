@@ -304,6 +304,15 @@ async fn listening(runner: &Process) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_variable_that_makes_no_sense_is_named_with_its_option() {
+    let project = project().await;
+    let mut stats = command(&project.manifest());
+    let output = stats.env("GRISTMILL_SERVER", "nonsense").arg("stats").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("note: --server is not in the command: the variable GRISTMILL_SERVER sets it"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_a_command_the_help_is_shown_whatever_the_environment_says() {
     let project = project().await;
     let mut bare = command(&project.manifest());
