@@ -224,8 +224,10 @@ async fn show(global: &Global, id: &ScheduleId) -> anyhow::Result<Exit> {
     if !jitter.is_zero() {
         about.push(("jitter", units::about_duration(*jitter)));
     }
-    let pairs: Vec<_> = metadata.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    about.push(("metadata", pairs.join("\n")));
+    if !metadata.is_empty() {
+        let pairs: Vec<_> = metadata.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        about.push(("metadata", pairs.join("\n")));
+    }
     about.push(("body", describe::payload(body)));
     screen::line(&facts(&about))?;
     Ok(Exit::Done)
