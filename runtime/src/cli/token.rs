@@ -64,7 +64,8 @@ struct Create {
     /// A token for operators: it holds in every tenant
     #[arg(long)]
     all_tenants: bool,
-    /// What it allows: push (bring jobs), work (claim and settle them), read (look), admin (everything else)
+    /// What it allows: push (bring jobs), work (claim and settle them), read (look), admin (everything
+    /// else), lmstfy (what clients of lmstfy may do beside these)
     #[arg(long, value_name = "SCOPE", value_delimiter = ',', required = true)]
     scope: Vec<Scope>,
     /// What it is for
