@@ -47,7 +47,8 @@ const MEANINGS: [(&str, &str); 7] = [
     ),
     (TOO_MANY_CLIENTS, "it has as many clients as it takes: raise its `maxclients`, or end some of them"),
 ];
-const WRONG_PASSWORD: &str = "it does not take the user and the password of the store's URL: put them right";
+const WRONG_PASSWORD: &str = "it does not take the user and the password of the store's URL (sentinels have their own, \
+    `?sentinel-user=…&sentinel-password=…`): put them right";
 const NO_REDIS: &str = "what answers there does not speak as a Redis does: look at host and port in the store's URL";
 
 /// How a server says that it takes no further client.
