@@ -16,6 +16,7 @@ pub async fn until<T>(what: impl Display, bound: Duration, mut probe: impl Async
             return answer;
         }
         assert!(!is_last, "waited {bound:?} in vain for {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        // A look costs, most of all one into a browser: they come seldom where it takes long, and the answer at most a tenth later.
+        tokio::time::sleep((begun.elapsed() / 10).clamp(Duration::from_millis(2), Duration::from_millis(50))).await;
     }
 }
