@@ -191,10 +191,23 @@ impl Browser {
 
     /// What axe finds wrong with the accessibility of the page as it is.
     pub async fn accessibility(&self) -> Vec<String> {
-        let axe = std::fs::read_to_string(AXE).expect("axe: run scripts/setup.sh --tests");
-        self.run(&format!("{axe};")).await;
-        let script = "const done = arguments[0]; axe.run({ resultTypes: ['violations'], rules: { 'target-size': { enabled: true } } }).then(found => done(
-            found.violations.flatMap(one => one.nodes.map(node => `${one.id}: ${node.html} ${node.failureSummary}`))))";
+        self.mistakes("{ rules: { 'target-size': { enabled: true } } }").await
+    }
+
+    /// The same of its colours alone, which are all that a theme changes.
+    pub async fn contrast(&self) -> Vec<String> {
+        self.mistakes("{ runOnly: ['color-contrast'] }").await
+    }
+
+    async fn mistakes(&self, options: &str) -> Vec<String> {
+        if self.run("return typeof axe").await == "undefined" {
+            let axe = std::fs::read_to_string(AXE).expect("axe: run scripts/setup.sh --tests");
+            self.run(&format!("{axe};")).await;
+        }
+        let script = format!(
+            "const done = arguments[0]; axe.run({{ resultTypes: ['violations'], ...{options} }}).then(found => done(
+            found.violations.flatMap(one => one.nodes.map(node => `${{one.id}}: ${{node.html}} ${{node.failureSummary}}`))))"
+        );
         let found = self.command("execute/async", &json!({ "script": script, "args": [] })).await;
         found.as_array().unwrap_or_else(|| panic!("{found}")).iter().map(Value::to_string).collect()
     }

@@ -51,7 +51,7 @@ async fn every_page_is_accessible_in_both_themes_and_fits_a_narrow_screen() {
         visit(&browser, &url(&runner, place)).await;
         browser.until_text(text).await;
         browser.prefer("light").await;
-        assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{place}, light");
+        assert_eq!(browser.contrast().await, Vec::<String>::new(), "{place}, light");
         browser.prefer("dark").await;
         assert_eq!(browser.accessibility().await, Vec::<String>::new(), "{place}, wide and dark");
         browser.resize(320).await;
