@@ -57,30 +57,27 @@ fn positive(value: &Value) -> bool {
     value.as_f64().is_some_and(|value| value > 0.0)
 }
 
+/// Each of these scenarios has a figure; no server is needed.
+fn embedded(wanted: &[&str]) -> Vec<Value> {
+    let options = ["--on", "embedded-process", "--jobs", "100", "--concurrency", "50"];
+    let figures = bench(&[wanted, &options].concat());
+    assert_eq!(scenarios(&figures), wanted.iter().copied().collect());
+    figures
+}
+
 #[test]
 fn the_embedded_store_is_measured_without_a_server() {
-    let wanted = [
-        "memory",
-        "floor",
-        "product",
-        "throughput",
-        "latency",
-        "lateness",
-        "scaling",
-        "isolation",
-        "reload",
-        "start",
-        "reuse",
-        "http",
-    ];
-    let figures = bench(&[&wanted[..], &["--on", "embedded-process", "--jobs", "100", "--concurrency", "50"]].concat());
-    assert_eq!(scenarios(&figures), BTreeSet::from(wanted));
-
+    let figures = embedded(&["memory", "floor", "product", "throughput", "latency", "lateness"]);
     let throughput = case(&figures, "throughput", "");
     assert!(positive(&throughput["jobs_per_second"]) && positive(&throughput["runner_cpu_us_per_job"]));
     assert_eq!((&throughput["jobs"], &throughput["payload_bytes"]), (&100.into(), &200.into()));
     assert!(positive(&case(&figures, "latency", "push to start, idle")["delay"]["p99_us"]));
     assert!(positive(&case(&figures, "memory", "an idle runner")["memory_bytes"]));
+}
+
+#[test]
+fn much_of_something_neighbours_and_new_components_are_measured() {
+    let figures = embedded(&["scaling", "isolation", "reload", "start", "reuse", "http"]);
     assert!(positive(&case(&figures, "scaling", "1000 delayed")["ratio"]["value"]));
     for beside in ["beside 2 busy computing", "beside a tenant that floods 50 slots"] {
         assert!(positive(&case(&figures, "isolation", beside)["ratio"]["value"]));

@@ -9,9 +9,6 @@ use super::{On, Scenario, ScenarioArgs};
 use crate::{self as bench, BenchSettings, BenchStore, Figure, Neighbour, TenantLoad, TestBed};
 use gristmill_sandbox::{Sandbox, SandboxSettings};
 
-/// For how long an idle runner is watched, at least: it looks for jobs about once a second.
-const IDLE: Duration = Duration::from_secs(5);
-
 /// Measures each scenario that the arguments name; returns how many jobs started early, twice for one tick, or out of the
 /// order of their key.
 ///
@@ -289,7 +286,8 @@ impl Measure<'_> {
             one.get_or_insert(figure);
         }
         let tenants = self.args.some() / 2;
-        let lasting = IDLE.max(Duration::from_millis(20 * tenants as u64));
+        // An idle runner looks for jobs about once a second: 20 s, unless a tiny run is wanted.
+        let lasting = Duration::from_millis(20 * tenants as u64);
         // Runners look after every tenant that has had jobs: those with one tenant come first.
         for (runners, tenants) in [(10, 1), (50, 1), (10, tenants)] {
             self.add(bench::idle(&bed, runners, tenants, lasting).await?)?;
@@ -329,7 +327,7 @@ impl Measure<'_> {
             }
         }
         for tenants in [1, jobs] {
-            let figure = bench::idle(&bed, 1, tenants, IDLE.max(Duration::from_millis(10 * jobs as u64))).await?;
+            let figure = bench::idle(&bed, 1, tenants, Duration::from_millis(10 * jobs as u64)).await?;
             self.add(figure)?;
         }
         Ok(())
