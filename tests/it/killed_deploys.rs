@@ -85,7 +85,7 @@ fn number(digits: &Value, brought: u64) -> u64 {
 async fn deploys_are_killed(project: TestProject) {
     let mut random = seeded();
     let (mut pushed, mut brought) = (Vec::new(), 0);
-    let kills = kills(8);
+    let kills = kills(4);
     for kill in 0..kills {
         let (process, client) = served(&project).await;
         pushed.extend(push(&client, 10).await);
