@@ -51,7 +51,7 @@ async fn more_hot_topics_than_slots_are_served_in_turn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_of_concurrency_one_never_stalls() {
-    const JOBS: usize = 4000;
+    const JOBS: usize = 2000;
     /// A machine may stand still now and then; an end that is missed now and then is missed more often.
     const PAUSES: usize = 3;
     let manifest = "[topics.alone]\nhandler = \"puppet\"\nconcurrency = 1\n";

@@ -166,7 +166,7 @@ async fn a_tenant_with_one_job_at_a_time_never_stalls_between_three_runners() {
 }
 
 async fn one_at_a_time_never_stalls(limits: &str) {
-    const JOBS: usize = 2000;
+    const JOBS: usize = 1000;
     let group = RunnerGroup::of(3, limits).await;
     let pushed = group.push(JOBS).await;
     let records = group.end(JOBS).await;
