@@ -21,8 +21,6 @@ super::cases![
     a_dead_job_has_ended_for_those_that_come_later,
     a_job_that_is_not_due_waits_for_its_time_as_well,
     a_job_counts_as_due_when_it_may_start,
-    #[cfg(feature = "thorough")]
-    a_chain_is_pushed_at_once,
     a_follow_up_may_wait_for_the_job_that_enqueued_it,
     a_job_that_waits_for_the_running_one_takes_members_from_it_until_that_has_ended,
     a_follow_up_that_cannot_wait_is_stored_and_says_so,
@@ -40,6 +38,8 @@ super::cases![
     ; in_order:
     a_job_waits_for_all_that_it_names,
     a_job_with_a_key_waits_for_its_key_after_the_others,
+    ; large:
+    a_chain_is_pushed_at_once,
 ];
 
 pub(super) fn after(topic: &str, named: &[&NewJob]) -> NewJob {

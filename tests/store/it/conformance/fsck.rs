@@ -98,7 +98,7 @@ async fn a_store_in_which_much_has_happened_has_no_damage(queue: TestStore) {
     bill(&queue).await;
     let mut random = seeded();
     let mut running = Vec::new();
-    for round in 0..30_u64 {
+    for round in 0..12_u64 {
         let batch = vec![
             job("mail"),
             large(),

@@ -33,8 +33,7 @@ super::cases![
     claims_of_lists_the_jobs_of_a_worker,
     claims_of_lists_the_jobs_of_one_tenant,
     jobs_left_out_of_a_batch_of_acks_are_still_held,
-    ; in_order:
-    #[cfg(feature = "thorough")]
+    ; large:
     overdue_jobs_are_found_within_a_bound_in_bytes,
 ];
 

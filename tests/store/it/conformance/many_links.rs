@@ -13,13 +13,13 @@ super::cases![
     ; in_order:
     #[cfg(feature = "thorough")]
     as_many_jobs_wait_for_one_as_may,
-    #[cfg(feature = "thorough")]
-    a_batch_with_as_many_members_as_may_starts_after_the_last,
-    a_graph_has_no_more_edges_than_it_may,
     the_ends_of_many_jobs_reach_those_that_wait_in_steps,
     the_ends_of_many_attempts_reach_those_that_wait_in_steps,
     what_many_jobs_waited_for_is_forgotten_in_steps,
     dead_jobs_are_respawned_before_all_that_wait_know_of_their_end,
+    ; large:
+    a_batch_with_as_many_members_as_may_starts_after_the_last,
+    a_graph_has_no_more_edges_than_it_may,
 ];
 
 /// That many jobs, and as many that wait for all of them: these are more links than one step passes on.

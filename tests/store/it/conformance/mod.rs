@@ -9,22 +9,36 @@
 /// signals are those of a partition. Cases after `in_order` assert one of these of a whole topic. They run where all jobs of the topic
 /// are in one of its partitions. Cases after `not_spread` do not run on partitions; each says why.
 ///
-/// Without the feature `thorough` the stores are those that share the least code, and cases about large sizes are left out.
+/// Without the feature `thorough` the stores are those that share the least code, and cases about large sizes are left out. Of those, the
+/// ones after `large` are about what a script or a statement does with so much, which other ways to reach a store do not change: they
+/// run on a Redis, on partitions of it and on a file.
 macro_rules! cases {
     (
         $($(#[$when:meta])? $case:ident),* $(,)?
         $(; in_order: $($(#[$when_ordered:meta])? $ordered:ident),+ $(,)?)?
         $(; not_spread: $($(#[$when_other:meta])? $other:ident),+ $(,)?)?
+        $(; large: $($large:ident),+ $(,)?)?
     ) => {
         crate::conformance::cases!(in spread: Kind::Spread(3); $($(#[$when])? $case)*);
-        $(crate::conformance::cases!(in spread_in_order: Kind::Spread(1); $($(#[$when_ordered])? $ordered)+);)?
+        crate::conformance::cases!(
+            in spread_in_order: Kind::Spread(1);
+            $($($(#[$when_ordered])? $ordered)+)? $($(#[cfg(feature = "thorough")] $large)+)?
+        );
+        crate::conformance::cases!(
+            in redis: Kind::Redis(RedisKind::Plain);
+            $($(#[$when])? $case)* $($($(#[$when_ordered])? $ordered)+)? $($($(#[$when_other])? $other)+)?
+            $($(#[cfg(feature = "thorough")] $large)+)?
+        );
+        crate::conformance::cases!(
+            in file: Kind::File;
+            $($(#[$when])? $case)* $($($(#[$when_ordered])? $ordered)+)? $($($(#[$when_other])? $other)+)?
+            $($(#[cfg(feature = "thorough")] $large)+)?
+        );
         crate::conformance::cases!(
             everywhere: $($(#[$when])? $case)* $($($(#[$when_ordered])? $ordered)+)? $($($(#[$when_other])? $other)+)?
         );
     };
     (everywhere: $($(#[$when:meta])? $case:ident)+) => {
-        crate::conformance::cases!(in redis: Kind::Redis(RedisKind::Plain); $($(#[$when])? $case)+);
-        crate::conformance::cases!(in file: Kind::File; $($(#[$when])? $case)+);
         #[cfg(feature = "thorough")]
         crate::conformance::cases!(in limited_redis: Kind::Redis(RedisKind::Limited); $($(#[$when])? $case)+);
         #[cfg(all(feature = "thorough", valkey))]

@@ -33,12 +33,12 @@ super::cases!(
     a_schedule_is_run_by_hand_once_per_id,
     jobs_are_as_the_schedule_says,
     schedules_of_tenants_are_apart,
-    #[cfg(feature = "thorough")]
-    a_tenant_has_a_bounded_number_of_schedules,
     a_tenant_with_nothing_but_a_schedule_is_listed,
     a_manifest_makes_changes_and_removes_its_schedules,
     manifests_in_a_rollout_do_not_undo_each_others_work,
     a_moved_schedule_fires_in_its_new_store_only,
+    ; large:
+    a_tenant_has_a_bounded_number_of_schedules,
 );
 
 const HOUR: u64 = 3_600_000;

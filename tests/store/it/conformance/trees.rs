@@ -15,7 +15,7 @@ super::cases![
     ; in_order:
     a_batch_is_cancelled_with_its_members_and_with_all_that_wait,
     a_graph_has_what_a_job_waits_for_and_what_waits_for_it,
-    #[cfg(feature = "thorough")]
+    ; large:
     a_large_batch_is_cancelled_step_by_step,
 ];
 

@@ -32,32 +32,32 @@ use world::World;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare([Kind::REDIS, Kind::Memory], 125);
+    compare([Kind::REDIS, Kind::Memory], 70);
 }
 
 #[test]
 fn a_clustered_redis_behaves_like_the_model() {
-    compare([Kind::Redis(RedisKind::Cluster), Kind::Memory], 50);
+    compare([Kind::Redis(RedisKind::Cluster), Kind::Memory], 25);
 }
 
 #[test]
 fn topics_spread_over_partitions_behave_like_the_model() {
-    compare([Kind::Spread(1), Kind::Memory], 50);
+    compare([Kind::Spread(1), Kind::Memory], 25);
 }
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare([Kind::File, Kind::File], 125);
+    compare([Kind::File, Kind::File], 70);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare([Kind::Memory, Kind::Memory], 200);
+    compare([Kind::Memory, Kind::Memory], 70);
 }
 
 #[test]
 fn two_shards_of_different_kinds_behave_like_the_model() {
-    compare([Kind::ShardedStore, Kind::REDIS], 50);
+    compare([Kind::ShardedStore, Kind::REDIS], 25);
 }
 
 fn number(variable: &str, default: u64) -> u64 {

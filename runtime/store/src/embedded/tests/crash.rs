@@ -23,7 +23,7 @@ use crate::{DeadLimits, Settlement, StateFilter};
 use gristmill_core::job::{Claim, JobId, NewJob, Payload, Priority};
 use gristmill_core::outcome::Verdict;
 
-const STEPS: usize = 240;
+const STEPS: usize = 128;
 
 /// Of this many steps one is looked at in every place, the others in some.
 const THOROUGH: usize = 16;
@@ -237,7 +237,7 @@ async fn whatever_a_crash_leaves_is_the_state_before_the_step_or_after_it() {
         }
         (image, before) = (next, after);
     }
-    assert!(looked > 500 && checkpoints > 3, "{looked} crashes, {checkpoints} checkpoints");
+    assert!(looked > 250 && checkpoints > 1, "{looked} crashes, {checkpoints} checkpoints");
 }
 
 #[tokio::test]

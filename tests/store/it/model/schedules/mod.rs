@@ -14,32 +14,32 @@ use super::side::Difference;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare(Kind::REDIS, 60);
+    compare(Kind::REDIS, 30);
 }
 
 #[test]
 fn a_clustered_redis_behaves_like_the_model() {
-    compare(Kind::Redis(RedisKind::Cluster), 20);
+    compare(Kind::Redis(RedisKind::Cluster), 10);
 }
 
 #[test]
 fn topics_spread_over_partitions_behave_like_the_model() {
-    compare(Kind::Spread(1), 20);
+    compare(Kind::Spread(1), 10);
 }
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare(Kind::File, 60);
+    compare(Kind::File, 30);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare(Kind::Memory, 100);
+    compare(Kind::Memory, 30);
 }
 
 #[test]
 fn two_shards_of_different_kinds_behave_like_the_model() {
-    compare(Kind::ShardedStore, 20);
+    compare(Kind::ShardedStore, 10);
 }
 
 fn compare(kind: Kind, sequences_by_default: u64) {

@@ -17,27 +17,27 @@ use super::side::Difference;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare(Kind::REDIS, 50);
+    compare(Kind::REDIS, 25);
 }
 
 #[test]
 fn a_clustered_redis_behaves_like_the_model() {
-    compare(Kind::Redis(RedisKind::Cluster), 30);
+    compare(Kind::Redis(RedisKind::Cluster), 10);
 }
 
 #[test]
 fn two_shards_of_different_kinds_behave_like_the_model() {
-    compare(Kind::ShardedStore, 30);
+    compare(Kind::ShardedStore, 10);
 }
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare(Kind::File, 50);
+    compare(Kind::File, 25);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare(Kind::Memory, 75);
+    compare(Kind::Memory, 25);
 }
 
 fn compare(kind: Kind, sequences_by_default: u64) {

@@ -14,17 +14,17 @@ use super::side::Difference;
 
 #[test]
 fn redis_behaves_like_the_model() {
-    compare(Kind::REDIS, 50);
+    compare(Kind::REDIS, 25);
 }
 
 #[test]
 fn a_file_behaves_like_the_model() {
-    compare(Kind::File, 50);
+    compare(Kind::File, 25);
 }
 
 #[test]
 fn memory_behaves_like_the_model() {
-    compare(Kind::Memory, 75);
+    compare(Kind::Memory, 25);
 }
 
 fn compare(kind: Kind, sequences_by_default: u64) {
