@@ -2,47 +2,16 @@
 
 #![cfg(target_os = "wasi")]
 
+use bindings::wasi::keyvalue::atomics::{Cas, CasError, swap};
+use bindings::wasi::keyvalue::batch;
+use bindings::wasi::keyvalue::store::{self, Bucket};
 use gristmill_guest::{Failure, Job, handler};
-use wasi::keyvalue::atomics::{Cas, CasError, swap};
-use wasi::keyvalue::batch;
-use wasi::keyvalue::store::{self, Bucket};
 
-wit_bindgen::generate!({
-    inline: "
-        package test:bucket;
-        world bucket {
-            import wasi:keyvalue/store@0.2.0-draft2;
-            import wasi:keyvalue/atomics@0.2.0-draft2;
-            import wasi:keyvalue/batch@0.2.0-draft2;
-        }
-        package wasi:keyvalue@0.2.0-draft2 {
-            interface store {
-                variant error { no-such-store, access-denied, other(string) }
-                open: func(identifier: string) -> result<bucket, error>;
-                resource bucket {
-                    set: func(key: string, value: list<u8>) -> result<_, error>;
-                }
-            }
-            interface atomics {
-                use store.{bucket, error};
-                variant cas-error { store-error(error), cas-failed(cas) }
-                resource cas {
-                    new: static func(bucket: borrow<bucket>, key: string) -> result<cas, error>;
-                    current: func() -> result<option<list<u8>>, error>;
-                }
-                swap: func(cas: cas, value: list<u8>) -> result<_, cas-error>;
-            }
-            interface batch {
-                use store.{bucket, error};
-                get-many: func(bucket: borrow<bucket>, keys: list<string>)
-                    -> result<list<option<tuple<string, list<u8>>>>, error>;
-                set-many: func(bucket: borrow<bucket>, key-values: list<tuple<string, list<u8>>>) -> result<_, error>;
-                delete-many: func(bucket: borrow<bucket>, keys: list<string>) -> result<_, error>;
-            }
-        }
-    ",
-    generate_all,
-});
+/// Made of `bucket.wit` by `tests/it/bindings.rs`.
+mod bindings {
+    #![allow(clippy::allow_attributes_without_reason, unreachable_pub, unsafe_code, reason = "it is generated")]
+    include!("bindings/bucket.rs");
+}
 
 fn visit(job: Job) -> Result<String, Failure> {
     let name = job.text()?;
