@@ -18,11 +18,13 @@ fi
 if ! $quick; then
     scripts/setup.sh --tests
     export PATH="$PWD/target/tools/bin:$PATH"
+    # One cache for all projects that the tests make: the standard library of each target is compiled once.
+    export GOCACHE="${GOCACHE:-$PWD/target/go}" ZIG_GLOBAL_CACHE_DIR="${ZIG_GLOBAL_CACHE_DIR:-$PWD/target/zig}"
     exec cargo test --workspace --no-fail-fast "$@"
 fi
 
 command -v redis-server >/dev/null || scripts/setup.sh --tests
-export GRISTMILL_MODEL_SEQUENCES=100
+export GRISTMILL_MODEL_SEQUENCES=20
 # In two steps, since only the second skips tests. Both name the whole workspace, so that features, and with them all that is
 # compiled, are those of the full run.
 cargo test --workspace --lib --bins "$@"
