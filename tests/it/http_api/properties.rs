@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::runner;
 
 /// For each route; many more by hand, see the script.
-const REQUESTS: &str = "6";
+const REQUESTS: &str = "10";
 
 on_both_stores! {
     every_answer_is_in_the_document

@@ -353,6 +353,7 @@ impl World {
             assert!(self.ask(async |store| store.job(&tenant(), &claim.lease.job).await).await.is_some());
         }
         self.ask(async |store| store.counts(&tenant()).await).await;
+        self.ask(async |store| store.jobs_of_key(&topic("keyed"), "k", 10).await).await;
         self.ask(async |store| store.sweepable(&tenant(), Duration::ZERO).await).await;
         self.ask(async |store| store.stored_bytes(&tenant()).await).await;
         self.ask(async |store| store.probe().await).await;
