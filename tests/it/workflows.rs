@@ -177,7 +177,7 @@ async fn a_push_that_names_an_unknown_job_is_refused_over_http(runner: TestRunne
     let jobs = "/v1/tenants/default/topics/still/jobs";
     let refused = client.post(jobs, &json!({ "after": ["nobody"] })).await;
     assert_eq!(refused.status, 400);
-    assert!(refused.text().contains("job `nobody` is not known"), "{}", refused.text());
+    assert!(refused.text().contains("the store has no job `nobody`"), "{}", refused.text());
     let listed = client.post(jobs, &json!({ "jobs": [{ "after": ["nobody"] }, {}] })).await.json();
     assert_eq!((&listed["jobs"][0]["status"], &listed["jobs"][1]["status"]), (&json!("refused"), &json!("stored")));
     let first = listed["jobs"][1]["id"].clone();
