@@ -123,12 +123,12 @@ impl Decision {
                 }
             }
         };
-        if store.write_deployment(topic, &next).await? { Ok(next) } else { Err(NotDecided::Conflict(topic.clone())) }
+        write(topic, next, store).await
     }
 }
 
 /// Has a version, whose file comes into the handlers folder next, do this share of a topic's jobs, of ten thousand: all of them is to serve at once, also of a
-/// gated topic. A topic that has no component yet, or that one, needs no decision.
+/// gated topic. Returns the record.
 ///
 /// # Errors
 /// See [`NotDecided`]; nothing was changed.
@@ -138,7 +138,7 @@ pub async fn share_jobs(
     share: u16,
     registry: &HandlerRegistry,
     store: &(impl Store + ?Sized),
-) -> Result<(), NotDecided> {
+) -> Result<Deployment, NotDecided> {
     let serves = registry.get(topic).and_then(|entry| entry.handler.as_ref()).and_then(Handler::version);
     let before = store.deployments().await?.remove(topic);
     let next = match serves {
@@ -147,7 +147,15 @@ pub async fn share_jobs(
         }
         _ => Deployment::serving(version, before.as_ref()),
     };
-    if store.write_deployment(topic, &next).await? { Ok(()) } else { Err(NotDecided::Conflict(topic.clone())) }
+    write(topic, next, store).await
+}
+
+async fn write(
+    topic: &TopicId,
+    next: Deployment,
+    store: &(impl Store + ?Sized),
+) -> Result<Deployment, NotDecided> {
+    if store.write_deployment(topic, &next).await? { Ok(next) } else { Err(NotDecided::Conflict(topic.clone())) }
 }
 
 /// The version that the topic's jobs ran by before this one.

@@ -88,8 +88,8 @@ impl ComponentUploads {
     }
 
     /// Makes this the component of `topic`'s handler. It passes the checks of a file that is dropped in, and starts within
-    /// the limits and the grants of every topic that it would serve; then `decide` says which share of their jobs it does, and it is in the folder
-    /// and does its first jobs.
+    /// the limits and the grants of every topic that it would serve; then `decide` says which share of their jobs it does, and returns the generation of
+    /// what it decided about each. It returns once the file is in the folder, does its first jobs, and this runner goes by those decisions.
     ///
     /// Cancel-safe: the file is in its place whole or not at all.
     ///
@@ -99,7 +99,7 @@ impl ComponentUploads {
         &self,
         topic: &Topic,
         wasm: &[u8],
-        decide: impl AsyncFnOnce(Version, &[Topic]) -> Result<(), E>,
+        decide: impl AsyncFnOnce(Version, &[Topic]) -> Result<Vec<(TopicId, u64)>, E>,
     ) -> Result<Version, E> {
         self.sandbox.check_size(wasm.len() as u64).map_err(|error| UploadError::TooLarge(error.to_string()))?;
         let _turn = self.turn(&topic.id.tenant).await?;
@@ -109,9 +109,13 @@ impl ComponentUploads {
         let served = self.registry.borrow().topics_of(&topic.handler);
         // First: nothing is decided about a component that the disk does not take.
         let aside = self.write_aside(&topic.handler, wasm).await?;
-        decide(version, &served).await?;
+        let decided = decide(version, &served).await?;
         aside.put(&self.path(&topic.handler)).await?;
         self.until_served(&topic.id, version).await?;
+        // What served before serves still, and what was tried before is, but for another share.
+        for (topic, generation) in decided {
+            self.until_decided(&topic, generation).await?;
+        }
         Ok(version)
     }
 

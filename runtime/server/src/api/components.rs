@@ -105,13 +105,15 @@ async fn upload(
     let permit = state.request_limiter.wait(identity.tenant())?;
     let wasm = Bytes::from_request(request, &()).await?;
     let intake = state.uploads()?;
-    let decide = async |version, served: &[Topic]| -> Result<(), Problem> {
-        let Some(share) = share.as_deref() else { return Ok(()) };
+    let decide = async |version, served: &[Topic]| -> Result<Vec<(TopicId, u64)>, Problem> {
+        let mut decided = Vec::new();
+        let Some(share) = share.as_deref() else { return Ok(decided) };
         let share = deployment::share(share).map_err(|error| Problem::new(Code::BadRequest, error.to_string()))?;
         for topic in served {
-            share_jobs(&topic.id, version, share, &registry, &*state.store).await?;
+            let next = share_jobs(&topic.id, version, share, &registry, &*state.store).await?;
+            decided.push((topic.id.clone(), next.generation));
         }
-        Ok(())
+        Ok(decided)
     };
     let version = within(intake.put(&topic, &wasm, decide)).await?.to_string();
     drop(permit);
