@@ -4,11 +4,18 @@
 -- were taken out is not there. The head counts as segment `first`, the tail as `last + 1`.
 local lines = {}
 
+-- Looks for the line breaks alone: a pattern would go through the ids byte by byte, which takes longer than all else here.
 function lines.read(field, stored)
   local text = stored or ''
-  local holders, first, last, head, tail = string.match(text, '^([^\n]*)\n(%d+) (%d+)\n([^\n]*)\n(.*)$')
-  local line = { field = field, holders = {}, first = tonumber(first) or 1, last = tonumber(last) or 1, head = head or '', tail = tail or '' }
-  for id in string.gmatch(holders or text, '%S+') do line.holders[#line.holders + 1] = id end
+  local line = { field = field, holders = {}, first = 1, last = 1, head = '', tail = '' }
+  local holders, first, last = string.match(text, '^([^\n]*)\n(%d+) (%d+)\n')
+  local head = first and #holders + #first + #last + 4
+  local tail = head and string.find(text, '\n', head, true)
+  if tail then
+    line.first, line.last = tonumber(first), tonumber(last)
+    line.head, line.tail = string.sub(text, head, tail - 1), string.sub(text, tail + 1)
+  end
+  for id in string.gmatch(tail and holders or text, '%S+') do line.holders[#line.holders + 1] = id end
   return line
 end
 

@@ -229,8 +229,9 @@ local function free_slots(at, topic, ids, are_gone)
     end
     if #holders < #line.holders then
       while line.head ~= '' and #holders < most do
-        local id, rest = string.match(line.head, '^(%S+) ?(.*)$')
-        line.head, called, holders[#holders + 1] = rest, called + 1, id
+        local blank = string.find(line.head, ' ', 1, true) or #line.head + 1
+        local id = string.sub(line.head, 1, blank - 1)
+        line.head, called, holders[#holders + 1] = string.sub(line.head, blank + 1), called + 1, id
         lines.fill_head(at, line)
         line_up(at, topic, id)
       end
