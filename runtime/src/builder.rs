@@ -11,7 +11,7 @@ use crate::background::Background;
 use crate::error::StartError;
 use crate::gristmill::Gristmill;
 use crate::http;
-use crate::open::{Layout, open_patiently};
+use crate::open::{Layout, Opened, open_patiently};
 use gristmill_config::{BadStoreAddress, Listen, Manifest, ManifestError, StoreAddress};
 use gristmill_core::job::{BadName, Name, WorkerId};
 use gristmill_metrics::Metrics;
@@ -21,8 +21,8 @@ use gristmill_runner::{
     BillWriter, DeploymentRecords, Journal, Observer, RecentAttempts, Runner, RunnerSettings, Shares, Tenants, Traces,
 };
 use gristmill_sandbox::{CompilerProcess, CompilerSettings, Sandbox, SandboxSettings};
-use gristmill_server::{AuditLog, Handlers, HttpServerSettings, Phase, RunnerStatus};
-use gristmill_store::{BillSums, Timed};
+use gristmill_server::{AuditLog, Handlers, HttpServerSettings, Phase, RunnerStatus, while_starting};
+use gristmill_store::{BillSums, StoreError, Timed};
 
 /// Settings of a [`Gristmill`]. What is not set is as in an empty manifest in the current folder: jobs in
 /// `gristmill.db`, components in `handlers/`, the HTTP server on 127.0.0.1:7331.
@@ -141,8 +141,8 @@ impl Builder {
     }
 
     /// Starts. Must be called within a tokio runtime. It should have several threads: with one, whatever computes for long, such as a native
-    /// handler, holds up everything else. Waits while the store is unavailable or full; the server listens once the store is open, and clients
-    /// can push jobs from then on. Components that were never compiled are compiled once the runner has started, those first whose jobs wait.
+    /// handler, holds up everything else. Waits while the store is unavailable or full; if that takes more than a second, the server answers `/healthz` meanwhile. Clients
+    /// can push jobs once the store is open. Components that were never compiled are compiled once the runner has started, those first whose jobs wait.
     /// Dropping the future stops what has started.
     ///
     /// # Errors
@@ -155,11 +155,6 @@ impl Builder {
         let traces = open_traces(&manifest, &worker)?;
         let audit = manifest.audit.as_ref().map(|settings| AuditLog::open(settings, &worker)).transpose()?;
         let sandbox = Sandbox::new(&sandbox_settings(&manifest, self.compiler, manifest.server.concurrency)?)?;
-        let layout = Layout::of(&manifest);
-        let opened = open_patiently(&layout).await?;
-        #[cfg(feature = "embedded")]
-        let opened = if self.announces_memory { opened.announcing_memory(&layout) } else { opened };
-        opened.prepare_for_work().await?;
         let (status, tenants) = (watch::Sender::<RunnerStatus>::default(), Tenants::default());
         let (bill, shares, recent) = (BillSums::default(), Shares::default(), RecentAttempts::default());
         let settings = HttpServerSettings {
@@ -171,14 +166,17 @@ impl Builder {
             plan: Arc::new(HandlerRegistry::planned(&manifest)),
             runner: status.subscribe(),
             tenants: tenants.clone(),
-            #[cfg(feature = "sharding")]
-            moves: opened.placements(),
             audit: audit.clone(),
             bill: bill.clone(),
             recent: recent.clone(),
             metrics: metrics.clone(),
             ..HttpServerSettings::default()
         };
+        let layout = Layout::of(&manifest);
+        let opening = open_for_work(&layout, self.announces_memory);
+        let opened = while_starting(manifest.http.listen, &settings, opening).await?;
+        #[cfg(feature = "sharding")]
+        let settings = HttpServerSettings { moves: opened.placements(), ..settings };
         let server = http::open(&manifest, &settings, &opened).await?;
         #[cfg(feature = "sharding")]
         let tenant_mover = opened.move_tenants(worker.clone());
@@ -248,6 +246,17 @@ impl Builder {
             _opened: opened,
         })
     }
+}
+
+/// Opens every store, and waits until they can be worked with.
+async fn open_for_work(layout: &Layout, announces_memory: bool) -> Result<Opened, StoreError> {
+    let opened = open_patiently(layout).await?;
+    #[cfg(feature = "embedded")]
+    let opened = if announces_memory { opened.announcing_memory(layout) } else { opened };
+    #[cfg(not(feature = "embedded"))]
+    let _ = announces_memory;
+    opened.prepare_for_work().await?;
+    Ok(opened)
 }
 
 #[cfg(feature = "otel")]

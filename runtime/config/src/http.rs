@@ -41,6 +41,15 @@ pub enum Listen {
 impl Listen {
     /// Where a server listens if the manifest does not say it.
     pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7331);
+
+    /// Where it is to be tried first. `None`: nowhere.
+    pub fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::Usual => Some(Self::USUAL),
+            Self::At(address) => Some(address),
+            Self::Off => None,
+        }
+    }
 }
 
 /// Paths are relative to `folder`, the manifest's.

@@ -56,7 +56,7 @@ pub use audit::{AuditLine, AuditLog};
 pub use client::{BadServerAddress, RemoteStore, ServerAddress, StreamedEvent, WrongRequest, health};
 pub use limits::HttpLimits;
 pub use openapi::{Requirement, Route};
-pub use serve::{HttpServer, ListenError, OpenError, listen, routes, try_tls};
+pub use serve::{HttpServer, ListenError, OpenError, listen, routes, try_tls, while_starting};
 pub use settings::{Handlers, HttpServerSettings, Phase, RunnerStatus};
 pub use wire::attempts::AttemptsSeen;
 pub use wire::bulk::{Bulk, BulkAction, BulkSample, BulkState, NewBulk};

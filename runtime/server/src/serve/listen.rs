@@ -22,11 +22,7 @@ pub struct ListenError {
 /// # Errors
 /// The address is taken or not ours. If the operator did not name it, any free port will do instead, and the log says so.
 pub async fn listen(settings: Listen) -> Result<Option<TcpListener>, ListenError> {
-    let address = match settings {
-        Listen::Off => return Ok(None),
-        Listen::At(address) => address,
-        Listen::Usual => Listen::USUAL,
-    };
+    let Some(address) = settings.address() else { return Ok(None) };
     let bound = match TcpListener::bind(address).await {
         Err(error) if settings == Listen::Usual && error.kind() == io::ErrorKind::AddrInUse => {
             tracing::warn!("port {} is taken: listening on another one", address.port());
