@@ -190,6 +190,24 @@ async fn a_gated_topic_tries_a_new_file_and_rolls_a_worse_one_back_by_the_rule_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gated_topic_keeps_what_is_to_do_all_jobs_and_goes_back_to_what_did_them() {
+    let runner = TestRunner::start(GATED, &[("puppet", guests::PUPPET)]).await;
+    let versions = [0, 1, 2].map(|number| version(&puppet(number)));
+    until_known(&runner, "the first to be taken", |seen| seen["deployment"]["stable"].is_string()).await;
+    for number in [1, 2] {
+        let put = upload(&runner, number, "100").await;
+        assert_eq!(put.status, 200, "{}", put.text());
+        assert_eq!(done_by(&runner).await, versions[usize::try_from(number).unwrap()]);
+        let seen = look(&runner).await;
+        assert!(seen["deployment"]["other"].is_null(), "nothing is tried: {seen}");
+        // The second time: not to the one that was rolled back before.
+        let back = runner.client().post(&format!("{HANDLER}/rollback"), &json!({})).await;
+        assert_eq!(back.json()["version"], json!(versions[0]), "{}", back.text());
+        assert_eq!(done_by(&runner).await, versions[0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_version_that_is_no_worse_is_promoted_after_a_hundred_attempts() {
     let runner = TestRunner::start(PLAIN, &[("puppet", guests::PUPPET)]).await;
     let put = upload(&runner, 1, "50").await;

@@ -22,7 +22,21 @@ pub struct Deployment {
     pub stable: Version,
     /// The one that does some of them, or none.
     pub other: Option<Other>,
+    /// The versions of earlier decisions, the latest first; at most eight.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<Former>,
 }
+
+/// A version that was decided about, and does no jobs any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Former {
+    /// Which one.
+    pub version: Version,
+    /// Whether it did all jobs, and was not rolled back: then there is a way back to it.
+    pub served: bool,
+}
+
+const FORMER_MAX: usize = 8;
 
 /// A version that does not do all jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -71,29 +85,59 @@ impl Deployment {
         self.other.as_ref().filter(|other| other.share == 0)
     }
 
+    /// What is known of a version that does no jobs any more.
+    pub fn former(&self, version: Version) -> Option<Former> {
+        self.former.iter().copied().find(|former| former.version == version)
+    }
+
     /// What follows `before`: `version` does all jobs.
     #[must_use]
     pub fn serving(version: Version, before: Option<&Self>) -> Self {
-        Self { generation: next(before), stable: version, other: None }
+        Self::next(before, version, None)
     }
 
     /// What follows `before`: `version` does this share of the jobs, of ten thousand, and `stable` the rest.
     #[must_use]
     pub fn trying(version: Version, share: u16, stable: Version, before: Option<&Self>) -> Self {
         let other = Other { version, share: share.min(WHOLE), since_ms: Timestamp::now(), reason: None };
-        Self { generation: next(before), stable, other: Some(other) }
+        Self::next(before, stable, Some(other))
     }
 
     /// What follows `before`: `stable` does all jobs, and `version` none, for this reason.
     #[must_use]
     pub fn rolling_back(version: Version, stable: Version, reason: String, before: Option<&Self>) -> Self {
         let other = Other { version, share: 0, since_ms: Timestamp::now(), reason: Some(reason) };
-        Self { generation: next(before), stable, other: Some(other) }
+        Self::next(before, stable, Some(other))
     }
-}
 
-fn next(before: Option<&Deployment>) -> u64 {
-    before.map_or(1, |before| before.generation + 1)
+    /// The same, and this version did all jobs until then, whatever was decided before: its file was in the handlers folder.
+    #[must_use]
+    pub fn after(mut self, served: Version) -> Self {
+        self.note(Former { version: served, served: true });
+        self
+    }
+
+    fn next(before: Option<&Self>, stable: Version, other: Option<Other>) -> Self {
+        let (generation, former) =
+            before.map_or((1, Vec::new()), |before| (before.generation + 1, before.former.clone()));
+        let mut next = Self { generation, stable, other, former };
+        next.former.retain(|former| former.version != stable);
+        if let Some(Self { stable, other, .. }) = before {
+            next.note(Former { version: *stable, served: true });
+            other.iter().for_each(|other| next.note(Former { version: other.version, served: false }));
+        }
+        next
+    }
+
+    /// Notes a version that does no jobs any more. One that does, or was just rolled back, is none.
+    fn note(&mut self, former: Former) {
+        let Former { version, .. } = former;
+        self.former.retain(|other| other.version != version);
+        if version != self.stable && self.other.as_ref().is_none_or(|other| other.version != version) {
+            self.former.insert(0, former);
+            self.former.truncate(FORMER_MAX);
+        }
+    }
 }
 
 /// Whether a job is among the `share`, of ten thousand, that a version does: the same on every runner, for every attempt at the job, and for all
@@ -155,6 +199,27 @@ mod tests {
             (promoted.plan(c, true), promoted.plan(b, true), promoted.plan(b, false)),
             (Plan::Only(c), Plan::Only(c), Plan::Folder)
         );
+    }
+
+    #[test]
+    fn what_served_and_what_was_rolled_back_stays_known() {
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(version);
+        let known =
+            |of: &Deployment| of.former.iter().map(|former| (former.version, former.served)).collect::<Vec<_>>();
+        let first = Deployment::serving(b, None).after(a);
+        assert_eq!(known(&first), [(a, true)]);
+        let tried = Deployment::trying(c, 500, b, Some(&first));
+        let back = Deployment::rolling_back(c, b, "worse".into(), Some(&tried));
+        assert_eq!((known(&tried), known(&back)), (vec![(a, true)], vec![(a, true)]), "`c` and `b` are the decision");
+        let next = Deployment::serving(d, Some(&back)).after(b);
+        assert_eq!(known(&next), [(b, true), (c, false), (a, true)]);
+        let by_hand = Deployment::rolling_back(d, b, "by a person".into(), Some(&next));
+        assert_eq!(known(&by_hand), [(c, false), (a, true)]);
+        let again = Deployment::serving(c, Some(&by_hand));
+        assert_eq!(known(&again), [(d, false), (b, true), (a, true)], "`c` was deployed once more");
+        let many =
+            (0..20).fold(again, |before, number| Deployment::serving(version(&number.to_string()), Some(&before)));
+        assert_eq!((many.former.len(), many.generation), (FORMER_MAX, 26));
     }
 
     #[test]

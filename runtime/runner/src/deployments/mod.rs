@@ -145,24 +145,25 @@ pub async fn share_jobs(
         Some(stable) if stable != version && share < WHOLE => {
             Deployment::trying(version, share, stable, before.as_ref())
         }
-        _ => Deployment::serving(version, before.as_ref()),
+        Some(stable) => Deployment::serving(version, before.as_ref()).after(stable),
+        None => Deployment::serving(version, before.as_ref()),
     };
     write(topic, next, store).await
 }
 
-async fn write(
-    topic: &TopicId,
-    next: Deployment,
-    store: &(impl Store + ?Sized),
-) -> Result<Deployment, NotDecided> {
+async fn write(topic: &TopicId, next: Deployment, store: &(impl Store + ?Sized)) -> Result<Deployment, NotDecided> {
     if store.write_deployment(topic, &next).await? { Ok(next) } else { Err(NotDecided::Conflict(topic.clone())) }
 }
 
 /// The version that the topic's jobs ran by before this one.
 fn version_before(entry: &TopicHandler, registry: &HandlerRegistry, serves: Version) -> Result<Version, NotDecided> {
-    let rolled_back = entry.deployment.as_ref().and_then(Deployment::rolled_back).map(|other| other.version);
+    let decision = entry.deployment.as_ref();
+    let is_rolled_back = |version: Version| {
+        decision.and_then(Deployment::rolled_back).is_some_and(|other| other.version == version)
+            || decision.and_then(|decision| decision.former(version)).is_some_and(|former| !former.served)
+    };
     let kept = registry.kept(&entry.topic.handler);
-    let before = kept.into_iter().find(|version| *version != serves && Some(*version) != rolled_back);
+    let before = kept.into_iter().find(|version| *version != serves && !is_rolled_back(*version));
     before.ok_or(NotDecided::NothingBefore(serves))
 }
 

@@ -43,8 +43,10 @@ impl Deployed {
         match decision.plan(version, topic.gate) {
             Plan::Folder => simply(folder),
             Plan::Only(stable) => {
-                let is_rolled_back = decision.other.as_ref().is_some_and(|other| other.version == version);
-                let untried = (version != stable && !is_rolled_back).then_some(version);
+                // One that was decided about before is not new: it is still, or again, in the folder of this machine.
+                let is_known = decision.other.as_ref().is_some_and(|other| other.version == version)
+                    || decision.former(version).is_some();
+                let untried = (version != stable && !is_known).then_some(version);
                 let main = find(stable);
                 let refused = main.is_none().then(|| not_here(decision, version, stable));
                 Self { main, refused, untried, candidate: None }
@@ -63,7 +65,11 @@ impl Deployed {
 fn not_here(decision: &Deployment, folder: Version, stable: Version) -> String {
     let reason =
         decision.other.as_ref().filter(|other| other.version == folder).and_then(|other| other.reason.as_deref());
-    let why = reason.map_or("it was not tried yet".to_owned(), |reason| format!("it was rolled back ({reason})"));
+    let why = match (reason, decision.former(folder)) {
+        (Some(reason), _) => format!("it was rolled back ({reason})"),
+        (None, Some(_)) => "another version took its place".to_owned(),
+        (None, None) => "it was not tried yet".to_owned(),
+    };
     format!(
         "{why}, and version {stable}, which is to do the jobs, is not on this machine: copy its file into the handlers folder"
     )
