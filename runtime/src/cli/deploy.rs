@@ -96,6 +96,9 @@ pub(super) async fn deploy(global: &Global, args: DeployArgs) -> anyhow::Result<
     component.try_out().await.map_err(|reason| anyhow!("{} fails its self-test: {reason}", file.display()))?;
     let server = server(global).await?;
     let seen = server.handler_versions(&topic).await?;
+    if seen.is_none() {
+        screen::note(&format!("note: the server knows no topic `{topic}` yet: this makes it"));
+    }
     let now = Now::of(&component, seen.as_ref());
     let share = now.share_of(share);
     let mut about = changes(&topic, &component, &now, share);

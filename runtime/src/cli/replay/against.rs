@@ -26,6 +26,8 @@ const LOOKED_AT: usize = 10;
 
 const MENDED: &str = "mended";
 const STILL_COMPLETES: &str = "still completes";
+/// A detail of that.
+const OTHER_RESULT: &str = "with another result";
 const STILL_FAILS: &str = "still fails";
 const ASKS_ELSE: &str = "asks something else";
 /// It completed, and no longer does, or asks something to which the recording has no answer.
@@ -62,6 +64,10 @@ pub(super) async fn run(
     };
     let server = global.way(&global.manifest_without_secrets()?)?.served().await?;
     let most = if let Which::Recorded(_, most) = which { most } else { usize::MAX };
+    let none = match &which {
+        Which::Fit(tenant, query) => format!("no job of tenant `{tenant}` fits `{query}`: nothing was replayed"),
+        Which::Recorded(topic, _) => format!("no recording of topic `{topic}` is kept: nothing was replayed"),
+    };
     let judged = Judge { by, server: &server, manifest }.all(which, |judged| judged.len() >= most).await;
     server.end().await;
     let judged = judged?;
@@ -70,7 +76,7 @@ pub(super) async fn run(
             screen::document(&json!({ "job": job, "verdict": verdict.replace(' ', "-"), "detail": detail }))?;
         }
     } else if judged.is_empty() {
-        screen::note("there is no such job");
+        screen::note(&none);
     } else {
         let mut table = Table::new(&["JOB", "VERDICT", "DETAIL"]).last_below();
         for (job, verdict, detail) in &judged {
@@ -79,15 +85,19 @@ pub(super) async fn run(
         table.print()?;
         screen::note(&counts(&judged));
     }
+    // A mistyped name must not pass for success where this guards a release.
     let is_good = judged.iter().all(|(_, verdict, _)| [MENDED, STILL_COMPLETES, SAME].contains(verdict));
-    Ok(if is_good { Exit::Done } else { Exit::Failed })
+    Ok(if is_good && !judged.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 /// How many there are of each verdict that there is.
 fn counts(judged: &[Judged]) -> String {
     let count = |word: &str| judged.iter().filter(|(_, verdict, _)| *verdict == word).count();
     let counts = VERDICTS.iter().map(|word| (count(word), word)).filter(|(count, _)| *count > 0);
-    counts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+    let mut said: Vec<_> = counts.map(|(count, word)| format!("{count} {word}")).collect();
+    let changed = judged.iter().filter(|(.., detail)| detail == OTHER_RESULT).count();
+    said.extend((changed > 0).then(|| format!("{changed} of them {OTHER_RESULT}")));
+    said.join(", ")
 }
 
 /// What a component makes of the last `most` recorded jobs of a topic, in words: how many of each verdict, and a line for each job that regressed. Jobs that
@@ -231,7 +241,7 @@ fn by_another(recorded: &Recorded, replayed: &Replayed) -> (&'static str, String
     let outcome = outcome.lines().next().unwrap_or_default();
     match (completed, is_good(replayed, false)) {
         (true, true) if is_same_end => (STILL_COMPLETES, String::new()),
-        (true, true) => (STILL_COMPLETES, "with another result".to_owned()),
+        (true, true) => (STILL_COMPLETES, OTHER_RESULT.to_owned()),
         (false, true) => (MENDED, String::new()),
         (true, false) => (REGRESSED, format!("it completed, and now fails: {outcome}")),
         (false, false) => (STILL_FAILS, outcome.to_owned()),

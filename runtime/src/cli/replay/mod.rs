@@ -31,7 +31,7 @@ pub(super) use against::judge_last;
 #[command(group = ArgGroup::new("what").required(true).args(["of", "against", "recorded"]))]
 #[command(after_help = "\
 Exit codes: 0 it ended as recorded, or completes with another --component (with
---against and --recorded: all of them); 1 it did not. Secrets are in no recording: those of the manifest here are used.
+--against and --recorded: all of them); 1 it did not, or there was none. Secrets are in no recording: those of the manifest here are used.
 
 Examples:
   gristmill replay 01KAFQ6Y8D2Z0V9X5T3N7M1R4C
