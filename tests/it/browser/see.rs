@@ -13,7 +13,7 @@ use super::history::{answer, go};
 use super::{EVIL, TOPICS, push, runner, url, visit};
 
 /// Each page, and a text that it shows.
-const PAGES: [(&str, &str); 27] = [
+const PAGES: [(&str, &str); 28] = [
     ("/t/default", "stuck: no handler does its 2 ready jobs"),
     ("/t/default/topics", "works"),
     ("/t/default/topics/stuck", "there is no stuck.wasm in the handlers folder"),
@@ -36,6 +36,7 @@ const PAGES: [(&str, &str); 27] = [
     ("/t/default/running", "Worker"),
     ("/t/default/dead", "Respawn"),
     ("/t/default/find?q=state%3Adead", "looked at"),
+    ("/t/default/find?q=state%3Afinished", "Completed"),
     ("/t/default/handlers", "Upload a component"),
     ("/t/default/events", "listening"),
     ("/t/default/tokens", "Make a token"),

@@ -7,7 +7,7 @@ import { html } from '../html.js'
 import { Button, Elapsed, Field, Form, JobLink, Name, State, Table, Tabs, Time, TopicLink } from '../parts.js'
 import { toFind, toTopic, trailOf } from '../route.js'
 import { draw, may, state } from '../state.js'
-import { countOf, statesIn, stateWord } from '../words.js'
+import { countOf, endOf, statesIn, stateWord } from '../words.js'
 import { BulkActions } from './bulk.js'
 import { topicsOf } from './overview.js'
 
@@ -22,7 +22,7 @@ const WHEN = {
 }
 
 const RowActions = ({ job: { id, state, job } }) =>
-  state === 'dead'
+  !job ? null : state === 'dead'
     ? html`<${Button} run=${() => respawn(job.spec, id)} label=${`Respawn ${id}`}>Respawn<//><${Button} run=${() => deleteDead(job.spec, id)} label=${`Delete ${id}`}>Delete<//>`
     : html`<${Button} run=${() => cancel(job.spec.tenant, id)} label=${`Cancel ${id}`}>Cancel<//>`
 
@@ -38,13 +38,15 @@ export function Jobs({ jobs, topics, state, any }) {
   const runs = state === 'running'
   const heads = ['Job', ...(state ? [] : ['State']), state ? WHEN[state][0] : 'When', '#Attempts', runs ? '~Worker' : '~Last failure', '!']
   const rows = jobs.map((view) => {
-    const { id, attempts, worker, last_failure: failure, job: { spec } } = view
+    const { id, attempts, worker, last_failure: failure, job, ended } = view
+    // Of a job that is over, only its end is known.
+    const spec = job?.spec ?? { priority: 'normal', ...ended }
     const more = [spec.priority !== 'normal' && `${spec.priority} priority`, spec.key && html`key <${Name} of=${spec.key} />`].filter(Boolean)
     return [
       id,
-      html`<${Pick} id=${id} /><${JobLink} tenant=${spec.tenant} id=${id} />${(any || more[0]) && html`<small>${any && html`<span><${TopicLink} of=${spec} most=${24} /></span>`}${more.map((one) => html`<span>${one}</span>`)}</small>`}`,
-      ...(state ? [] : [html`<${State} name=${view.state} />`]),
-      view.state === 'waiting' ? 'after others' : view.state === 'running' ? html`<${Elapsed} of=${view} topic=${topics.find((one) => one.topic === spec.topic)} />` : html`<${Time} at=${WHEN[view.state][1](view)} whole />`,
+      html`${job && html`<${Pick} id=${id} />`}<${JobLink} tenant=${spec.tenant} id=${id} />${(any || more[0]) && html`<small>${any && html`<span><${TopicLink} of=${spec} most=${24} /></span>`}${more.map((one) => html`<span>${one}</span>`)}</small>`}`,
+      ...(state ? [] : [html`<${State} name=${view.state === 'finished' ? endOf(view) : view.state} />`]),
+      view.state === 'waiting' ? 'after others' : view.state === 'running' ? html`<${Elapsed} of=${view} topic=${topics.find((one) => one.topic === spec.topic)} />` : html`<${Time} at=${view.state === 'finished' ? ended?.at_ms : WHEN[view.state][1](view)} whole />`,
       spec.attempts_max ? `${attempts} of ${spec.attempts_max}` : attempts,
       runs ? worker : failure && html`<span title=${failure.message}><b>${failure.code}</b> ${failure.message}</span>`,
       html`<${RowActions} job=${view} />`,
