@@ -56,7 +56,6 @@ enum Command {
     /// operator has paused is paused in the new store before it gets jobs. What cannot be moved is listed before anything is moved: running jobs, jobs that wait
     /// for other jobs or are waited for, and jobs that a damaged store has in no line; then nothing is moved, unless --leave-behind says that they may stay. Totals stay. A SQLite file must have no server
     /// meanwhile; relative paths are relative to the working directory.
-    #[command(alias = "copy")]
     Move(MoveArgs),
 }
 
