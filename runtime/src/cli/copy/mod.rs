@@ -54,7 +54,7 @@ enum Command {
     /// Each topic is paused in the old store while its jobs are moved. With them move schedules, states of keys, unique values that are held for a time
     /// (also those of `Idempotency-Key`s) and bills. Bills are added to those of the new store. Tokens, kept results and decisions about versions of handlers, such as rollbacks, are copied, and a topic that an
     /// operator has paused is paused in the new store before it gets jobs. What cannot be moved is listed before anything is moved: running jobs, jobs that wait
-    /// for other jobs or are waited for, and jobs that a damaged store has in no line; then nothing is moved, unless --leave-behind says that they may stay. Totals stay. A SQLite file must have no server
+    /// for other jobs or are waited for, and jobs that a damaged store has in no line; then nothing is moved, unless --leave-behind says that they may stay. Totals, recordings and how finished jobs ended stay. A SQLite file must have no server
     /// meanwhile; relative paths are relative to the working directory.
     Move(MoveArgs),
 }
