@@ -40,7 +40,7 @@ class Reject(Exception):
 
 class Job:
     """A claimed job: `id`, `topic`, `body` (a value if it is JSON, else text or bytes), `key`, `metadata`, `attempt`, `attempts_max`,
-    `previous` (why the last attempt failed), `traceparent`, and `cancelled`: there is no point in going on."""
+    `previous` (in which way the last attempt failed, such as `timeout`), `traceparent`, and `cancelled`: there is no point in going on."""
 
     def __init__(self, claim):
         spec = claim["job"]["spec"]

@@ -23,7 +23,7 @@ module Gristmill
     def initialize(after) = super("again in #{after} s", after:)
   end
 
-  # A claimed job. `previous` says why the last attempt failed.
+  # A claimed job. `previous` is in which way the last attempt failed, such as `timeout`.
   class Job
     attr_reader :id, :topic, :key, :metadata, :attempt, :attempts_max, :previous, :traceparent, :lease
 
