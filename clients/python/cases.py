@@ -116,6 +116,13 @@ def play(step, client):
             return {"inline": True}
 
 
+try:
+    CLIENTS["fake"].push("mail", 1, delay="5s")
+except TypeError as error:
+    assert "number of seconds" in str(error), error
+else:
+    raise AssertionError("a delay that is no number was pushed")
+
 for case in json.load(open(sys.argv[1], encoding="utf-8"))["cases"]:
     JOBS.clear()
     for step in case["steps"]:

@@ -153,7 +153,10 @@ def id_of(job):
 
 
 def ms(seconds):
-    return round((seconds.total_seconds() if isinstance(seconds, datetime.timedelta) else seconds) * 1000)
+    try:
+        return round((seconds.total_seconds() if isinstance(seconds, datetime.timedelta) else seconds) * 1000)
+    except TypeError:
+        raise TypeError(f"{seconds!r} is no time: write a number of seconds, such as 0.5, or a timedelta") from None
 
 
 def quoted(text):
