@@ -161,6 +161,11 @@ async fn put(global: &Global, set: Set) -> anyhow::Result<Exit> {
     apply(global, &*store, &id, &ScheduleChange::Put(Box::new(schedule)), "changed").await
 }
 
+/// As sentences name it.
+fn quoted(ScheduleId { topic, name }: &ScheduleId) -> String {
+    format!("`{name}` of `{topic}`")
+}
+
 async fn apply(
     global: &Global,
     store: &dyn Produce,
@@ -170,8 +175,8 @@ async fn apply(
 ) -> anyhow::Result<Exit> {
     let changed = store.change_schedule(id, change).await?;
     let done = match changed {
-        ScheduleChanged::Unknown => bail!("there is no schedule {id}"),
-        ScheduleChanged::OfManifest => bail!("a manifest made the schedule {id}: change it there"),
+        ScheduleChanged::Unknown => bail!("there is no schedule {}", quoted(id)),
+        ScheduleChanged::OfManifest => bail!("a manifest made the schedule {}: change it there", quoted(id)),
         ScheduleChanged::TooMany => bail!("there are {SCHEDULES_PER_TENANT} schedules already: remove some first"),
         ScheduleChanged::Made => "made".to_owned(),
         ScheduleChanged::Changed => done.to_owned(),
@@ -185,7 +190,7 @@ async fn apply(
     } else if let Some(job) = job {
         screen::line(job.as_str())?;
     } else {
-        screen::line(&format!("the schedule {id} is {done}"))?;
+        screen::line(&format!("the schedule {} is {done}", quoted(id)))?;
     }
     Ok(Exit::Done)
 }
@@ -211,7 +216,7 @@ async fn list(global: &Global, tenant: Option<Name>) -> anyhow::Result<Exit> {
 async fn show(global: &Global, id: &ScheduleId) -> anyhow::Result<Exit> {
     let store = global.store_alone().await?;
     let Some(stored) = store.schedules(&id.topic.tenant, Some(id)).await?.pop() else {
-        bail!("there is no schedule {id}");
+        bail!("there is no schedule {}", quoted(id));
     };
     if global.json {
         screen::document(&document(&stored)?)?;
