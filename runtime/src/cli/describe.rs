@@ -11,7 +11,8 @@ use gristmill_store::{EndedAs, JobState, JobView, ResultView, WaitsFor};
 const PREVIEW_CHARS: usize = 240;
 
 /// What may have become of a job that is not known.
-pub(super) const UNKNOWN: &str = "it never was, or it ended longer ago than is remembered";
+pub(super) const UNKNOWN: &str =
+    "it never was, or it ended longer ago than is remembered (a job of another tenant takes --tenant NAME)";
 
 /// Lines of a text that a handler kept with its failure.
 const CONTEXT_LINES: usize = 40;

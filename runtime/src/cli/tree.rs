@@ -26,7 +26,9 @@ pub(super) async fn graph(global: &Global, tenant: &Name, id: &JobId, depth: u16
         None => job_graph(&*store, tenant, id, depth, limit).await?,
     };
     let Some(graph) = graph else {
-        bail!("job {id} is not known to tenant `{tenant}`: it never was, or it is over and its result was not kept");
+        bail!(
+            "job {id} is not known to tenant `{tenant}`: it never was, or it is over and its result was not kept (a job of another tenant takes --tenant NAME)"
+        );
     };
     if global.json {
         screen::document(&serde_json::to_value(&graph)?)?;
