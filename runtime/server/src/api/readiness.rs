@@ -43,7 +43,10 @@ async fn ask(store: &dyn Store) -> Result<String, Problem> {
             let lines = away.iter().map(about_away).chain(clocks.into_iter().filter_map(about_clock));
             Ok(lines.fold("ready\n".to_owned(), |said, line| said + &line + "\n"))
         }
-        Err(_) => Err(Problem::new(Code::StoreUnavailable, format!("no answer within {} s", STORE_TIME.as_secs()))),
+        Err(_) => {
+            let detail = format!("the store gave no answer within {} s", STORE_TIME.as_secs());
+            Err(Problem::new(Code::StoreUnavailable, detail))
+        }
     }
 }
 
@@ -53,7 +56,8 @@ fn refused(error: StoreError) -> Problem {
         _ => None,
     };
     let refused = Problem::from(error);
-    let detail = unconfirmed.unwrap_or(refused.detail);
+    // The reader sees it behind the name of the server.
+    let detail = format!("the store takes no jobs: {}", unconfirmed.unwrap_or(refused.detail));
     Problem { store: refused.store, ..Problem::new(Code::StoreUnavailable, detail) }
 }
 
