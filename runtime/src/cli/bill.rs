@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::exit::{Exit, Usage};
 use super::global::Global;
-use super::screen;
 use super::table::Table;
+use super::{screen, token};
 use gristmill_config::units;
 use gristmill_core::bill::{BillLine, Cost, DAYS_AT_ONCE, Day};
 use gristmill_core::job::Name;
@@ -49,13 +49,16 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let mut lines = Vec::new();
     if let Some(reached) = global.reach_if_any(&manifest).await? {
-        let tenants = match (args.tenant, &reached.server) {
-            (Some(tenant), _) => vec![tenant],
+        let tenants = match (&args.tenant, &reached.server) {
+            (Some(tenant), _) => vec![tenant.clone()],
             (None, Some(server)) => server.visible_tenants().await?,
             (None, None) => reached.store.tenants().await?,
         };
         for tenant in tenants {
             lines.extend(bill(&*reached.store, &tenant, from, to).await?);
+        }
+        if lines.is_empty() && !global.json && !args.csv {
+            token::note_unknown_tenant(&*reached.store, &manifest, args.tenant.as_ref()).await;
         }
     }
     if args.csv {

@@ -10,7 +10,7 @@ use super::global::{Global, TopicName};
 use super::history;
 use super::store::Reached;
 use super::table::Table;
-use super::{document, screen};
+use super::{document, screen, token};
 use gristmill_config::{Manifest, units};
 use gristmill_core::job::{Name, TopicId};
 use gristmill_core::time::Timestamp;
@@ -77,6 +77,12 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
         counts.iter().try_for_each(|counts| screen::document(&document::counts(counts)))?;
     } else if missing.is_none() || !counts.is_empty() {
         print(&counts)?;
+        if counts.is_empty()
+            && tenant.is_some()
+            && let Some(reached) = global.reach_if_any(&manifest).await?
+        {
+            token::note_unknown_tenant(&*reached.store, &manifest, tenant).await;
+        }
     }
     MissingTenants::exit(missing)
 }

@@ -102,7 +102,7 @@ async fn make(global: &Global, create: Create) -> anyhow::Result<Exit> {
     match store.add_token(&create.token(&text)).await? {
         TokenAdded::Added(token) => {
             if !global.quiet {
-                note_unknown_tenant(&*store, &manifest, &token).await;
+                note_unknown_tenant(&*store, &manifest, token.tenant.as_ref()).await;
             }
             show(global, &text, &token)
         }
@@ -112,9 +112,10 @@ async fn make(global: &Global, create: Create) -> anyhow::Result<Exit> {
     }
 }
 
-/// A tenant may get its first token before its first job. A client that may not list the tenants gets no note.
-async fn note_unknown_tenant(store: &dyn Produce, manifest: &Manifest, token: &Token) {
-    let Some((tenant, known)) = token.tenant.as_ref().zip(store.tenants().await.ok()) else { return };
+/// Notes that nothing knows the tenant, which is no error: it may get its first token before its first job. A client that may not list the
+/// tenants gets no note.
+pub(super) async fn note_unknown_tenant(store: &dyn Produce, manifest: &Manifest, tenant: Option<&Name>) {
+    let Some((tenant, known)) = tenant.zip(store.tenants().await.ok()) else { return };
     let known = known.into_iter().chain(stats::tenants(manifest)).collect();
     if let Some(unknown) = unknown_tenant(tenant, &known) {
         screen::note(&format!("note: {unknown}"));

@@ -7,7 +7,7 @@ use super::global::{Global, TopicArg};
 use super::stats::{MissingTenants, OfTenants};
 use super::table::Table;
 use super::topic_line::{TopicLine, Topics};
-use super::{purge, screen, stats, why};
+use super::{purge, screen, stats, token, why};
 use gristmill_config::{Manifest, units};
 use gristmill_core::job::Name;
 use gristmill_core::time::Timestamp;
@@ -59,8 +59,8 @@ pub(super) async fn run(global: &Global, args: Args) -> anyhow::Result<Exit> {
 async fn list(global: &Global, tenant: Option<Name>) -> anyhow::Result<Exit> {
     let manifest = global.manifest_without_secrets()?;
     let reached = global.reach_if_any(&manifest).await?;
-    let tenants = match (tenant, &reached) {
-        (Some(tenant), _) => vec![tenant],
+    let tenants = match (&tenant, &reached) {
+        (Some(tenant), _) => vec![tenant.clone()],
         (None, Some(reached)) => stats::tenants_of(global, &manifest, reached).await?,
         (None, None) => stats::tenants(&manifest),
     };
@@ -72,6 +72,9 @@ async fn list(global: &Global, tenant: Option<Name>) -> anyhow::Result<Exit> {
         table(&lines).print()?;
     } else if missing.is_none() {
         note_none(global, &manifest);
+        if let Some(reached) = &reached {
+            token::note_unknown_tenant(&*reached.store, &manifest, tenant.as_ref()).await;
+        }
     }
     MissingTenants::exit(missing)
 }

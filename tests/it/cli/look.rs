@@ -193,6 +193,10 @@ async fn what_a_command_shows_of_one_tenant_names_it() {
     assert!(said.ended(2).err.contains("`gristmill topics why echo` says why"), "{}", said.err);
     let said = project.run(&["topics", "--tenant", "acme", "why", "echo"]);
     assert!(said.ended(2).err.contains("write --tenant behind"), "{}", said.err);
+    for command in ["topics", "stats", "bill"] {
+        let said = project.run(&[command, "--tenant", "acne"]);
+        assert!(said.ended(0).err.contains("is of a tenant `acne` (did you mean `acme`?)"), "{}", said.err);
+    }
     let none = project.run(&["attempts"]);
     assert!(none.ended(0).err.contains("no attempts of this runner for tenant `default` since"), "{}", none.err);
     let all = project.run(&["attempts", "--tenant", "acme"]);
