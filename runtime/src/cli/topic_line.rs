@@ -113,6 +113,10 @@ impl Topics {
 async fn local_server(global: &Global, manifest: &Manifest) -> anyhow::Result<Option<RemoteStore>> {
     match global.way(manifest)?.find_server().await {
         Ok(server) => Ok(server),
+        Err(StoreError::Refused { store, doing: "say who it is", source }) => {
+            screen::note(&format!("note: the server at {store} is not asked: {source:#}"));
+            Ok(None)
+        }
         Err(error) => {
             screen::note(&format!("note: the server is not asked: {error}"));
             Ok(None)
