@@ -191,11 +191,13 @@ pub(super) async fn erase(global: &Global, args: EraseArgs) -> anyhow::Result<Ex
 }
 
 async fn server(global: &Global) -> anyhow::Result<RemoteStore> {
-    find_server(global).await?.ok_or_else(|| NoServer(NO_SERVER).into())
-}
-
-async fn find_server(global: &Global) -> anyhow::Result<Option<RemoteStore>> {
-    Ok(global.way(&global.manifest_without_secrets()?)?.find_server().await?)
+    let way = global.way(&global.manifest_without_secrets()?)?;
+    if let Some(server) = way.find_server().await? {
+        return Ok(server);
+    }
+    // Of a Redis that does not answer, the server cannot be told from others: then that is the error.
+    way.reach().await?;
+    Err(NoServer(NO_SERVER).into())
 }
 
 /// The same, or one in this process.
