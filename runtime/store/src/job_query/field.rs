@@ -62,7 +62,7 @@ const PATH: usize = 64;
 /// How many bytes of a message are held against a condition.
 const MESSAGE: usize = 64 << 10;
 
-const STATES: [&str; 6] = ["ready", "delayed", "waiting", "running", "dead", "finished"];
+pub(super) const STATES: [&str; 6] = ["ready", "delayed", "waiting", "running", "dead", "finished"];
 
 impl JobField {
     /// The field of this name: one of a fixed list, `meta.NAME`, `body.PATH`.

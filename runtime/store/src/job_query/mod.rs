@@ -99,6 +99,16 @@ impl Condition {
         }
     }
 
+    /// Whether a job of which this field has this name may fit.
+    fn name_fits(&self, field: &JobField, name: &str) -> bool {
+        match &self.test {
+            Test::Is(patterns) if self.field == *field => {
+                self.is_negated != patterns.iter().any(|pattern| pattern.fits(name))
+            }
+            _ => true,
+        }
+    }
+
     /// Of one that is not about bodies.
     fn holds(&self, job: &JobView, now: Timestamp) -> bool {
         let holds = match &self.test {
@@ -148,11 +158,7 @@ impl JobQuery {
     }
 
     fn name_fits(&self, field: &JobField, name: &str) -> bool {
-        let mut of_it = self.conditions.iter().filter(|condition| condition.field == *field);
-        of_it.all(|condition| match &condition.test {
-            Test::Is(patterns) => condition.is_negated != patterns.iter().any(|pattern| pattern.fits(name)),
-            Test::Word(_) | Test::Compare(..) => true,
-        })
+        self.conditions.iter().all(|condition| condition.name_fits(field, name))
     }
 
     /// The only id that fits, if the query names it.

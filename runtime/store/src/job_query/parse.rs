@@ -1,7 +1,7 @@
 //! Reads a query.
 
 use super::error::QueryError;
-use super::field::JobField;
+use super::field::{JobField, STATES};
 use super::number::Number;
 use super::pattern::Pattern;
 use super::{Comparison, Condition, Test};
@@ -29,6 +29,11 @@ pub(super) fn conditions(text: &str) -> Result<Vec<Condition>, QueryError> {
         conditions.push(term.condition().map_err(|problem| term.error(problem))?);
         if conditions.iter().map(Condition::patterns).sum::<usize>() > MOST_PATTERNS {
             return Err(term.error(format!("there are more than {MOST_PATTERNS} values with `*`: use fewer")));
+        }
+        let is_possible = |state: &str| conditions.iter().all(|condition| condition.name_fits(&JobField::State, state));
+        if !STATES.iter().any(|state| is_possible(state)) {
+            let problem = "no state fits all conditions up to here: write `state:ready,dead` for jobs in any of these";
+            return Err(term.error(problem.into()));
         }
     }
     Ok(conditions)

@@ -96,6 +96,7 @@ fn a_mistake_is_named_with_its_place_and_the_remedy() {
         ("state:ded", 1, "`ded` is no state: use ready, delayed, waiting, running, dead"),
         ("a  reason:trapp", 4, "use failed, rejected, fuel-exhausted"),
         ("priority:urgent", 1, "use high, normal, low"),
+        ("state:finished state:dead", 16, "write `state:ready,dead` for jobs in any of these"),
         ("tpoic:a", 1, "there is no field `tpoic`: use state, topic"),
         ("http://x", 1, "put quotes around a text"),
         ("body.:1", 1, "there is no field `body.`"),
