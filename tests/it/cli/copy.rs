@@ -68,6 +68,7 @@ async fn jobs_go_to_redis_and_back_as_they_are() {
 
     let plan = copy(&project, &file, &redis, &["--dry-run"]);
     assert!(plan.done().contains("\n0 schedules, 0 states of keys, 1 line of bills, "), "{}", plan.text());
+    assert!(plan.text().contains("recordings and how finished jobs ended stay"), "{}", plan.text());
     let said = copy(&project, &file, &redis, &[]);
     assert!(said.done().contains("\nmoved 4 jobs\nmoved 1 line of bills\n"), "{}", said.text());
     assert_eq!((bill(&redis), bill(&file).len()), (costs, 0));

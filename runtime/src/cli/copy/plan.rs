@@ -102,6 +102,7 @@ impl Plan {
             counted(*deployments as u64, "decision about versions of handlers", "decisions about versions of handlers"),
             counted(*tokens as u64, "token", "tokens")
         ))?;
+        screen::line("totals, recordings and how finished jobs ended stay in the old store")?;
         stays.iter().try_for_each(|stays| screen::line(&format!("cannot be moved: {stays}")))
     }
 
