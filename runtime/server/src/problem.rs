@@ -236,18 +236,10 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// The layers below know neither the path nor its limit.
-pub(super) fn body_too_large() -> Problem {
-    Problem::new(
-        Code::TooLarge,
-        "the body is longer than this path takes: its limits are in docs/reference/http-api.md",
-    )
-}
-
 impl From<JsonRejection> for Problem {
     fn from(rejection: JsonRejection) -> Self {
         let code = match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => return body_too_large(),
+            StatusCode::PAYLOAD_TOO_LARGE => Code::TooLarge,
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::MediaType,
             _ => return WrongDocument::find(&rejection).map_or_else(|| bad(rejection.body_text()), Self::from),
         };
@@ -269,10 +261,8 @@ fn bad(detail: String) -> Problem {
 
 impl From<BytesRejection> for Problem {
     fn from(rejection: BytesRejection) -> Self {
-        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            return body_too_large();
-        }
-        Self::new(Code::BadRequest, rejection.body_text())
+        let code = if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE { Code::TooLarge } else { Code::BadRequest };
+        Self::new(code, rejection.body_text())
     }
 }
 

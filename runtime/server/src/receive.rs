@@ -23,7 +23,7 @@ use crate::extract;
 use crate::held_answer::held;
 use crate::limits::requests::{NoPermit, Permit};
 use crate::openapi::Requirement;
-use crate::problem::{Code, Problem, body_too_large};
+use crate::problem::{Code, Problem};
 use crate::state::AppState;
 use gristmill_core::admission::Rules;
 use gristmill_core::job::TopicId;
@@ -119,10 +119,13 @@ async fn read(
         None if may_be_large && is_document(&parts.headers) => Body::new(Limited::new(limited, document_bytes(state))),
         None => limited,
     };
+    // Of a body that is too long, it is the limit.
+    let most = limited.size_hint().upper().unwrap_or(u64::MAX);
     let collected = collect(limited, |bytes| limiter.hold_body(tenant, bytes)).await;
     let (mut bytes, held) = collected.map_err(|problem| match &topic {
-        Some(topic) if problem.code == Code::TooLarge => too_long_for(state, topic, length).unwrap_or(problem),
-        _ => problem,
+        _ if problem.code != Code::TooLarge => problem,
+        Some(topic) => too_long_for(state, topic, length).unwrap_or(problem),
+        None => body_too_large(length, most),
     })?;
     if is_document(&parts.headers) && bytes.starts_with(BYTE_ORDER_MARK) {
         bytes.advance(BYTE_ORDER_MARK.len());
@@ -166,7 +169,7 @@ fn unreadable(error: axum::Error) -> Problem {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
     while let Some(error) = cause {
         if error.is::<LengthLimitError>() {
-            return body_too_large();
+            return Problem::new(Code::TooLarge, error.to_string());
         }
         cause = error.source();
     }
@@ -203,6 +206,14 @@ fn check_length(state: &AppState, topic: &TopicId, bytes: Option<u64>) -> Result
         Some(bytes) => Ok(state.topics().known_topics().check_body(topic, bytes)?),
         None => Ok(()),
     }
+}
+
+/// Refuses a body of at least `length` bytes whose path takes at most `most`.
+fn body_too_large(length: u64, most: u64) -> Problem {
+    let read = most.saturating_add(1).max(length);
+    let detail =
+        format!("the body has at least {read} bytes, but this path takes {most}: see docs/reference/http-api.md");
+    Problem::new(Code::TooLarge, detail)
 }
 
 /// Says which limit a body of at least `length` bytes passes. No more of it was read than is needed to know that.

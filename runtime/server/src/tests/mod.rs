@@ -390,7 +390,7 @@ async fn a_request_that_makes_no_sense_is_answered_with_a_problem() {
             "1 to 1000",
         ),
         ("POST", "/v1/tenants/acme/cancel", &too_many, 413, "too-large", "1000"),
-        ("POST", "/v1/tenants/acme/cancel", &too_long, 413, "too-large", ""),
+        ("POST", "/v1/tenants/acme/cancel", &too_long, 413, "too-large", "bytes, but this path takes 1048576"),
     ];
     for (method, path, body, status, code, detail) in cases {
         let (answered, problem) = tested.ask(method, path, body).await;
