@@ -15,7 +15,7 @@ use gristmill_core::admission::check_due;
 use gristmill_core::job::{Due, JobChange, JobId, Name, Priority};
 use gristmill_core::time::Timestamp;
 use gristmill_runner::why::{IN_NO_PLACE, is_in_no_place};
-use gristmill_store::{BatchSealed, Cancelled, Inspect, JobChanged, Workflows, look_up};
+use gristmill_store::{BatchSealed, Cancelled, Inspect, JobChanged, Produce, StoreError, look_up};
 
 /// List jobs, look at one, change or cancel some
 #[derive(Debug, clap::Args)]
@@ -163,16 +163,23 @@ async fn show(global: &Global, store: &dyn Inspect, tenant: &Name, id: &JobId) -
     Ok(Exit::Done)
 }
 
-async fn seal(global: &Global, store: &dyn Workflows, tenant: &Name, id: &JobId) -> anyhow::Result<Exit> {
+async fn seal(global: &Global, store: &dyn Produce, tenant: &Name, id: &JobId) -> anyhow::Result<Exit> {
     let sealed = store.seal(tenant, id).await?;
     let words = match sealed {
-        BatchSealed::Sealed => "is sealed",
-        BatchSealed::Before => "was sealed before: nothing was changed",
-        BatchSealed::NotWaiting => "is no batch that waits: nothing was changed",
+        BatchSealed::Sealed => "is sealed".to_owned(),
+        BatchSealed::Before => "was sealed before: nothing was changed".to_owned(),
+        BatchSealed::NotWaiting => match look_up(store, tenant, id).await {
+            Ok(Some(view)) => format!("is {}, and no batch that waits: nothing was changed", view.state.as_str()),
+            Ok(None) => format!("is not known to tenant `{tenant}`: {}", describe::UNKNOWN),
+            // A token that may push, and not read.
+            Err(StoreError::Refused { .. }) => "is no batch that waits: nothing was changed".to_owned(),
+            Err(error) => return Err(error.into()),
+        },
     };
     let document = json!({ "id": id.as_str(), "tenant": tenant.as_str(), "status": sealed });
-    global.say(&document, true, &format!("job {id} {words}"))?;
-    Ok(if sealed == BatchSealed::NotWaiting { Exit::Failed } else { Exit::Done })
+    let waits = sealed != BatchSealed::NotWaiting;
+    global.say(&document, waits, &format!("job {id} {words}"))?;
+    Ok(if waits { Exit::Done } else { Exit::Failed })
 }
 
 async fn change(

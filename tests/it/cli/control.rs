@@ -107,6 +107,10 @@ async fn drawn_and_cancelled_with_all_that_waits(project: TestProject) {
         let document = project.run(&["job", "graph", "all", "--limit", "2", "--json"]).ended(0).document();
         assert_eq!((document["nodes"].as_array().unwrap().len(), &document["cut"]), (2, &json!(true)));
         assert_eq!(project.run(&["job", "cancel", "all", "--tree"]).done(), "job all: 4 cancelled\n");
+        for (id, why) in [("all", "is finished, and no batch that waits"), ("none", "is not known to tenant")] {
+            let said = project.run(&["job", "seal", id]);
+            assert!(said.ended(1).err.starts_with(&format!("job {id} {why}")), "{}", said.err);
+        }
         let again = project.run(&["job", "cancel", "all", "--tree"]);
         assert!(again.ended(1).err.contains("dead, over or unknown"), "{}", again.err);
         assert!(project.run(&["job", "graph", "all"]).ended(1).err.contains("is not known"));
