@@ -195,14 +195,14 @@ export function enqueue(job: NewJob): Answer {
   const afterFailed = job.runAfterFailed ? contract.AfterFailed.Run : contract.AfterFailed.Dead;
   const answer = contract.queue.enqueueLinked(made, new contract.Links(job.afterJobs, afterFailed, job.batch, job.open));
   const refused = answer.err;
-  return refused === null ? new Answer(answer.ok!) : new Answer("", enqueueFailure(refused));
+  return refused === null ? new Answer(answer.ok!) : new Answer("", enqueueFailure(refused, job.topic));
 }
 
 function someUnless0(value: u64): contract.Some<u64> | null {
   return value > 0 ? new contract.Some<u64>(value) : null;
 }
 
-function enqueueFailure(refused: contract.LinkedError): Ending {
+function enqueueFailure(refused: contract.LinkedError, topic: string): Ending {
   switch (refused.kind) {
     case contract.LinkedErrorKind.Denied:
       return reject("enqueue-failed", "the manifest does not let this topic enqueue to that one");
@@ -211,7 +211,7 @@ function enqueueFailure(refused: contract.LinkedError): Ending {
     case contract.LinkedErrorKind.TooMany:
       return reject("enqueue-failed", "one attempt may not enqueue so many jobs");
     case contract.LinkedErrorKind.UnknownTopic:
-      return retry("enqueue-failed", "there is no such topic");
+      return retry("enqueue-failed", `there is no topic "${topic}" to enqueue to; name it under "topics" in the manifest`);
     default:
       return reject("enqueue-failed", `the job has invalid links: ${refused.invalidLinks}`);
   }

@@ -220,7 +220,9 @@ gm_answer gm_enqueue(const gm_new_job *job) {
     case 0: return (gm_answer){GM_DENIED, GM("the manifest does not let this topic enqueue to that one")};
     case 1: return (gm_answer){GM_TOO_LARGE, GM("the body is larger than that topic accepts")};
     case 2: return (gm_answer){GM_TOO_MANY, GM("one attempt may not enqueue so many jobs")};
-    case 3: return (gm_answer){GM_UNKNOWN_TOPIC, GM("there is no such topic")};
+    case 3:
+      return (gm_answer){GM_UNKNOWN_TOPIC, gm_join(GM("there is no topic `"), job->topic,
+                                                   GM("` to enqueue to; name it under `topics` in the manifest"))};
     default: return (gm_answer){GM_INVALID_LINKS, gm_join(GM("the job has invalid links: "), answer.problem)};
   }
 }

@@ -44,7 +44,7 @@ type NewJob struct {
 // Why the runner refused a follow-up job, or a checkpoint; for [errors.Is].
 var (
 	ErrDenied       = errors.New("this topic may not enqueue to that one; name it in the manifest's `enqueue` grant")
-	ErrUnknownTopic = errors.New("there is no such topic")
+	ErrUnknownTopic = errors.New("there is no such topic; name it under `topics` in the manifest")
 	ErrTooLarge     = errors.New("larger than the limit")
 	ErrTooMany      = errors.New("more jobs than one attempt may enqueue")
 	ErrInvalidLinks = errors.New("the job has invalid links")

@@ -38,7 +38,7 @@ export function enqueue(job) {
   } catch ({ payload: { tag, val } }) {
     const why = {
       'denied': `this topic may not enqueue to \`${job.topic}\`; name it in the manifest's \`enqueue\` grant`,
-      'unknown-topic': `there is no topic \`${job.topic}\` to enqueue to`,
+      'unknown-topic': `there is no topic \`${job.topic}\` to enqueue to; name it under \`topics\` in the manifest`,
       'too-large': `the body is larger than the ${val} bytes that topic \`${job.topic}\` accepts`,
       'too-many': `one attempt may enqueue no more than ${val} jobs`,
       'invalid-links': `the job for topic \`${job.topic}\` has invalid links: ${val}`,

@@ -198,14 +198,14 @@ pub const AfterFailed = contract.AfterFailed;
 
 pub const EnqueueError = error{ EnqueueDenied, EnqueueTooLarge, EnqueueTooMany, UnknownTopic, InvalidLinks };
 
-/// What is wrong with the links that the runner refused last.
-var links_problem: []const u8 = "";
+/// What is wrong with the links that the runner refused last, or with the topic.
+var enqueue_problem: []const u8 = "";
 
 /// Hands a follow-up job to the runner and returns the id that it will have. Nothing is visible to anyone until the handler
 /// returns, and then only if the attempt did not fail. A refused job leaves the others as they are. An error that the handler returns
 /// rejects the job if another try would end the same, and else retries it; its code is `enqueue-failed`.
 pub fn enqueue(job: NewJob) EnqueueError![]const u8 {
-    if (!is_component) return fake.enqueue(job, &links_problem);
+    if (!is_component) return fake.enqueue(job, &enqueue_problem);
     const links: contract.Links = .{
         .after = job.after_jobs,
         .after_failed = job.after_failed,
@@ -218,9 +218,13 @@ pub fn enqueue(job: NewJob) EnqueueError![]const u8 {
             .denied => error.EnqueueDenied,
             .too_large => error.EnqueueTooLarge,
             .too_many => error.EnqueueTooMany,
-            .unknown_topic => error.UnknownTopic,
+            .unknown_topic => {
+                const words = [_][]const u8{ "there is no topic `", job.topic, "` to enqueue to; name it under `topics` in the manifest" };
+                enqueue_problem = std.mem.concat(contract.arena.allocator(), u8, &words) catch words[0];
+                return error.UnknownTopic;
+            },
             .invalid_links => |problem| {
-                links_problem = problem;
+                enqueue_problem = problem;
                 return error.InvalidLinks;
             },
         },
@@ -299,8 +303,8 @@ fn failed(cause: anyerror) Ending {
         error.EnqueueDenied => reject("enqueue-failed", "the manifest does not let this topic enqueue to that one"),
         error.EnqueueTooLarge => reject("enqueue-failed", "the body is larger than that topic accepts"),
         error.EnqueueTooMany => reject("enqueue-failed", "one attempt may not enqueue so many jobs"),
-        error.UnknownTopic => retry("enqueue-failed", "there is no such topic"),
-        error.InvalidLinks => reject("enqueue-failed", links_problem),
+        error.UnknownTopic => retry("enqueue-failed", enqueue_problem),
+        error.InvalidLinks => reject("enqueue-failed", enqueue_problem),
         error.CheckpointTooLarge => reject("checkpoint-failed", "the checkpoint is larger than the topic allows"),
         error.CheckpointUnavailable => retry("checkpoint-failed", "the checkpoint cannot be saved now"),
         error.NoKey => reject("no-key", "the job has no key, so it has no state: push it with one"),

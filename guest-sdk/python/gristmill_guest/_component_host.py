@@ -84,7 +84,7 @@ def _why_not(error: queue.LinkedError, topic: str) -> str:
     if isinstance(error, queue.LinkedError_TooMany):
         return f"one attempt may enqueue no more than {error.value} jobs"
     if isinstance(error, queue.LinkedError_UnknownTopic):
-        return f"there is no topic `{topic}` to enqueue to"
+        return f"there is no topic `{topic}` to enqueue to; name it under `topics` in the manifest"
     return f"this topic may not enqueue to `{topic}`; name it in the manifest's `enqueue` grant"
 
 

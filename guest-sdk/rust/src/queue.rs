@@ -220,7 +220,9 @@ impl fmt::Display for EnqueueError {
             Self::Denied { topic } => {
                 write!(f, "this topic may not enqueue to `{topic}`; name it in the manifest's `enqueue` grant")
             }
-            Self::UnknownTopic { topic } => write!(f, "there is no topic `{topic}` to enqueue to"),
+            Self::UnknownTopic { topic } => {
+                write!(f, "there is no topic `{topic}` to enqueue to; name it under `topics` in the manifest")
+            }
             Self::TooLarge { topic, limit_bytes } => {
                 write!(
                     f,
@@ -312,7 +314,8 @@ mod tests {
         assert!(!failure.is_retry() && failure.code() == "enqueue-failed", "{failure:?}");
         assert!(failure.message().contains("may not enqueue to `bank`"), "{failure:?}");
         let unknown = EnqueueError::new(wire::LinkedError::UnknownTopic, "bank".into());
-        assert!(Failure::from(unknown).is_retry(), "somebody may make the topic");
+        assert!(unknown.to_string().contains("no topic `bank` to enqueue to; name it under `topics`"), "{unknown}");
+        assert!(Failure::from(unknown).is_retry(), "the operator may make the topic");
         let invalid = EnqueueError::new(wire::LinkedError::InvalidLinks("`?` is no job id".into()), "bank".into());
         assert_eq!(invalid.to_string(), "the job for topic `bank` has invalid links: `?` is no job id");
     }

@@ -218,7 +218,7 @@ async fn has_all_that_a_component_has(language: Language, spoken: &[&str], failu
     mill.fail(&[
         ("no", "rejected (no): not here "),
         ("count", "(no-key): "),
-        ("nowhere", "(enqueue-failed): the tenant has no topic"),
+        ("nowhere", "(enqueue-failed): the tenant has no topic `nowhere`; name it under `topics` in the manifest"),
         ("exit", "(process-ended): the handler's process: it ended with exit status: 3"),
     ]);
     mill.fail(failures);

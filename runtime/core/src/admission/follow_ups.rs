@@ -35,7 +35,7 @@ pub enum NoFollowUp {
     /// The topic is of another tenant, or not granted, whether it exists or not.
     #[error("the topic is not granted to enqueue to `{0}`")]
     Denied(TopicId),
-    #[error("the tenant has no topic `{0}`")]
+    #[error("the tenant has no topic `{0}`; name it under `topics` in the manifest")]
     UnknownTopic(TopicId),
     #[error(transparent)]
     Refused(#[from] Refused),

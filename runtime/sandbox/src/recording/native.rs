@@ -341,7 +341,8 @@ fn of_state(fault: Fault) -> Refusal {
 fn of_queue(error: LinkedError, topic: &str) -> Refusal {
     let message = match error {
         LinkedError::UnknownTopic => {
-            return Refusal::new("unknown-topic", format!("there is no topic `{topic}` to enqueue to"));
+            let message = format!("there is no topic `{topic}` to enqueue to; name it under `topics` in the manifest");
+            return Refusal::new("unknown-topic", message);
         }
         LinkedError::Denied => {
             format!("this topic may not enqueue to `{topic}`; name it in the manifest's `enqueue` grant")
