@@ -17,6 +17,6 @@ func greet(job *gristmill.Job) (any, error) {
 	if err := job.JSON(&body); err != nil {
 		return nil, err
 	}
-	slog.Info("greet", "attempt", job.Attempt)
+	slog.Info("greet", "name", body.Name)
 	return map[string]string{"hello": body.Name}, nil
 }

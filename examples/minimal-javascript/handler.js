@@ -5,6 +5,6 @@ export const handler = handle(greet);
 /** @param {import('gristmill-guest').Job} job */
 export function greet(job) {
   const { name } = job.json();
-  log.info('greet', { attempt: job.attempt });
+  log.info('greet', { name });
   return { hello: name };
 }

@@ -4,5 +4,5 @@ from gristmill_guest import Job, handler, log
 @handler
 def greet(job: Job) -> dict:
     name = job.json()["name"]
-    log.info("greet", attempt=job.attempt)
+    log.info("greet", name=name)
     return {"hello": name}

@@ -5,6 +5,6 @@ export const handler = handle(greet);
 
 export function greet(job: Job): { hello: string } {
   const { name } = job.json() as { name: string };
-  log.info('greet', { attempt: job.attempt });
+  log.info('greet', { name });
   return { hello: name };
 }

@@ -5,8 +5,9 @@ handler!(greet);
 
 pub fn greet(job: Job) -> Result<Json<Value>, Failure> {
     let body: Value = job.json()?;
-    log::info("greet", &[("attempt", &job.attempt.to_string())]);
-    Ok(Json(json!({ "hello": body["name"] })))
+    let name = body["name"].as_str().ok_or_else(|| Failure::reject("bad-payload", "the body has no name"))?;
+    log::info("greet", &[("name", &name)]);
+    Ok(Json(json!({ "hello": name })))
 }
 
 #[cfg(test)]
