@@ -21,6 +21,10 @@ pub(crate) const COME_AGAIN: Duration = Duration::from_secs(1);
 /// Bytes of a detail; what is longer is cut.
 const DETAIL_BYTES: usize = 4096;
 
+/// Begins the detail of [`Code::Unconfirmed`].
+pub(crate) const UNCONFIRMED: &str =
+    "the jobs are stored, but a failover may lose them (to push them again with the same ids is safe): ";
+
 /// The media type of a [`Problem`].
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
@@ -228,7 +232,7 @@ impl From<StoreError> for Problem {
             | StoreError::Full { source, .. }
             | StoreError::Refused { source, .. } => format!("{source:#}"),
             StoreError::Unconfirmed { source, .. } => {
-                format!("the jobs are stored, but a failover may lose them: {source:#}")
+                format!("{UNCONFIRMED}{source:#}")
             }
             other => other.to_string(),
         };

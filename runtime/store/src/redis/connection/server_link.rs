@@ -210,8 +210,7 @@ impl ServerLink {
             if failure.broken {
                 self.live.compare_and_swap(live, None);
             }
-            let source = anyhow::anyhow!("{}; the jobs may be pushed again with the same ids", failure.reason);
-            StoreError::Unconfirmed { store: self.address.clone(), source }
+            StoreError::Unconfirmed { store: self.address.clone(), source: anyhow::Error::msg(failure.reason) }
         })
     }
 

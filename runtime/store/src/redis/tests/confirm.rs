@@ -38,12 +38,12 @@ async fn a_push_that_no_replica_has_is_stored_and_not_acknowledged() {
     let error = store.push(&jobs).await.unwrap_err();
     assert!(matches!(error, StoreError::Unconfirmed { .. }), "{error:?}");
     let error = format!("{:#}", anyhow::Error::from(error));
-    assert!(error.contains("0 of the 1 replicas") && error.contains("same ids"), "{error}");
+    assert!(error.contains("0 of the 1 replicas"), "{error}");
     assert!(store.job(&tenant(), &jobs[0].spec.id).await.unwrap().is_some());
     let again = store.push(&jobs).await.unwrap_err();
     assert!(matches!(again, StoreError::Unconfirmed { .. }), "a push that changes nothing waits, too: {again:?}");
     let ready = format!("{:#}", anyhow::Error::from(store.unavailable().await.unwrap_err()));
-    assert!(ready.contains("0 of the 1 replicas"), "it is not ready either: {ready}");
+    assert!(ready.ends_with(" ms"), "it is not ready either, and says no more than why: {ready}");
 
     let port = primary.port().to_string();
     let replica = Redis::start_with(Settings::default().listens().options(&["--replicaof", "127.0.0.1", &port])).await;
