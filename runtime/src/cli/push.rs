@@ -342,12 +342,9 @@ fn not_confirmed(jobs: &[NewJob], error: StoreError) -> anyhow::Error {
     let remedy = match jobs {
         [job] => {
             let id = &job.spec.id;
-            format!(
-                "job {id} is stored, but not confirmed: repeat the push with this id (`--id {id}`), which stores no second job"
-            )
+            format!("job {id} is not confirmed: repeat the push with this id (`--id {id}`), which stores no second job")
         }
-        _ => "the jobs are stored under the ids above, but not confirmed: a repeat without these ids stores them again"
-            .into(),
+        _ => "the jobs with the ids above are not confirmed: a repeat without these ids stores them again".into(),
     };
     anyhow::Error::from(error).context(remedy)
 }

@@ -411,6 +411,7 @@ async fn an_unconfirmed_push_prints_the_ids_by_which_a_repeat_is_harmless() {
         let id = said.ended(3).out.clone();
         let id = std::str::from_utf8(&id).unwrap().trim();
         assert!(!id.is_empty() && said.err.contains(&format!("`--id {id}`")), "{}", said.err);
+        assert_eq!(said.err.matches(" stored ").count(), 1, "{}", said.err);
         push(&["--data", "x", "--id", id]).ended(3);
         assert_eq!(ready(), before + 1, "a repeat with the id stores no second job");
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::address::{ServerAddress, Stream};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, UNCONFIRMED};
 use crate::serve::accept::HttpService;
 use crate::wire::MEANT_STORE;
 use gristmill_core::token::TokenText;
@@ -219,7 +219,11 @@ impl Server {
             Code::StoreUnavailable | Code::Timeout => {
                 Err(StoreError::Unavailable { store, source: anyhow!(problem.detail) })
             }
-            Code::Unconfirmed => Err(StoreError::Unconfirmed { store, source: anyhow!(problem.detail) }),
+            // The error itself says that the jobs are stored.
+            Code::Unconfirmed => {
+                let why = problem.detail.strip_prefix(UNCONFIRMED).unwrap_or(&problem.detail).to_owned();
+                Err(StoreError::Unconfirmed { store, source: anyhow!(why) })
+            }
             _ => Ok(Err(problem)),
         }
     }
