@@ -21,7 +21,7 @@ use super::{
 use gristmill_config::ManifestError;
 use gristmill_metrics::as_actor;
 use gristmill_sandbox::{ChildLimits, compile_child};
-use gristmill_store::StoreError;
+use gristmill_store::{StoreError, store_in_words};
 
 /// A job runner whose handlers are WebAssembly components.
 ///
@@ -233,7 +233,7 @@ fn in_words(error: &anyhow::Error) -> String {
         let cause = match cause.downcast_ref() {
             // Where it is says less than why, and may be long.
             Some(StoreError::Refused { store, doing, .. }) => {
-                by = format!("; refused by the store at {store}");
+                by = format!("; refused by {}", store_in_words(store));
                 format!("failed to {doing}")
             }
             _ => cause.to_string(),
@@ -262,6 +262,17 @@ mod tests {
     fn a_cause_that_repeats_what_stands_above_it_is_left_out() {
         let error = anyhow::anyhow!("refused").context("unavailable: refused").context("failed to push");
         assert_eq!(in_words(&error), "failed to push: unavailable: refused");
+    }
+
+    #[test]
+    fn a_server_is_not_called_a_store() {
+        for (at, what) in [("https://here:443", "server"), ("redis://here", "store")] {
+            let (store, source) = (at.to_owned(), || anyhow::anyhow!("no"));
+            let away = StoreError::Unavailable { store: store.clone(), source: source() };
+            assert_eq!(in_words(&away.into()), format!("the {what} at {at} is unavailable: no"));
+            let refused = StoreError::Refused { store, doing: "list topics", source: source() };
+            assert_eq!(in_words(&refused.into()), format!("failed to list topics: no; refused by the {what} at {at}"));
+        }
     }
 
     #[test]

@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum StoreError {
     /// It may answer later: connection refused or lost, timeout, loading, read-only replica during a failover.
-    #[error("the store at {store} is unavailable")]
+    #[error("{} is unavailable", store_in_words(store))]
     Unavailable {
         store: String,
         #[source]
         source: anyhow::Error,
     },
     /// It answered and refused; the same request will be refused again. Nothing was changed.
-    #[error("the store at {store} refused to {doing}")]
+    #[error("{} refused to {doing}", store_in_words(store))]
     Refused {
         store: String,
         /// What we were doing, as in "failed to …".
@@ -63,6 +63,12 @@ fn whom_to_ask(http: Option<SocketAddr>) -> String {
         }
         None => ": wait for its end, or end it".into(),
     }
+}
+
+/// The store with its place, or the server with its address by which a store is reached.
+pub fn store_in_words(store: &str) -> String {
+    let is_server = ["http://", "https://"].iter().any(|scheme| store.starts_with(scheme));
+    format!("the {} at {store}", if is_server { "server" } else { "store" })
 }
 
 impl StoreError {

@@ -91,7 +91,7 @@ pub use contract::{
 pub use counts::{LimitReached, Pause, TopicCounts};
 pub use deployments::Deployments;
 pub use ended::{EndedAs, JobEnd, REMEMBERED};
-pub use error::StoreError;
+pub use error::{StoreError, store_in_words};
 pub use fsck::{Check, Finding, Fsck, FsckReport};
 pub use graph::{GraphEdge, GraphNode, GraphProgress, JobGraph, job_graph};
 pub use identity::{Identity, ServerName, StoreId};
