@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::audit::{self, Words};
 use super::exit::{self, Exit, Usage};
-use super::global::Global;
+use super::global::{Global, LogFormat};
 #[cfg(feature = "top")]
 use super::top;
 use super::{
@@ -218,6 +218,10 @@ fn complain(global: &Global, error: &anyhow::Error) {
     }
     if global.json {
         screen::note_document(&json!({ "error": { "code": exit.name(), "message": in_words(error) } }));
+        return;
+    }
+    if global.log_format == LogFormat::Json {
+        screen::note_document(&logging::error_line(&in_words(error)));
         return;
     }
     match error.downcast_ref::<ManifestError>() {

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use serde_json::{Value, json};
 use tracing::field::Field;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
@@ -18,6 +19,7 @@ use tracing_subscriber::fmt::format::{self, FmtSpan, Writer};
 use super::exit::Usage;
 use super::global::{Global, LogFormat};
 use super::screen;
+use gristmill_core::time::Timestamp;
 use gristmill_core::units::{hint, nearest};
 
 /// Lines that wait to be written. A guest's line has up to some KiB.
@@ -84,6 +86,12 @@ pub(super) fn begin(global: &Global, usual: &str) -> anyhow::Result<LastLines> {
     };
     begun.map_err(|error| anyhow::anyhow!(error)).context("failed to begin logging")?;
     Ok(LastLines(Some(guard)))
+}
+
+/// A line about an error that ends the program, in the form of the JSON log. The log itself has ended by then, or never began.
+pub(super) fn error_line(message: &str) -> Value {
+    let timestamp = Timestamp::now().to_string();
+    json!({ "timestamp": timestamp, "level": "ERROR", "message": message, "target": "gristmill::cli" })
 }
 
 /// Writes what waits when it is dropped.

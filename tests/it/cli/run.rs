@@ -191,6 +191,10 @@ async fn a_manifest_with_a_mistake_stops_it_before_it_begins() {
     let said = project.run(&["run"]);
     assert!(said.ended(2).err.contains("gristmill.toml:2:1"), "{}", said.err);
     assert!(said.err.contains("did you mean `timeout`?"), "{}", said.err);
+    let said = project.run(&["run", "--log-format", "json"]);
+    let line: Value = serde_json::from_str(&said.ended(2).err).unwrap();
+    assert!(line["level"] == "ERROR" && line["timestamp"].is_string() && line["target"].is_string(), "{line}");
+    assert!(line["message"].as_str().unwrap().contains("did you mean `timeout`?"), "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
