@@ -86,7 +86,7 @@ async fn follow_failover(sentinels: &Sentinels) {
 }
 
 async fn listen(sentinel: &Server, name: &str, published: &Arc<Published>) {
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
         let subscribing = timeout(CONNECT_TIMEOUT, subscribe(sentinel, name, Arc::clone(published))).await;
         match subscribing.unwrap_or_else(|_| Err(timed_out("subscribing took too long"))) {
@@ -95,9 +95,9 @@ async fn listen(sentinel: &Server, name: &str, published: &Arc<Published>) {
                 connection.broken().await;
             }
             // One that is out of reach is nothing special as long as others are not.
-            Err(error) if error.is_io_error() || is_told => {}
+            Err(error) if error.is_io_error() || is_reported => {}
             Err(error) => {
-                is_told = true;
+                is_reported = true;
                 tracing::warn!(%sentinel, "the sentinel does not let this process subscribe to failovers: {error}");
             }
         }
@@ -108,7 +108,7 @@ async fn listen(sentinel: &Server, name: &str, published: &Arc<Published>) {
 async fn subscribe(sentinel: &Server, name: &str, published: Arc<Published>) -> RedisResult<Connection> {
     // Sentinels may watch others, too. The message names the server to be promoted, and behind `@` its primary.
     let primary = format!("@ {name} ");
-    let hear = move |push: PushInfo| {
+    let receive = move |push: PushInfo| {
         if push.kind == PushKind::Message
             && let Some(message) = redis::Msg::from_push_info(push)
         {
@@ -120,7 +120,7 @@ async fn subscribe(sentinel: &Server, name: &str, published: Arc<Published>) -> 
         }
         Ok::<_, ()>(())
     };
-    let config = AsyncConnectionConfig::new().set_push_sender(hear);
+    let config = AsyncConnectionConfig::new().set_push_sender(receive);
     let mut connection = sentinel.connect(ProtocolVersion::RESP3, config).await?;
     connection.commands.subscribe(&CHANNELS[..]).await?;
     Ok(connection)

@@ -43,7 +43,7 @@ pub(in crate::redis) enum Trouble {
 }
 
 impl Link {
-    /// Calls `hear` with each message, its channel and the server that it came from, from now on. It must not wait; false: there was no room.
+    /// Calls `receive` with each message, its channel and the server that it came from, from now on. It must not wait; false: there was no room.
     ///
     /// In a cluster, a message on a channel of all tenants comes from each server, and so several times.
     ///
@@ -51,12 +51,12 @@ impl Link {
     pub(in crate::redis) async fn subscribe(
         &self,
         channels: &[String],
-        hear: impl Fn(&str, &[u8], &Origin) -> bool + Send + Sync + 'static,
+        receive: impl Fn(&str, &[u8], &Origin) -> bool + Send + Sync + 'static,
     ) -> RedisResult<ChannelSubscription> {
         let overflowed = Arc::new(Notify::new());
-        let hear = Arc::new(hear);
+        let receive = Arc::new(receive);
         let config = |origin: Origin| {
-            let receiver = receiver(Arc::clone(&overflowed), Arc::clone(&hear), origin);
+            let receiver = receiver(Arc::clone(&overflowed), Arc::clone(&receive), origin);
             AsyncConnectionConfig::new().set_push_sender(receiver)
         };
         let connect = async {
@@ -120,12 +120,12 @@ async fn subscribe(server: &ServerLink, config: AsyncConnectionConfig, channels:
 /// What the connection calls for every push.
 fn receiver(
     overflowed: Arc<Notify>,
-    hear: Arc<impl Fn(&str, &[u8], &Origin) -> bool + Send + Sync + 'static>,
+    receive: Arc<impl Fn(&str, &[u8], &Origin) -> bool + Send + Sync + 'static>,
     origin: Origin,
 ) -> impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static {
     move |push| {
         if let Some(message) = Msg::from_push_info(push)
-            && !hear(message.get_channel_name(), message.get_payload_bytes(), &origin)
+            && !receive(message.get_channel_name(), message.get_payload_bytes(), &origin)
         {
             overflowed.notify_one();
         }

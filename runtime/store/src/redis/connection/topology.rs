@@ -154,7 +154,7 @@ impl Sentinels {
         let mut problem = timed_out("no sentinel answered in time");
         let mut answers: FuturesUnordered<_> = self.sentinels.iter().map(|one| self.ask_one(one)).collect();
         let is_majority = |votes: usize| votes > self.sentinels.len() / 2;
-        let hear = async {
+        let voting = async {
             while let Some(answer) = answers.next().await {
                 let address = match answer {
                     Ok(address) => address,
@@ -170,7 +170,7 @@ impl Sentinels {
             }
         };
         // Those that have answered by then decide.
-        drop(timeout(SENTINEL_TIMEOUT, hear).await);
+        drop(timeout(SENTINEL_TIMEOUT, voting).await);
         let address = named.iter().max_by_key(|address| votes(&named, Some(address))).cloned().ok_or(problem)?;
         let is_made = is_majority(votes(&named, Some(&address)));
         let choice = if is_made { PrimaryChoice::Made(address.clone()) } else { PrimaryChoice::Unclear };

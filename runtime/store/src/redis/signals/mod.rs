@@ -163,14 +163,14 @@ impl Listener {
         const DOING: &str = "subscribe to signals";
         let (channels, signals) = (Arc::clone(&self.channels), self.signals.downgrade());
         let prefix = Arc::clone(&self.store.server.prefix);
-        let hear = move |channel: &str, message: &[u8], origin: &Origin| {
+        let receive = move |channel: &str, message: &[u8], origin: &Origin| {
             let is_first = |tenant: &Name| origin.has(&Keys::new(&prefix, tenant, 0).wake_channel());
             let signal = channels.get(channel).and_then(|channel| read(channel, message, is_first));
             let (Some(signal), Some(signals)) = (signal, signals.upgrade()) else { return true };
             !matches!(signals.try_send(signal), Err(TrySendError::Full(_)))
         };
         let subscription =
-            self.store.server.link.subscribe(&self.channels.keys().cloned().collect::<Vec<_>>(), hear).await;
+            self.store.server.link.subscribe(&self.channels.keys().cloned().collect::<Vec<_>>(), receive).await;
         let subscription = subscription.map_err(self.store.server.misread(DOING))?;
         // Only now: one that waits and does not listen is passed over for good.
         self.wait().await?;

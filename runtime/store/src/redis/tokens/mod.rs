@@ -156,12 +156,12 @@ impl TokenLookup for RedisStore {
     async fn token_changes(&self) -> Result<mpsc::Receiver<TokenId>, StoreError> {
         let (changes, receiver) = mpsc::channel(WAITING);
         let sender = changes.downgrade();
-        let hear = move |_: &str, message: &[u8], _: &Origin| {
+        let receive = move |_: &str, message: &[u8], _: &Origin| {
             let id = std::str::from_utf8(message).ok().and_then(|id| id.parse::<TokenId>().ok());
             // Anything else also makes the listener forget all that it knows.
             id.zip(sender.upgrade()).is_some_and(|(id, sender)| sender.try_send(id).is_ok())
         };
-        let subscription = self.server.link.subscribe(&[self.token_keys().channel()], hear).await;
+        let subscription = self.server.link.subscribe(&[self.token_keys().channel()], receive).await;
         let mut subscription = subscription.map_err(self.server.misread("subscribe to changes of tokens"))?;
         tokio::spawn(async move {
             tokio::select! {
