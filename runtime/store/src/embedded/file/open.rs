@@ -296,7 +296,11 @@ fn not_taken(path: &Path, problem: NotTaken) -> StoreError {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "make the file, the one beside it that ends in `.owner`, and their folder writable for this process"
         }
-        io::ErrorKind::StorageFull => "make room on its disk",
+        // As where SQLite finds no room: it may be made.
+        io::ErrorKind::StorageFull => {
+            let source = anyhow::Error::from(error).context("make room on its disk");
+            return StoreError::Unavailable { store: name(path), source };
+        }
         _ => "the file beside it that says who owns it cannot be written",
     };
     StoreError::Refused { store: name(path), doing: DOING, source: anyhow::Error::from(error).context(remedy) }
@@ -330,6 +334,13 @@ mod tests {
         let denied = NotTaken::Io(io::ErrorKind::PermissionDenied.into());
         let said = format!("{:#}", anyhow::Error::from(not_taken(Path::new("jobs.db"), denied)));
         assert!(said.contains("make the file, the one beside it that ends in `.owner`, and their folder"), "{said}");
+    }
+
+    #[test]
+    fn a_disk_that_is_full_at_the_start_may_have_room_later() {
+        let full = not_taken(Path::new("jobs.db"), NotTaken::Io(io::ErrorKind::StorageFull.into()));
+        assert!(full.is_unavailable(), "{full}");
+        assert!(format!("{:#}", anyhow::Error::from(full)).contains("make room on its disk"));
     }
 
     #[test]
